@@ -1,0 +1,38 @@
+# `make` alone lists the targets.
+
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help venv test quick lint demo clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+venv: $(VENV)/installed ## create .venv with everything the tests need (PYTHON=... names the interpreter)
+
+# A stamp, because neither the directory's nor the interpreter's time says what is installed.
+$(VENV)/installed: pyproject.toml setup.py
+	@test -x $(BIN)/python || { python=$$(.ci/find-python) && "$$python" -m venv --clear $(VENV); }
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+test: venv ## run all tests
+	$(BIN)/python -m pytest
+
+quick: venv ## run the tests that need neither Spark nor a server
+	$(BIN)/python -m pytest -m "not slow"
+
+lint: venv ## check style, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict pgwire_codec
+
+demo: venv ## run the demonstration: a shop's changes from an embedded server to tables
+	$(BIN)/pgwire-codec demo
+
+clean: ## remove what building and testing left behind
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf spark-warehouse metastore_db derby.log
+	find pgwire_codec tests -name __pycache__ -type d -prune -exec rm -rf {} +
