@@ -1,0 +1,1 @@
+"""PostgreSQL's logical replication stream (pgoutput), decoded into numpy and Arrow columns."""
