@@ -1,0 +1,67 @@
+"""Fixtures that every test file shares, and the settings of the property tests."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+import hypothesis
+import pytest
+
+import pgwire_codec as pgc
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# ci: the same examples each time, so that a red build is red again; dev: new ones each time.
+hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("dev", deadline=None)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+def _version(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return "absent"
+
+
+def pytest_report_header() -> str:
+    return (
+        f"pgwire_codec: {getattr(pgc, 'IMPL', '?')}, python {platform.python_version()}, "
+        f"pyarrow {_version('pyarrow')}, pyspark {_version('pyspark')}"
+    )
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local Spark of two cores, started once. Tests that use it are marked slow."""
+    if sys.version_info < (3, 11):
+        pytest.skip("PySpark 4.3 needs Python 3.11")
+    from pyspark.sql import SparkSession
+
+    from pgwire_codec.spark.java import ensure_java
+
+    ensure_java()
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PYSPARK_PYTHON", sys.executable)
+        session = (
+            SparkSession.builder.master("local[2]")
+            .appName("pgwire_codec tests")
+            .config("spark.driver.memory", "4g")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.ui.enabled", "false")
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.sql.shuffle.partitions", "4")
+            .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+            # Spark matches mapInArrow's columns by position and checks nothing unless asked.
+            .config("spark.sql.execution.arrow.pyspark.validateSchema.enabled", "true")
+            .getOrCreate()
+        )
+        yield session
+        session.stop()
