@@ -1,0 +1,17 @@
+"""A live walsender, or the SQL function that peeks at a slot, as batches of pgoutput messages.
+
+>>> from pgwire_codec import capture
+>>> with capture.Capture("dbname=shop", slot="s", publication="p", create_slot=True) as c:
+...     for batch in c.batches(until_lsn=c.current_lsn()):
+...         store(batch.to_arrow())          # make it durable first,
+...         c.confirm(batch.confirm_lsn)     # and only then say so
+
+Needs the extra ``capture``: ``pip install 'pgwire-codec[capture]'``.
+"""
+
+from pgwire_codec.capture.batch import Batch
+from pgwire_codec.capture.options import PluginOptions
+from pgwire_codec.capture.peek import peek
+from pgwire_codec.capture.walsender import Capture
+
+__all__ = ["Batch", "Capture", "PluginOptions", "peek"]

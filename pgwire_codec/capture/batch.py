@@ -1,0 +1,77 @@
+"""A run of messages in the order of arrival."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pgwire_codec.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: 2000-01-01, from which the protocol counts its microseconds.
+EPOCH = np.datetime64("2000-01-01", "us")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Messages of one stream, in the order of arrival.
+
+    Attributes
+    ----------
+    data : list of bytes
+        One pgoutput message each, without the frame around it.
+    lsn : numpy.ndarray of uint64
+        The WAL position that came with each. It does not order messages: a walsender sends 0
+        with a Relation, and transactions overlap.
+    time : numpy.ndarray of datetime64[us]
+        The server's clock (UTC) when it sent each; NaT where the source does not tell.
+    xid : numpy.ndarray of uint32 or None
+        Transaction IDs, from a source that tells them beside the message (``peek``).
+    first : int
+        The number of the batch's first message in the stream, counted from 0.
+    confirm_lsn : int
+        What may be confirmed once this batch and all before it are durable: the end of the last
+        transaction in them.
+    """
+
+    data: list[bytes]
+    lsn: NDArray[np.uint64]
+    time: NDArray[np.datetime64]
+    xid: NDArray[np.uint32] | None
+    first: int
+    confirm_lsn: int
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all messages together."""
+        return sum(map(len, self.data))
+
+    def to_arrow(self) -> Any:
+        """Give the batch as a ``pyarrow.RecordBatch``; needs the extra ``arrow``.
+
+        Columns: ``ordinal`` int64 (the order of arrival), ``lsn`` int64, ``time`` timestamp[us,
+        UTC], ``data`` binary, and ``xid`` int64 where the source tells it. Signed, because Spark
+        has no unsigned types.
+        """
+        try:
+            import pyarrow as pa
+        except ImportError as error:
+            raise MissingExtraError(
+                "Batch.to_arrow() needs pyarrow: pip install 'pgwire-codec[arrow]'"
+            ) from error
+        columns = {
+            "ordinal": pa.array(np.arange(self.first, self.first + len(self.data), dtype=np.int64)),
+            "lsn": pa.array(self.lsn.astype(np.int64)),
+            "time": pa.array(self.time, pa.timestamp("us")).cast(pa.timestamp("us", "UTC")),
+            "data": pa.array(self.data, pa.binary()),
+        }
+        if self.xid is not None:
+            columns["xid"] = pa.array(self.xid.astype(np.int64))
+        return pa.RecordBatch.from_pydict(columns)

@@ -1,0 +1,146 @@
+"""The publications that a capture reads: checked, and created where asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from pgwire_codec.capture.options import quote_identifier
+from pgwire_codec.errors import CaptureError, OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: False: must exist. "all tables" or names of tables: created for these where it does not.
+CreatePublication: TypeAlias = "bool | str | Sequence[str]"
+
+ALL_TABLES: Final = "all tables"
+
+
+def ensure_publications(
+    cursor: Any, names: Sequence[str], create: CreatePublication, *, may_be_empty: bool
+) -> None:
+    """See that every publication exists and publishes something.
+
+    Parameters
+    ----------
+    cursor
+        Of a connection in autocommit mode.
+    names
+        Names of the publications.
+    create
+        For which tables to create the one publication when it is missing; one that exists has to
+        publish them.
+    may_be_empty
+        Whether a publication without a table is in order, as for logical messages alone.
+
+    Raises
+    ------
+    CaptureError
+        When a publication or a table is missing, or a publication publishes nothing.
+    OptionError
+        When several publications are to be created at once.
+    """
+    if create is True or (isinstance(create, str) and create != ALL_TABLES):
+        raise OptionError(
+            f"create_publication must be False, {ALL_TABLES!r} or a list of tables, not {create!r}"
+        )
+    if create and len(names) != 1:
+        raise OptionError("create_publication needs exactly one publication name")
+    tables = [] if isinstance(create, (bool, str)) else _resolve(cursor, create)
+    cursor.execute(
+        "SELECT pubname, puballtables FROM pg_publication WHERE pubname = ANY(%s)", (list(names),)
+    )
+    existing: dict[str, bool] = dict(cursor.fetchall())
+    for name in names:
+        if name in existing:
+            if create:
+                _check_publishes(cursor, name, existing[name], create, tables)
+            if not (existing[name] or may_be_empty):
+                _check_not_empty(cursor, name)
+        elif create:
+            _create(cursor, name, tables)
+        else:
+            cursor.execute("SELECT current_database()")
+            raise CaptureError(
+                f'Publication "{name}" does not exist in database "{cursor.fetchone()[0]}". Run '
+                f"CREATE PUBLICATION {quote_identifier(name)} FOR ALL TABLES; (or FOR TABLE ...), "
+                "or pass create_publication."
+            )
+
+
+def _resolve(cursor: Any, tables: Sequence[str]) -> list[str]:
+    """Give the tables' qualified, quoted names; they come as SQL writes them."""
+    cursor.execute(
+        "SELECT t.given, format('%%I.%%I', n.nspname, c.relname)"
+        " FROM unnest(%s::text[]) WITH ORDINALITY AS t(given, i)"
+        " LEFT JOIN pg_class c ON c.oid = to_regclass(t.given)"
+        " LEFT JOIN pg_namespace n ON n.oid = c.relnamespace ORDER BY t.i",
+        (list(tables),),
+    )
+    found = cursor.fetchall()
+    missing = [given for given, name in found if name == "."]
+    if missing:
+        raise CaptureError(
+            f"Tables to publish do not exist: {', '.join(missing)}. Create them first, or write "
+            "their names with schema and, where they have capitals, in double quotes."
+        )
+    return [name for _, name in found]
+
+
+def _create(cursor: Any, name: str, tables: Sequence[str]) -> None:
+    target = f"TABLE {', '.join(tables)}" if tables else "ALL TABLES"
+    cursor.execute(f"CREATE PUBLICATION {quote_identifier(name)} FOR {target}")
+
+
+def _check_publishes(
+    cursor: Any, name: str, is_for_all: bool, create: CreatePublication, tables: Sequence[str]
+) -> None:
+    """Raise when a publication that exists already does not publish what it was to publish."""
+    if is_for_all:
+        return
+    quoted = quote_identifier(name)
+    if create == ALL_TABLES:
+        raise CaptureError(
+            f'Publication "{name}" exists, but not for all tables. Run DROP PUBLICATION {quoted}; '
+            "to have it created anew, or use another name."
+        )
+    # A partitioned table is in the one list under its own name, in the other as its partitions.
+    cursor.execute(
+        "SELECT r.prrelid FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid"
+        " WHERE p.pubname = %(name)s UNION"
+        " SELECT format('%%I.%%I', schemaname, tablename)::regclass FROM pg_publication_tables"
+        " WHERE pubname = %(name)s",
+        {"name": name},
+    )
+    published = [oid for (oid,) in cursor.fetchall()]
+    cursor.execute(
+        "SELECT t FROM unnest(%s::text[]) t WHERE t::regclass::oid <> ALL(%s::oid[])",
+        (list(tables), published),
+    )
+    missing = [table for (table,) in cursor.fetchall()]
+    if missing:
+        raise CaptureError(
+            f'Publication "{name}" exists, but does not publish {", ".join(missing)}. Run ALTER '
+            f"PUBLICATION {quoted} ADD TABLE {', '.join(missing)};"
+        )
+
+
+def _check_not_empty(cursor: Any, name: str) -> None:
+    """Raise when a publication has neither table nor schema."""
+    by_schema = ""
+    if cursor.connection.server_version >= 150000:
+        by_schema = (
+            " UNION ALL SELECT 1 FROM pg_publication_namespace n"
+            " JOIN pg_publication p ON p.oid = n.pnpubid WHERE p.pubname = %(name)s"
+        )
+    cursor.execute(
+        "SELECT EXISTS (SELECT 1 FROM pg_publication_rel r"
+        " JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = %(name)s" + by_schema + ")",
+        {"name": name},
+    )
+    if not cursor.fetchone()[0]:
+        raise CaptureError(
+            f'Publication "{name}" publishes no table. Run ALTER PUBLICATION '
+            f"{quote_identifier(name)} ADD TABLE ...; (pass messages=True to capture logical "
+            "messages alone)."
+        )

@@ -1,0 +1,97 @@
+"""From an open replication connection to a running stream: checks, settings, options, start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pgwire_codec.capture.connect import check_wal_level
+from pgwire_codec.capture.options import quote_identifier, quote_literal
+from pgwire_codec.capture.publications import ensure_publications
+from pgwire_codec.capture.settings import pin
+from pgwire_codec.capture.slots import ensure_slot
+from pgwire_codec.lsn import format_lsn
+
+if TYPE_CHECKING:
+    from pgwire_codec.capture.options import PluginOptions
+    from pgwire_codec.capture.publications import CreatePublication
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the caller of a capture asked for."""
+
+    slot: str
+    options: PluginOptions
+    create_slot: bool
+    create_publication: CreatePublication
+    temporary: bool
+    start_lsn: int
+    slot_patience: float
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What was agreed with the server."""
+
+    server_version: int
+    plugin_options: dict[str, str]
+    wal_sender_timeout: float  # seconds
+    confirmed_lsn: int
+    notes: list[str]
+
+
+def start_replication(connection: Any, wanted: Wanted) -> Session:
+    """Check everything, create what was asked for, and start the stream.
+
+    Raises ``CaptureError``, or ``psycopg2.Error`` where the server refuses what the checks did not
+    foresee.
+    """
+    cursor = connection.cursor()
+    pin(cursor)
+    plugin_options = wanted.options.negotiate(connection.server_version)
+    check_wal_level(cursor)
+    # Before the slot: changes older than a publication cannot be decoded with it.
+    ensure_publications(
+        cursor,
+        wanted.options.publications,
+        wanted.create_publication,
+        may_be_empty=wanted.options.messages is True,
+    )
+    slot = ensure_slot(
+        cursor,
+        wanted.slot,
+        create=wanted.create_slot,
+        temporary=wanted.temporary,
+        two_phase=wanted.options.two_phase,
+        patience=wanted.slot_patience,
+    )
+    notes = _two_phase_notes(cursor, wanted, slot.two_phase)
+    cursor.execute("SELECT setting::int FROM pg_settings WHERE name = 'wal_sender_timeout'")
+    timeout = cursor.fetchone()[0] / 1000 or float("inf")  # 0 turns it off
+    options = ", ".join(
+        f"{quote_identifier(name)} {quote_literal(value)}" for name, value in plugin_options.items()
+    )
+    cursor.start_replication_expert(
+        f"START_REPLICATION SLOT {quote_identifier(wanted.slot)} LOGICAL"
+        f" {format_lsn(wanted.start_lsn)} ({options})"
+    )
+    return Session(connection.server_version, plugin_options, timeout, slot.confirmed_lsn, notes)
+
+
+def _two_phase_notes(cursor: Any, wanted: Wanted, slot_has_it: bool) -> list[str]:
+    if not wanted.options.two_phase:
+        if not slot_has_it:
+            return []
+        return [
+            f'Slot "{wanted.slot}" was created with two_phase: prepared transactions come at '
+            "PREPARE although two_phase is off."
+        ]
+    cursor.execute("SELECT current_setting('max_prepared_transactions')::int")
+    if cursor.fetchone()[0] > 0:
+        return []
+    return [
+        "two_phase is on, but the server has max_prepared_transactions = 0: nobody can prepare a "
+        "transaction. Run ALTER SYSTEM SET max_prepared_transactions = 10; and restart the server "
+        "to change that."
+    ]

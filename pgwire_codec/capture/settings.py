@@ -1,0 +1,75 @@
+"""The session settings that the text form of values depends on, pinned.
+
+A walsender pins none of them: they are those of the role, the database or the client's
+environment. Startup options (``options='-c datestyle=ISO'``) do not do, because libpq sends
+``PGDATESTYLE`` and ``PGTZ`` after them and the server lets the last one win. ``SET`` on the open
+connection wins over all.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from pgwire_codec.errors import CaptureError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Setting and the value that the decoder reads without ambiguity.
+PINNED: Final = {
+    "datestyle": "ISO, MDY",
+    "intervalstyle": "postgres",
+    "extra_float_digits": "3",
+    "bytea_output": "hex",
+    "timezone": "UTC",
+    "client_encoding": "UTF8",
+}
+
+
+def pin(cursor: Any) -> None:
+    """Set every pinned setting for the session, and check that each took effect.
+
+    Raises
+    ------
+    CaptureError
+        When the server reports another value afterwards, as a pooler in between can cause.
+    """
+    for name, value in PINNED.items():
+        cursor.execute("SELECT set_config(%s, %s, false)", (name, value))
+    for name, value in PINNED.items():
+        cursor.execute("SELECT current_setting(%s)", (name,))
+        actual = cursor.fetchone()[0]
+        if actual != value:
+            raise CaptureError(
+                f"The session has {name} = {actual!r} although it was set to {value!r}: values "
+                "would come in another form. Connect to the server directly, not through a pooler."
+            )
+
+
+@contextmanager
+def pinned_transaction(connection: Any) -> Iterator[Any]:
+    """Give a cursor under the pinned settings, and leave the session as it was found.
+
+    Works within a transaction that is already open, too: the settings end with a savepoint.
+    """
+    from psycopg2.extensions import TRANSACTION_STATUS_IDLE
+
+    with connection.cursor() as cursor:
+        begins = connection.info.transaction_status == TRANSACTION_STATUS_IDLE
+        if begins and connection.autocommit:
+            cursor.execute("BEGIN")
+        cursor.execute("SAVEPOINT pgwire_codec_pinned")
+        try:
+            for name, value in PINNED.items():
+                cursor.execute("SELECT set_config(%s, %s, true)", (name, value))
+            yield cursor
+        finally:
+            if not connection.closed:
+                cursor.execute("ROLLBACK TO SAVEPOINT pgwire_codec_pinned")
+                if begins and connection.autocommit:
+                    cursor.execute("ROLLBACK")
+                elif begins:
+                    connection.rollback()
+                else:
+                    cursor.execute("RELEASE SAVEPOINT pgwire_codec_pinned")
