@@ -1,0 +1,31 @@
+"""The commands and what they have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from pgwire_codec.cli.demo import demo
+from pgwire_codec.cli.inspect import inspect
+from pgwire_codec.errors import PgwireError
+
+
+class _Group(click.Group):
+    """Shows this package's own errors as one line, without a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PgwireError as error:
+            raise click.ClickException(str(error)) from error
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="pgwire-codec", prog_name="pgwire-codec")
+def app() -> None:
+    """PostgreSQL's logical replication stream (pgoutput), read and decoded."""
+
+
+app.add_command(inspect)
+app.add_command(demo)
