@@ -269,6 +269,8 @@ class ColumnType:
         An array's element, a range's bound, a multirange's range or a vector's element.
     extension : str or None
         Name of the Arrow extension type, ``"arrow.uuid"``.
+    numeric : bool
+        Whether a string column is a numeric's: its Python value is a Decimal.
     """
 
     pg: PgType
@@ -276,6 +278,7 @@ class ColumnType:
     format: str
     child: ColumnType | None = None
     extension: str | None = None
+    numeric: bool = False
 
 
 _NATIVE: Final = {
@@ -358,9 +361,14 @@ def _column_type(
         inner = options if options.strings == "copy" else replace(options, strings="copy")
         child = _column_type(part, typmod, inner, registry, nesting - 1)
     arrow = _format(pg, typmod, options)
-    if options.strings == "view" and arrow == "u":
-        arrow = "vu"
-    return ColumnType(pg, typmod, arrow, child, "arrow.uuid" if arrow == "w:16" else None)
+    return ColumnType(
+        pg,
+        typmod,
+        "vu" if options.strings == "view" and arrow == "u" else arrow,
+        child,
+        extension="arrow.uuid" if arrow == "w:16" else None,
+        numeric=pg.family == "numeric" and options.types == "native" and arrow == "u",
+    )
 
 
 def _format(pg: PgType, typmod: int, options: TypeOptions) -> str:

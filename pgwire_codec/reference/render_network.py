@@ -1,0 +1,80 @@
+"""The server's text of network addresses."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pgwire_codec.errors import ErrorCode
+from pgwire_codec.reference.binary import Parts
+from pgwire_codec.reference.values_problem import ValueProblem
+
+_BYTES: Final = {2: 4, 3: 16}  # PGSQL_AF_INET, PGSQL_AF_INET6
+
+
+def render_inet(raw: bytes) -> bytes:
+    """Give ``127.0.0.1``, ``10.0.0.0/8`` or ``2001:db8::/32``; a cidr always has its bits."""
+    parts = Parts(raw)
+    family = parts.number("B", "address family")
+    bits = parts.number("B", "netmask bits")
+    is_cidr = parts.number("B", "cidr flag")
+    size = parts.number("B", "address length")
+    if family not in _BYTES:
+        raise parts.refuse(0, "an address family: 2 for IPv4, 3 for IPv6")
+    if size != _BYTES[family]:
+        raise parts.refuse(3, f"an address of {_BYTES[family]} bytes")
+    if bits > size * 8:
+        raise parts.refuse(1, f"a netmask of at most {size * 8} bits")
+    if is_cidr > 1:
+        raise parts.refuse(2, "a cidr flag: 0 or 1")
+    address = parts.take(size, "address")
+    parts.finish()
+    text = _ipv4(address) if size == 4 else _ipv6(address)
+    return (text if bits == size * 8 and not is_cidr else f"{text}/{bits}").encode()
+
+
+def render_macaddr(raw: bytes) -> bytes:
+    """Give ``08:00:2b:01:02:03``."""
+    return _mac(raw, 6)
+
+
+def render_macaddr8(raw: bytes) -> bytes:
+    """Give ``08:00:2b:01:02:03:04:05``."""
+    return _mac(raw, 8)
+
+
+def _mac(raw: bytes, size: int) -> bytes:
+    if len(raw) != size:
+        raise ValueProblem(ErrorCode.BAD_LENGTH, 0, f"{size} bytes of address, not {len(raw)}")
+    return raw.hex(":").encode()
+
+
+def _ipv4(address: bytes) -> str:
+    return ".".join(map(str, address))
+
+
+def _ipv6(address: bytes) -> str:
+    """Write an address as src/port/inet_net_ntop.c does."""
+    words = [int.from_bytes(address[i : i + 2], "big") for i in range(0, 16, 2)]
+    start, length = _longest_zeros(words)
+    # The last four bytes are shown as IPv4 where the rest says that they are: ::1.2.3.4,
+    # ::ffff:1.2.3.4.
+    if start == 0 and (
+        length == 6 or (length == 7 and words[7] != 1) or (length == 5 and words[5] == 0xFFFF)
+    ):
+        return ("::" if length != 5 else "::ffff:") + _ipv4(address[12:])
+    shown = [f"{word:x}" for word in words]
+    if not length:
+        return ":".join(shown)
+    return ":".join(shown[:start]) + "::" + ":".join(shown[start + length :])
+
+
+def _longest_zeros(words: list[int]) -> tuple[int, int]:
+    """Give start and length of the first longest run of two zero words or more."""
+    best = (0, 0)
+    start = 0
+    for index, word in enumerate([*words, 1]):
+        if word:
+            if index - start > max(best[1], 1):
+                best = (start, index - start)
+            start = index + 1
+    return best

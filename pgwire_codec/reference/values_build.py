@@ -1,0 +1,132 @@
+"""Stored values, one Python object a row, to Arrow's buffers.
+
+What is stored: int for every number, date and time (of a float its bits), bool, bytes, a tuple of
+months, days and nanoseconds, a list of stored elements; None for null. A null row's slot is zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pgwire_codec._arrow import DTYPES, ArrowBuffers, validity_bitmap
+from pgwire_codec.errors import ErrorCode
+from pgwire_codec.reference.values_problem import ValueProblem
+from pgwire_codec.types import ColumnType
+
+MAX_BYTES: Final = 2**31 - 1  # what Arrow's 32-bit offsets address
+_INLINE: Final = 12  # bytes that a view holds in itself
+#: A view's offset has 31 bits, so longer messages are cut into overlapping buffers: each value
+#: starts in the first half of one.
+_CHUNK: Final = 2**30
+
+_FLOAT_BITS: Final = {"f": np.dtype("<u4"), "g": np.dtype("<u8")}
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Bytes that stay where they are in the messages: what a view points to."""
+
+    start: int
+    length: int
+
+
+def build(
+    column: ColumnType,
+    arrow: str,
+    values: Sequence[Any],
+    data: npt.NDArray[np.uint8] | None = None,
+) -> ArrowBuffers:
+    """Lay the stored values of a column out.
+
+    `data` is what a :class:`Span` points into.
+    """
+    null_count, validity = validity_bitmap([value is not None for value in values])
+    array = ArrowBuffers(arrow, len(values), null_count, validity, [])
+    array.extension = column.extension
+    array.numeric = column.numeric
+    if arrow == "+l":
+        assert column.child is not None
+        offsets = _offsets([len(value or ()) for value in values])
+        elements = [element for value in values for element in value or ()]
+        array.buffers = [offsets]
+        array.children = [build(column.child, column.child.format, elements)]
+    elif arrow in ("u", "z"):
+        array.buffers = [
+            _offsets([len(value or b"") for value in values]),
+            np.frombuffer(b"".join(value or b"" for value in values), np.uint8),
+        ]
+    elif arrow in ("vu", "vz"):
+        assert data is not None
+        array.buffers = _views(values, data)
+    elif arrow == "b":
+        flags = np.array([bool(value) for value in values], dtype=bool)
+        array.buffers = [np.packbits(flags, bitorder="little")]
+    elif arrow.startswith(("w:", "d:")):
+        width = _width(arrow)
+        array.buffers = [np.frombuffer(b"".join(_fixed(v, width) for v in values), np.uint8)]
+    elif arrow in _FLOAT_BITS:
+        bits = np.array([value or 0 for value in values], _FLOAT_BITS[arrow])
+        array.buffers = [bits.view(DTYPES[arrow])]
+    else:
+        zero = (0, 0, 0) if arrow == "tin" else 0
+        filled: list[Any] = [zero if value is None else value for value in values]
+        array.buffers = [np.array(filled, DTYPES[arrow])]
+    return array
+
+
+def _width(arrow: str) -> int:
+    if arrow.startswith("w:"):
+        return int(arrow[2:])
+    return 32 if arrow.endswith(",256") else 16
+
+
+def _fixed(value: bytes | int | None, width: int) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    return (value or 0).to_bytes(width, "little", signed=True)
+
+
+def _offsets(lengths: Sequence[int]) -> npt.NDArray[np.int32]:
+    ends = np.cumsum(np.array([0, *lengths], np.int64))
+    over = np.flatnonzero(ends > MAX_BYTES)
+    if len(over):
+        raise ValueProblem(
+            ErrorCode.UNREPRESENTABLE,
+            0,
+            f"at most {MAX_BYTES} bytes or elements of one column in a batch: decode fewer "
+            "messages at once",
+            row=int(over[0]) - 1,
+        )
+    return ends.astype(np.int32)
+
+
+def _views(values: Sequence[Any], data: npt.NDArray[np.uint8]) -> list[npt.NDArray[Any]]:
+    """Lay out views: of what was not copied into the messages, of the rest into a buffer behind."""
+    chunks = [data[at : at + 2 * _CHUNK] for at in range(0, max(len(data), 1), _CHUNK)]
+    views = np.zeros((len(values), 4), np.int32)
+    pieces: list[bytes] = []
+    size = 0
+    for row, value in enumerate(values):
+        if value is None:
+            continue
+        if isinstance(value, Span):
+            index, offset = divmod(value.start, _CHUNK)
+            length = value.length
+            head = data[value.start : value.start + min(length, _INLINE)].tobytes()
+        else:
+            index, offset, length, head = len(chunks), size, len(value), value[:_INLINE]
+            if length > _INLINE:
+                pieces.append(value)
+                size += length
+        if length <= _INLINE:
+            views[row] = np.frombuffer(length.to_bytes(4, "little") + head.ljust(12, b"\0"), "<i4")
+        else:
+            views[row] = (length, int.from_bytes(head[:4], "little", signed=True), index, offset)
+    rendered = b"".join(pieces)
+    pool = chunks + ([np.frombuffer(rendered, np.uint8)] if rendered else [])
+    return [views.reshape(-1), *pool]
