@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pgwire_codec._arrow import ArrowBuffers, valid_rows, value_bytes
+from pgwire_codec._arrow_layout import ArrowBuffers, valid_rows, value_bytes
 
 #: An interval as numpy has it; ``us`` is microseconds.
 NUMPY_INTERVAL: Final = np.dtype([("months", "<i4"), ("days", "<i4"), ("us", "<i8")])

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from pgwire_codec._arrow import ArrowBuffers
+from pgwire_codec._arrow_layout import ArrowBuffers
 from pgwire_codec.errors import ErrorCode
 from pgwire_codec.reference.binary import BINARY, read_array
 from pgwire_codec.reference.render import element_oid, render

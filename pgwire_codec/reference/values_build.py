@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from pgwire_codec._arrow import DTYPES, ArrowBuffers, validity_bitmap
+from pgwire_codec._arrow_layout import DTYPES, ArrowBuffers, validity_bitmap
 from pgwire_codec.errors import ErrorCode
 from pgwire_codec.reference.values_problem import ValueProblem
 from pgwire_codec.types import ColumnType
@@ -24,7 +24,7 @@ _INLINE: Final = 12  # bytes that a view holds in itself
 #: starts in the first half of one.
 _CHUNK: Final = 2**30
 
-_FLOAT_BITS: Final = {"f": np.dtype("<u4"), "g": np.dtype("<u8")}
+_FLOAT_BITS: Final[dict[str, np.dtype[Any]]] = {"f": np.dtype("<u4"), "g": np.dtype("<u8")}
 
 
 @dataclass(frozen=True, slots=True)
