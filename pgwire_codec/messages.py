@@ -12,7 +12,6 @@ Replication Protocol".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Union
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,26 +274,26 @@ class HotStandbyFeedback:
     catalog_xmin_epoch: int
 
 
-LogicalMessage = Union[
-    Begin,
-    Message,
-    Commit,
-    Origin,
-    Relation,
-    Type,
-    Insert,
-    Update,
-    Delete,
-    Truncate,
-    StreamStart,
-    StreamStop,
-    StreamCommit,
-    StreamAbort,
-    BeginPrepare,
-    Prepare,
-    CommitPrepared,
-    RollbackPrepared,
-    StreamPrepare,
-]
+LogicalMessage = (
+    Begin
+    | Message
+    | Commit
+    | Origin
+    | Relation
+    | Type
+    | Insert
+    | Update
+    | Delete
+    | Truncate
+    | StreamStart
+    | StreamStop
+    | StreamCommit
+    | StreamAbort
+    | BeginPrepare
+    | Prepare
+    | CommitPrepared
+    | RollbackPrepared
+    | StreamPrepare
+)
 
-Frame = Union[XLogData, PrimaryKeepalive, StandbyStatusUpdate, HotStandbyFeedback]
+Frame = XLogData | PrimaryKeepalive | StandbyStatusUpdate | HotStandbyFeedback

@@ -415,3 +415,15 @@ FRAMES = (
         ),
     ),
 )
+
+#: What may stand between Stream Start and Stream Stop. Any other message ends the block, too: a
+#: session that broke off in mid-block goes on with one of them.
+STREAM_CONTENT = b"RYOMIUDT"
+
+
+def in_stream_block(tag: bytes, before: bool) -> bool:
+    """Say whether the message behind one with this tag is inside a stream block."""
+    if tag == b"S":
+        return True
+    known = any(message.tag == tag for message in MESSAGES)
+    return before and (not known or tag in STREAM_CONTENT)

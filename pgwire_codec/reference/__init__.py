@@ -1,5 +1,14 @@
 """The pure-Python codec: plain, complete, the oracle that the compiled one is tested against."""
 
+from typing import ClassVar
+
+from pgwire_codec.decoder import BaseDecoder, Codec
+from pgwire_codec.reference import implementation
 from pgwire_codec.reference.codec import decode_frame, decode_message, encode_message
 
-__all__ = ["decode_frame", "decode_message", "encode_message"]
+__all__ = ["Decoder", "decode_frame", "decode_message", "encode_message"]
+
+
+class Decoder(BaseDecoder):
+    __doc__ = BaseDecoder.__doc__
+    codec: ClassVar[Codec] = implementation

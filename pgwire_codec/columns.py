@@ -1,0 +1,524 @@
+"""What a decoder gives: columns, batches of changes, and all the changes of one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pgwire_codec._arrow import to_c_array, to_pyarrow
+from pgwire_codec._arrow_values import to_numpy, to_pylist
+from pgwire_codec._input import Messages
+from pgwire_codec.carry import RelationVersion
+from pgwire_codec.errors import DecodeError, MissingExtraError
+from pgwire_codec.messages import Message, Relation, RelationColumn
+from pgwire_codec.record_batch import build
+from pgwire_codec.reference.values import Decoded, ValueProblem
+from pgwire_codec.tables import NOT_SENT, NULL, TupleTable
+from pgwire_codec.types import ColumnType, TypeOptions, TypeRegistry, column_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pgwire_codec.transactions import Committed
+
+#: Microseconds from 1970-01-01 to 2000-01-01, PostgreSQL's epoch.
+_EPOCH = 946_684_800_000_000
+_INT64_MAX = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How values are decoded: the options of a decoder, and its implementation's functions."""
+
+    tuples: Callable[..., tuple[TupleTable, TupleTable]]
+    decode_values: Callable[..., Decoded]
+    types: TypeOptions
+    registry: TypeRegistry
+    unrepresentable: str
+    before: str
+
+
+class Column:
+    """One column of the old or the new tuples of a batch.
+
+    Attributes
+    ----------
+    name : str
+        The column's name.
+    type : ColumnType
+        Its PostgreSQL and its Arrow type.
+    state : numpy.ndarray of uint8, rows
+        0 NULL, 1 value, 2 unchanged TOAST, 3 not sent.
+    offsets : numpy.ndarray of int64, rows
+        Where in ``buffer`` a value starts; meaningless unless ``state`` is 1.
+    lengths : numpy.ndarray of int32, rows
+        A value's length in bytes; 0 is an empty value, not NULL.
+    formats : numpy.ndarray of uint8, rows
+        A value's wire form: 0 text, 1 binary.
+    buffer : numpy.ndarray of uint8
+        The bytes of the messages themselves: a read-only view, nothing is copied.
+
+    Notes
+    -----
+    Values are decoded when first asked for. Then bytes that are no value of the type, and under
+    ``unrepresentable="raise"`` values that the Arrow type cannot hold, raise ``DecodeError`` with
+    the message's index and the byte's offset in it.
+    """
+
+    __slots__ = (
+        "_decoded",
+        "_decoding",
+        "_rows",
+        "_source",
+        "buffer",
+        "formats",
+        "lengths",
+        "name",
+        "offsets",
+        "state",
+        "type",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        column_type: ColumnType,
+        state: npt.NDArray[np.uint8],
+        offsets: npt.NDArray[np.int64],
+        lengths: npt.NDArray[np.int32],
+        formats: npt.NDArray[np.uint8],
+        source: Source,
+        rows: npt.NDArray[np.int64],
+        decoding: Decoding,
+    ) -> None:
+        self.name = name
+        self.type = column_type
+        self.state = state
+        self.offsets = offsets
+        self.lengths = lengths
+        self.formats = formats
+        self.buffer = source.messages.data
+        self._source = source
+        self._rows = rows
+        self._decoding = decoding
+        self._decoded: Decoded | None = None
+
+    def __len__(self) -> int:
+        return len(self.state)
+
+    def __repr__(self) -> str:
+        return f"<Column {self.name} {self.type.pg.name}, {len(self)} rows>"
+
+    def decode(self, start: int = 0) -> Decoded:
+        """Decode the values from row ``start`` on into Arrow-shaped buffers."""
+        if self._decoded is not None and start == 0:
+            return self._decoded
+        try:
+            decoded = self._decoding.decode_values(
+                self.type,
+                self.buffer,
+                self.offsets[start:],
+                self.lengths[start:],
+                self.state[start:],
+                self.formats[start:],
+                unrepresentable=self._decoding.unrepresentable,
+            )
+        except ValueProblem as problem:
+            raise self._placed(problem, start) from None
+        if start == 0:
+            self._decoded = decoded
+        return decoded
+
+    def errors(self) -> Iterator[tuple[int, DecodeError]]:
+        """Give the rows whose values do not decode, with the error of each."""
+        start = 0
+        while start < len(self):
+            try:
+                self.decode(start)
+            except DecodeError as error:
+                row = self._row_of(error)
+                yield row, error
+                start = row + 1
+            else:
+                return
+
+    def to_pylist(self) -> list[Any]:
+        """Give Python values; None for what is NULL, unchanged or not sent (see ``state``)."""
+        return to_pylist(self.decode().array)
+
+    def to_numpy(self) -> npt.NDArray[Any]:
+        """Give a typed array of one element a row.
+
+        Where a row has no value (``state`` tells why), the array is a ``numpy.ma.MaskedArray``, or
+        has NaT (datetime64) or None (object) there.
+        """
+        return to_numpy(self.decode().array)
+
+    def to_arrow(self) -> pa.Array:
+        """Give a ``pyarrow.Array``; null for what is NULL, unchanged or not sent."""
+        return to_pyarrow(self.decode().array)
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        """Export by the Arrow PyCapsule interface."""
+        exported = to_c_array(self.decode().array)
+        capsules: tuple[object, object] = exported.__arrow_c_array__(requested_schema)
+        return capsules
+
+    def _placed(self, problem: ValueProblem, start: int) -> DecodeError:
+        row = start + problem.row
+        index = int(self._rows[row])
+        in_message = int(self.offsets[row] - self._source.messages.offsets[index])
+        return DecodeError(
+            problem.code,
+            offset=in_message + problem.offset,
+            expected=problem.expected,
+            message_index=self._source.base + index,
+            context=f"column {self.name} ({self.type.pg.name})",
+        )
+
+    def _row_of(self, error: DecodeError) -> int:
+        index = (error.message_index or 0) - self._source.base
+        return int(np.flatnonzero(self._rows == index)[0])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Source:
+    """An input array, and where its first message stands in the call that it came in."""
+
+    messages: Messages
+    kind: npt.NDArray[np.uint8]
+    body: npt.NDArray[np.int64]
+    lsn: npt.NDArray[np.uint64] | None
+    base: int
+
+
+class _Tuples(Mapping[str, Column]):
+    """The columns of the old or of the new tuples, by name."""
+
+    def __init__(self, batch: ChangeBatch, table: TupleTable) -> None:
+        self._batch = batch
+        self._table = table
+        self._columns: dict[str, Column] = {}
+
+    def __getitem__(self, name: str) -> Column:
+        if name not in self._columns:
+            self._columns[name] = self._batch._column(name, self._table)
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._batch._numbers)
+
+    def __len__(self) -> int:
+        return len(self._batch._numbers)
+
+
+class ChangeBatch:
+    """Committed changes of one Relation version, from one input array, in commit order.
+
+    Attributes
+    ----------
+    relation : Relation
+        The table, as the publisher told it.
+    op : numpy.ndarray of uint8, rows
+        ``ord`` of I (insert), U (update), D (delete) or T (truncate).
+    xid : numpy.ndarray of uint32, rows
+        The top-level transaction.
+    commit_lsn : numpy.ndarray of uint64, rows
+        Of the transaction.
+    commit_time : numpy.ndarray of datetime64[us], rows
+        Of the transaction, UTC.
+    seq : numpy.ndarray of int64, rows
+        Number of the change in its transaction, from 0; ``(commit_lsn, seq)`` is a total order.
+        A truncate takes a number for each table that it names.
+    lsn : numpy.ndarray of uint64 or None, rows
+        The LSNs that were given with the messages.
+    origin : numpy.ndarray of object, rows
+        The transaction's replication origin, a str or None.
+    """
+
+    def __init__(
+        self,
+        version: RelationVersion,
+        source: Source,
+        rows: npt.NDArray[np.int64],
+        seq: npt.NDArray[np.int64],
+        transactions: Sequence[Committed],
+        transaction: npt.NDArray[np.int64],
+        decoding: Decoding,
+    ) -> None:
+        self.version = version
+        self.relation: Relation = version.relation
+        self.op = source.kind[rows]
+        self.seq = seq
+        self.lsn = None if source.lsn is None else source.lsn[rows]
+        self._source = source
+        self._rows = rows
+        self._transactions = transactions
+        self._transaction = transaction
+        self._decoding = decoding
+        self._numbers = {column.name: i for i, column in enumerate(self.relation.columns)}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __repr__(self) -> str:
+        return f"<ChangeBatch {self.version.qualified_name}, {len(self)} rows>"
+
+    @cached_property
+    def xid(self) -> npt.NDArray[np.uint32]:
+        return self._of_transaction("xid", np.uint32)
+
+    @cached_property
+    def commit_lsn(self) -> npt.NDArray[np.uint64]:
+        return self._of_transaction("commit_lsn", np.uint64)
+
+    @cached_property
+    def commit_time(self) -> npt.NDArray[np.datetime64]:
+        times = [unix_microseconds(each.commit_time) for each in self._transactions]
+        return np.array(times, np.int64).view("datetime64[us]")[self._transaction]
+
+    @cached_property
+    def origin(self) -> npt.NDArray[np.object_]:
+        return self._of_transaction("origin", np.object_)
+
+    def _of_transaction(self, name: str, dtype: Any) -> npt.NDArray[Any]:
+        values = np.array([getattr(each, name) for each in self._transactions], dtype)
+        return values[self._transaction]
+
+    @cached_property
+    def _tables(self) -> tuple[TupleTable, TupleTable]:
+        old, new = self._decoding.tuples(
+            self._source.messages,
+            self._rows,
+            self._source.body[self._rows],
+            len(self.relation.columns),
+        )
+        # A key tuple sends the columns outside the key as NULL: they are not sent.
+        key_only = old.marker == ord("K")
+        for number, column in enumerate(self.relation.columns):
+            if not column.flags & 1:
+                old.state[number][key_only & (old.state[number] == NULL)] = NOT_SENT
+        return old, new
+
+    @cached_property
+    def old(self) -> Mapping[str, Column]:
+        """Old tuples, or old keys, by column name; not sent for inserts and most updates."""
+        return _Tuples(self, self._tables[0])
+
+    @cached_property
+    def new(self) -> Mapping[str, Column]:
+        """New tuples by column name; not sent for deletes and truncates."""
+        return _Tuples(self, self._tables[1])
+
+    @cached_property
+    def current(self) -> Mapping[str, Column]:
+        """New tuples, and for deletes the old ones, by column name: as in :meth:`to_arrow`."""
+        old, new = self._tables
+        gone = (new.marker == 0) & (old.marker != 0)
+        if not gone.any():
+            return self.new
+        chosen = {
+            name: np.where(gone, getattr(old, name), getattr(new, name))
+            for name in ("marker", "state", "format", "offset", "length")
+        }
+        return _Tuples(self, TupleTable(**chosen))
+
+    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Give a ``pyarrow.RecordBatch``: the table's columns, then the metadata columns.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            Only these of the table's columns; by default all.
+
+        Notes
+        -----
+        The metadata columns are ``_op`` string, ``_xid`` int64, ``_lsn`` int64, ``_commit_lsn``
+        int64, ``_commit_time`` timestamp[us, UTC], ``_seq`` int64, ``_origin`` string,
+        ``_unchanged`` list<string> (names of unchanged TOAST columns, null where there are none),
+        ``_before`` struct (the old tuple's key columns, or all of them with ``before="full"``; not
+        there with ``before="none"`` or without a replica identity), and, unless
+        ``unrepresentable="raise"``, ``_invalid`` list<string>. A metadata column whose name the
+        table has, too, gets a further underscore in front.
+        """
+        try:
+            import pyarrow
+        except ImportError:
+            raise MissingExtraError(
+                "to_arrow() needs pyarrow: pip install 'pgwire-codec[arrow]'"
+            ) from None
+        struct: pa.StructArray = to_pyarrow(build(self, columns))
+        return pyarrow.RecordBatch.from_struct_array(struct)
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        """Export :meth:`to_arrow`'s columns by the Arrow PyCapsule interface."""
+        exported = to_c_array(build(self, None))
+        capsules: tuple[object, object] = exported.__arrow_c_array__(requested_schema)
+        return capsules
+
+    @property
+    def has_old(self) -> npt.NDArray[np.bool_]:
+        """The rows for which the server sent an old tuple or an old key."""
+        marked: npt.NDArray[np.bool_] = self._tables[0].marker != 0
+        return marked
+
+    @property
+    def before_columns(self) -> list[str]:
+        """Names of the columns of ``_before``, by the decoder's option ``before``."""
+        if self._decoding.before == "none":
+            return []
+        full = self._decoding.before == "full"
+        return [column.name for column in self.relation.columns if full or column.flags & 1]
+
+    @property
+    def invalid_is_told(self) -> bool:
+        """Whether values that a type cannot hold are named in ``_invalid``."""
+        return self._decoding.unrepresentable != "raise"
+
+    def without(self, rows: npt.NDArray[np.bool_]) -> ChangeBatch:
+        """Give the batch less the rows where the mask is true."""
+        keep = ~rows
+        return ChangeBatch(
+            self.version,
+            self._source,
+            self._rows[keep],
+            self.seq[keep],
+            self._transactions,
+            self._transaction[keep],
+            self._decoding,
+        )
+
+    def errors(self) -> dict[int, DecodeError]:
+        """Give the first error of each row that has a value which does not decode, by row."""
+        found: dict[int, DecodeError] = {}
+        for columns in (self.current, self.old):
+            for column in columns.values():
+                for row, error in column.errors():
+                    found.setdefault(row, error)
+        return found
+
+    def message_index(self, row: int) -> int:
+        """Give the index of a row's message in the call that it came in."""
+        return self._source.base + int(self._rows[row])
+
+    def message(self, row: int) -> bytes:
+        """Give the bytes of a row's message."""
+        return self._source.messages[int(self._rows[row])]
+
+    def _column(self, name: str, table: TupleTable) -> Column:
+        number = self._numbers[name]
+        return Column(
+            name,
+            self.column_type(self.relation.columns[number]),
+            table.state[number],
+            table.offset[number],
+            table.length[number],
+            table.format[number],
+            self._source,
+            self._rows,
+            self._decoding,
+        )
+
+    def column_type(self, column: RelationColumn) -> ColumnType:
+        """Give a column's type under the decoder's options."""
+        return column_type(
+            column.type_oid,
+            column.type_modifier,
+            self._decoding.types,
+            user_types={each.oid: (each.namespace, each.name) for each in self.version.types},
+            registry=self._decoding.registry,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Transactions:
+    """The transactions that committed, one element each, in commit order.
+
+    Attributes
+    ----------
+    xid : numpy.ndarray of uint32
+    commit_lsn, end_lsn : numpy.ndarray of uint64
+    commit_time : numpy.ndarray of datetime64[us]
+        UTC.
+    origin : numpy.ndarray of object
+        Name of the replication origin, or None.
+    gid : numpy.ndarray of object
+        Name of the prepared transaction, or None.
+    changes : numpy.ndarray of int64
+        Number of changes (a truncate counts once for each table).
+    """
+
+    xid: npt.NDArray[np.uint32]
+    commit_lsn: npt.NDArray[np.uint64]
+    end_lsn: npt.NDArray[np.uint64]
+    commit_time: npt.NDArray[np.datetime64]
+    origin: npt.NDArray[np.object_]
+    gid: npt.NDArray[np.object_]
+    changes: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, committed: Sequence[Committed]) -> Transactions:
+        times = [unix_microseconds(each.commit_time) for each in committed]
+        return cls(
+            xid=np.array([each.xid for each in committed], np.uint32),
+            commit_lsn=np.array([each.commit_lsn for each in committed], np.uint64),
+            end_lsn=np.array([each.end_lsn for each in committed], np.uint64),
+            commit_time=np.array(times, np.int64).view("datetime64[us]"),
+            origin=np.array([each.origin for each in committed], np.object_),
+            gid=np.array([each.gid for each in committed], np.object_),
+            changes=np.array([each.changes for each in committed], np.int64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.xid)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A message that was set aside under ``on_error="skip"``: its index, its bytes, and why."""
+
+    message_index: int
+    data: bytes
+    error: DecodeError
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What one call of ``Decoder.decode`` gives. Iterating gives the batches.
+
+    Attributes
+    ----------
+    batches : list of ChangeBatch
+        Committed changes, one batch a Relation version and input array.
+    transactions : Transactions
+        What committed.
+    logical_messages : list of Message
+        Logical decoding messages: transactional ones when their transaction committed, others
+        when they came.
+    rejected : list of Rejected
+        Messages set aside, under ``on_error="skip"``.
+    warnings : list of DecodeError
+        What is odd and was decoded all the same: tuples wider or narrower than their Relation.
+    """
+
+    batches: list[ChangeBatch]
+    transactions: Transactions
+    logical_messages: list[Message] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
+    warnings: list[DecodeError] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[ChangeBatch]:
+        return iter(self.batches)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+
+def unix_microseconds(time: int) -> int:
+    """Give a wire time (microseconds since 2000) as microseconds since 1970, held in int64."""
+    return min(time + _EPOCH, _INT64_MAX)

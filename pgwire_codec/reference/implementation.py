@@ -1,0 +1,8 @@
+"""The functions that a decoder calls, under the names that every implementation gives them."""
+
+from pgwire_codec.reference.codec import decode_message
+from pgwire_codec.reference.scan import scan
+from pgwire_codec.reference.tuples import tuples
+from pgwire_codec.reference.values import decode_values
+
+__all__ = ["decode_message", "decode_values", "scan", "tuples"]

@@ -1,0 +1,67 @@
+"""scan: one pass over the messages, which says of each what it is."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+
+from pgwire_codec._input import Messages
+from pgwire_codec.errors import DecodeError
+from pgwire_codec.messages import Delete, Insert, Message, Truncate, TupleData, Update
+from pgwire_codec.reference.codec import decode_message
+from pgwire_codec.spec import in_stream_block
+from pgwire_codec.tables import MessageTable
+
+
+def scan(messages: Messages, *, streaming: bool = False, skip: bool = False) -> MessageTable:
+    """Read every message, whole, and tabulate it.
+
+    Parameters
+    ----------
+    messages : Messages
+        One input array.
+    streaming : bool
+        Whether the first message comes inside a stream block.
+    skip : bool
+        Whether a message that does not decode is set aside in ``errors``, instead of raised.
+
+    Raises
+    ------
+    DecodeError
+        For the first message that does not decode, with its index.
+    """
+    count = len(messages)
+    kind = np.zeros(count, np.uint8)
+    relation = np.zeros(count, np.uint32)
+    xid = np.zeros(count, np.uint32)
+    body = np.full(count, -1, np.int64)
+    width = np.zeros(count, np.int16)
+    errors: dict[int, DecodeError] = {}
+    for index in range(count):
+        data = messages[index]
+        try:
+            message = decode_message(data, streaming=streaming)
+        except DecodeError as error:
+            placed = error.at(index)
+            if not skip:
+                raise placed from None
+            errors[index] = placed
+        else:
+            kind[index] = data[0]
+            if isinstance(message, (Insert, Update, Delete)):
+                relation[index] = message.relation_oid
+                body[index] = messages.offsets[index] + (9 if streaming else 5)
+                width[index] = len(_first_tuple(message).values)
+            if isinstance(message, (Insert, Update, Delete, Truncate, Message)):
+                xid[index] = message.xid or 0
+        # The tag alone says whether the messages behind it carry an xid, even if it is damaged.
+        streaming = in_stream_block(data[:1], streaming)
+    return MessageTable(kind, relation, xid, body, width, errors, streaming)
+
+
+def _first_tuple(message: Insert | Update | Delete) -> TupleData:
+    if isinstance(message, Insert):
+        return message.new
+    first = message.key or message.old
+    return first if first is not None else cast(Update, message).new

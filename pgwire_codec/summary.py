@@ -1,0 +1,419 @@
+"""Parallel decode of a stateful log: summarise each part, fold, decode each part.
+
+A part is any run of messages. Its :class:`Summary` says what the part does to a
+:class:`~pgwire_codec.carry.Carry`, whatever came before it; summaries fold left to right.
+:func:`plan` folds them all and gives each part what its decoding needs to know of the parts before
+it (the carry) and of those behind it (the outcomes of the transactions that it leaves open), so
+that parts can be decoded at the same time and in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+
+from pgwire_codec import _input
+from pgwire_codec._input import Messages
+from pgwire_codec.carry import START, Carry, Position
+from pgwire_codec.errors import DecodeError, OptionError
+from pgwire_codec.messages import (
+    Begin,
+    Commit,
+    LogicalMessage,
+    Message,
+    Origin,
+    Relation,
+    StreamAbort,
+    StreamCommit,
+    StreamPrepare,
+    StreamStart,
+    StreamStop,
+    Truncate,
+    Type,
+)
+from pgwire_codec.spec import MESSAGES, STREAM_CONTENT
+from pgwire_codec.tables import MessageTable
+from pgwire_codec.transactions import PLAIN, Advance, Committed, Key, Resolver
+from pgwire_codec.walk import Run, first_of_each, walk
+
+Scan = Callable[..., MessageTable]
+DecodeMessage = Callable[..., LogicalMessage]
+
+
+@dataclass(slots=True)
+class Changes:
+    """Stands for changes and logical messages of the transaction that is current.
+
+    With ``xid``, for stream blocks of that transaction; ``first_segment`` as in Stream Start.
+    """
+
+    position: Position = START
+    first: dict[int, Position] = field(default_factory=dict)
+    xid: int | None = None
+    first_segment: bool = False
+
+    def extend(self, by: Position, first: dict[int, Position]) -> None:
+        for xid, place in first.items():
+            self.first.setdefault(
+                xid,
+                Position(
+                    self.position.changes + place.changes, self.position.messages + place.messages
+                ),
+            )
+        self.position = Position(
+            self.position.changes + by.changes, self.position.messages + by.messages
+        )
+
+
+Event = LogicalMessage | Advance | Changes
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a part does to a carry. Picklable; as small as a carry.
+
+    Attributes
+    ----------
+    messages : int
+        How many messages the part has.
+    outside, inside : tuple of events, DecodeError, or None
+        What happens if the part begins outside a stream block, or inside one. A part that tells
+        which it is has one of them only. An error stands where the bytes cannot be read so.
+    """
+
+    messages: int
+    outside: tuple[Event, ...] | DecodeError | None
+    inside: tuple[Event, ...] | DecodeError | None
+    ends_in_block: bool | None
+
+    def events(self, in_block: bool) -> tuple[Event, ...]:
+        """Give the events, knowing where the part begins. Raises the part's ``DecodeError``."""
+        events = self.inside if in_block else self.outside
+        if events is None:  # the other reading is the only one: a session broke off before
+            events = self.outside if in_block else self.inside
+        if isinstance(events, DecodeError):
+            raise events
+        return events or ()
+
+
+def summarise_with(
+    messages: object, scan: Scan, decode_message: DecodeMessage, *, skip: bool
+) -> Summary:
+    """Summarise a part; see :func:`pgwire_codec.summarise`."""
+    inputs = _input.to_inputs(messages)
+    count = sum(len(part) for part in inputs)
+    certain = _begins_in_stream(inputs)
+    readings: dict[bool, tuple[Event, ...] | DecodeError | None] = {False: None, True: None}
+    ends_in_block: bool | None = None
+    for in_block in (False, True) if certain is None else (certain,):
+        recorder = _Recorder(in_block)
+        try:
+            readings[in_block] = recorder.record(inputs, scan, decode_message, skip)
+        except DecodeError as error:
+            if certain is not None:
+                raise
+            readings[in_block] = error
+        if certain is not None:
+            ends_in_block = recorder.in_block
+    return Summary(count, readings[False], readings[True], ends_in_block)
+
+
+def _begins_in_stream(inputs: list[Messages]) -> bool | None:
+    """Say whether a part begins inside a stream block; None when nothing in it tells."""
+    known = b"".join(message.tag for message in MESSAGES)
+    for part in inputs:
+        for index in range(len(part)):
+            tag = part.tag(index)
+            if tag and tag in known and tag not in STREAM_CONTENT:
+                return tag == b"E"
+    return None
+
+
+class _Recorder:
+    """Records what a part does, in as few events as keep its meaning."""
+
+    def __init__(self, in_block: bool) -> None:
+        self.in_block = in_block
+        self._events: list[Event] = []
+        self._begun: int | None = None  # where in the events the last Begin stands
+        self._block: Changes | None = None  # the stream block that is open
+        self._blocks: dict[int, Changes] = {}  # by xid, as long as a block can be joined to it
+        self._relations: dict[int | None, dict[int, Relation]] = {}  # told last, by transaction
+        self._types: dict[int | None, dict[int, Type]] = {}
+
+    def record(
+        self, inputs: list[Messages], scan: Scan, decode_message: DecodeMessage, skip: bool
+    ) -> tuple[Event, ...]:
+        for part in inputs:
+            table = scan(part, streaming=self.in_block, skip=skip)
+            for _, item in walk(part, table, self.in_block, decode_message):
+                if isinstance(item, Run):
+                    self._count(
+                        Position(item.stop - item.start),
+                        first_of_each(table, item),
+                    )
+                else:
+                    self._message(item)
+            self.in_block = table.streaming
+        if self._block is not None:  # the part ends inside a stream block: say so
+            self._events.append(StreamStart(self._block.xid or 0, first_segment=False))
+        return tuple(self._events)
+
+    def _message(self, message: LogicalMessage) -> None:
+        if isinstance(message, Truncate):
+            self._count(Position(len(message.relation_oids)), _first(message.xid))
+        elif isinstance(message, Message):
+            if message.flags & 1:
+                self._count(Position(0, 1), _first(message.xid))
+        elif isinstance(message, Relation):
+            self._relation(message)
+        elif isinstance(message, Type):
+            self._type(message)
+        elif isinstance(message, Origin):
+            self._tell(message)
+        elif isinstance(message, StreamStart):
+            self._open_block(message)
+        elif isinstance(message, StreamStop):
+            if self._block is None:
+                self._events.append(message)
+            self._block = None
+        elif isinstance(message, Commit):
+            self._commit(message)
+        else:
+            self._control(message)
+
+    def _count(self, by: Position, first: dict[int, Position]) -> None:
+        if self._block is not None:
+            self._block.extend(by, first)
+            return
+        last = self._events[-1] if self._events else None
+        if not isinstance(last, Changes) or last.xid is not None:
+            last = Changes()
+            self._events.append(last)
+        last.extend(by, first)
+
+    def _transaction(self, xid: int | None) -> int | None:
+        """Name the scope of a Relation: a streamed transaction, or None for everyone.
+
+        At the head of a part, the transaction of an open block is not known: it goes by 0.
+        """
+        if xid is None:
+            return None
+        return 0 if self._block is None else self._block.xid
+
+    def _relation(self, message: Relation) -> None:
+        scope = self._transaction(message.xid)
+        content = replace(message, xid=None)
+        if self._relations.setdefault(scope, {}).get(message.oid) == content:
+            return
+        # What others told of this relation is not the last word any more.
+        for other in self._relations.values():
+            other.pop(message.oid, None)
+        self._relations[scope][message.oid] = content
+        self._tell(message)
+
+    def _type(self, message: Type) -> None:
+        scope = self._transaction(message.xid)
+        content = replace(message, xid=None)
+        if self._types.setdefault(scope, {}).get(message.oid) == content:
+            return
+        for relations in self._relations.values():
+            relations.clear()  # they may have columns of this type
+        for other in self._types.values():
+            other.pop(message.oid, None)
+        self._types[scope][message.oid] = content
+        self._tell(message)
+
+    def _tell(self, message: Relation | Type | Origin) -> None:
+        if self._block is None:
+            self._events.append(message)
+            return
+        # Inside a block: reopen it around the message, which holds for its transaction alone.
+        self._events += (
+            StreamStart(self._block.xid or 0, first_segment=False),
+            message,
+            StreamStop(),
+        )
+
+    def _open_block(self, message: StreamStart) -> None:
+        if self._begun is not None:  # it was cut off, here: no later block may move before it
+            self._begun = None
+            self._blocks.clear()
+        block = self._blocks.get(message.xid)
+        if block is None or message.first_segment:
+            block = Changes(xid=message.xid, first_segment=message.first_segment)
+            self._events.append(block)
+            self._blocks[message.xid] = block
+        if message.first_segment:
+            self._forget(message.xid)
+        self._block = block
+
+    def _commit(self, message: Commit) -> None:
+        self._block = None
+        begin = None if self._begun is None else self._events[self._begun]
+        if self._begun is None or not isinstance(begin, Begin):
+            self._events.append(message)
+            return
+        if begin.final_lsn != message.commit_lsn:
+            self._events.append(message)  # the fold says what is wrong
+            return
+        # A transaction that was read whole: nothing of it is left but what it told, and how far
+        # the commits have come.
+        told = [
+            event for event in self._events[self._begun :] if isinstance(event, (Relation, Type))
+        ]
+        del self._events[self._begun :]
+        self._begun = None
+        if told or not self._events or not isinstance(self._events[-1], Advance):
+            self._events += told
+            self._events.append(Advance(message.commit_lsn))
+        else:
+            self._events[-1] = Advance(max(message.commit_lsn, self._events[-1].commit_lsn))
+
+    def _control(self, message: LogicalMessage) -> None:
+        self._block = None
+        if isinstance(message, (StreamAbort, StreamCommit, StreamPrepare)):
+            self._blocks.pop(message.xid, None)
+            self._forget(message.xid)
+        self._begun = len(self._events) if isinstance(message, Begin) else None
+        self._events.append(message)
+
+    def _forget(self, xid: int) -> None:
+        for told in (self._relations, self._types):
+            told.pop(xid, None)
+            told.pop(0, None)
+
+
+def _first(xid: int | None) -> dict[int, Position]:
+    return {} if xid is None else {xid: START}
+
+
+def fold(carry: Carry, summary: Summary, *, on_error: str = "raise") -> Carry:
+    """Give the carry behind a part, from the carry before it and the part's summary.
+
+    Raises ``DecodeError`` (without message index) when the part cannot follow this carry; with
+    ``on_error="skip"`` what cannot follow is passed over, as ``Decoder`` does.
+    """
+    result = carry.copy()
+    _apply(summary, Resolver(result, _Planner()), skip=check_on_error(on_error))
+    return result
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What becomes, behind a part, of a transaction that the part leaves open.
+
+    Attributes
+    ----------
+    committed : Committed or None
+        Its commit; None when it is rolled back, repeated, or open to the end.
+    before : Position or None
+        Only what stands before it in the transaction counts; None: all does.
+    """
+
+    committed: Committed | None = None
+    before: Position | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartPlan:
+    """What the decoding of a part needs to know of the others. Picklable."""
+
+    carry: Carry
+    outcomes: dict[Key, Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to decode each part, and the carry behind the last."""
+
+    parts: tuple[PartPlan, ...]
+    carry: Carry
+
+
+def plan(
+    summaries: Iterable[Summary], carry: Carry | None = None, *, on_error: str = "raise"
+) -> Plan:
+    """Fold the summaries of consecutive parts into what each part's decoding needs.
+
+    Parameters
+    ----------
+    summaries : iterable of Summary
+        In the order of the parts.
+    carry : Carry, optional
+        What came before the first part; nothing by default.
+    on_error : {"raise", "skip"}
+        As for ``Decoder``, and the same as for the decoding of the parts.
+
+    Raises
+    ------
+    DecodeError
+        When a part cannot follow the ones before it.
+    """
+    skip = check_on_error(on_error)
+    planner = _Planner()
+    resolver = Resolver(Carry() if carry is None else carry.copy(), planner)
+    parts = []
+    for summary in summaries:
+        before = resolver.carry.copy()
+        _apply(summary, resolver, skip=skip)
+        parts.append(PartPlan(before, planner.watch(resolver.carry)))
+    return Plan(tuple(parts), resolver.carry)
+
+
+class _Planner:
+    """The sink that tells earlier parts what becomes of the transactions that they left open."""
+
+    def __init__(self) -> None:
+        self._watched: dict[Key, list[Outcome]] = {}
+
+    def watch(self, carry: Carry) -> dict[Key, Outcome]:
+        """Give an outcome, to be filled in, for each transaction that is open now."""
+        keys: list[Key] = [] if carry.plain is None else [PLAIN]
+        keys += [("stream", xid) for xid in carry.streams]
+        keys += [("prepared", gid) for gid in carry.prepared]
+        outcomes = {key: Outcome() for key in keys}
+        for key, outcome in outcomes.items():
+            self._watched.setdefault(key, []).append(outcome)
+        return outcomes
+
+    def commit(self, key: Key, committed: Committed) -> None:
+        for outcome in self._watched.pop(key, ()):
+            outcome.committed = committed
+
+    def drop(self, key: Key) -> None:
+        self._watched.pop(key, None)
+
+    def truncate(self, key: Key, position: Position) -> None:
+        for outcome in self._watched.get(key, ()):
+            if outcome.before is None or position < outcome.before:
+                outcome.before = position
+
+    def rename(self, key: Key, new: Key) -> None:
+        self._watched[new] = self._watched.pop(key, [])
+
+
+def _apply(summary: Summary, resolver: Resolver, *, skip: bool) -> None:
+    carry = resolver.carry
+    for event in summary.events(carry.in_block):
+        try:
+            if not isinstance(event, Changes):
+                resolver.apply(event)
+            elif event.xid is None:
+                resolver.advance(event.position, event.first)
+            else:
+                resolver.apply(StreamStart(event.xid, event.first_segment))
+                resolver.advance(event.position, event.first)
+                resolver.apply(StreamStop())
+        except DecodeError:
+            if not skip:
+                raise
+    if summary.ends_in_block is not None:
+        carry.in_block = summary.ends_in_block
+
+
+def check_on_error(on_error: str) -> bool:
+    """Say whether undecodable messages are to be skipped; ``OptionError`` for another word."""
+    if on_error not in ("raise", "skip"):
+        raise OptionError(f'on_error must be "raise" or "skip", not {on_error!r}')
+    return on_error == "skip"
