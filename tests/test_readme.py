@@ -1,0 +1,137 @@
+"""README.md is true: its Python runs and prints what it says, its table of types is the code's."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from pgwire_codec.cli.app import app
+from pgwire_codec.types import TypeOptions, column_type, registry
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+FENCED = re.compile(r"^```(\w+)\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
+
+
+def blocks(language: str) -> list[object]:
+    """Each block of a language, with the output that follows it or None."""
+    found = []
+    for match in FENCED.finditer(README):
+        if match[1] == language:
+            line = README.count("\n", 0, match.start()) + 1
+            marks = [pytest.mark.slow] if re.search(r"\bspark\b", match[2]) else []
+            found.append(pytest.param(match[2], match[3], id=f"line{line}", marks=marks))
+    return found
+
+
+@pytest.mark.parametrize(("code", "expected"), blocks("python"))
+def test_python_block(
+    code: str,
+    expected: str | None,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names: dict[str, object] = {"__name__": "__main__"}
+    if re.search(r"\bspark\b", code):
+        names["spark"] = request.getfixturevalue("spark")
+    monkeypatch.chdir(tmp_path)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "README.md", "exec"), names)
+    assert expected is not None, "say what the block prints, in a text block after it"
+    assert printed.getvalue() == expected
+
+
+def test_python_blocks_are_found() -> None:
+    assert len(blocks("python")) >= 2
+
+
+INSPECT = re.findall(r"^pgwire-codec (inspect .*)$", README, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", INSPECT)
+def test_inspect_command(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    result = CliRunner().invoke(app, shlex.split(command))
+    assert result.exit_code == 0, result.output
+    assert result.stdout
+
+
+def test_make_targets_exist() -> None:
+    assert INSPECT
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    named = re.findall(r"\bmake (\w+) +#", README)
+    assert named
+    assert set(named) <= set(targets)
+
+
+FORMATS = {
+    "bool": "b",
+    "int16": "s",
+    "int32": "i",
+    "int64": "l",
+    "float": "f",
+    "double": "g",
+    "uint32": "I",
+    "uint64": "L",
+    "string": "u",
+    "binary": "z",
+    "date32": "tdD",
+    "time64[us]": "ttu",
+    "timestamp[us]": "tsu:",
+    "timestamp[us, UTC]": "tsu:UTC",
+    "month_day_nano_interval": "tin",
+    "arrow.uuid: fixed_size_binary(16)": "w:16",
+    "boolean": "b",
+    "short": "s",
+    "integer": "i",
+    "long": "l",
+    "date": "tdD",
+    "timestamp_ntz": "tsu:",
+    "timestamp": "tsu:UTC",
+}
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in README.partition("\n## Types\n")[2].partition("\n## ")[0].splitlines()
+    if line.startswith("| `")
+]
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if "numeric" not in row[0]], ids="-".join)
+def test_table_of_types(row: list[str]) -> None:
+    names = re.findall(r"`(\w+)`", row[0])
+    for target, cell in (("arrow", row[1]), ("spark", row[2])):
+        written = cell.split(", ") if cell not in FORMATS else [cell]
+        formats = [FORMATS[each] for each in written]
+        for name, expected in zip(names, formats * (len(names) // len(formats)), strict=True):
+            known = registry.lookup_name(name)
+            assert known is not None
+            assert column_type(known.oid, -1, TypeOptions(target=target)).format == expected
+
+
+def test_table_of_types_on_numeric() -> None:
+    assert [row[1] for row in ROWS if "numeric" in row[0]] == [
+        "decimal128(p,s)",
+        "string, or what `numeric=` says",
+    ]
+    numeric_12_2 = 4 + (12 << 16 | 2)
+    numeric_39_2 = 4 + (39 << 16 | 2)
+    for target in ("arrow", "spark"):
+        options = TypeOptions(target=target)
+        assert column_type(1700, numeric_12_2, options).format == "d:12,2"
+        assert column_type(1700, numeric_39_2, options).format == "u"
+        assert column_type(1700, -1, options).format == "u"
+
+
+@pytest.mark.parametrize("name", ["int4range", "point", "inet", "tsvector", "varbit", "timetz"])
+def test_everything_else_is_text(name: str) -> None:
+    known = registry.lookup_name(name)
+    assert known is not None
+    assert column_type(known.oid, -1, TypeOptions()).format == "u"
