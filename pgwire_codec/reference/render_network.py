@@ -58,9 +58,7 @@ def _ipv6(address: bytes) -> str:
     start, length = _longest_zeros(words)
     # The last four bytes are shown as IPv4 where the rest says that they are: ::1.2.3.4,
     # ::ffff:1.2.3.4.
-    if start == 0 and (
-        length == 6 or (length == 7 and words[7] != 1) or (length == 5 and words[5] == 0xFFFF)
-    ):
+    if start == 0 and (length == 6 or (length == 5 and words[5] == 0xFFFF)):
         return ("::" if length != 5 else "::ffff:") + _ipv4(address[12:])
     shown = [f"{word:x}" for word in words]
     if not length:
