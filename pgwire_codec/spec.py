@@ -49,8 +49,9 @@ class Field:
     """One field of a message.
 
     ``marker`` is the byte that announces the field. ``alternative_to`` names the field in whose
-    stead this one may come. ``of`` names the field that a count belongs to; counts are not kept
-    in the message classes. ``choices`` are the letters a CHAR can be.
+    stead this one may come, ``together_with`` the one without which it never comes. ``of`` names
+    the field that a count belongs to; counts are not kept in the message classes. ``choices`` are
+    the letters a CHAR can be.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Field:
     since: int = 1
     marker: bytes = b""
     alternative_to: str = ""
+    together_with: str = ""
     of: str = ""
     choices: bytes = b""
 
@@ -297,6 +299,7 @@ MESSAGES = (
                 "Abort time, in microseconds since 2000-01-01 UTC; only with streaming=parallel.",
                 Presence.REMAINING,
                 since=4,
+                together_with="abort_lsn",
             ),
         ),
     ),

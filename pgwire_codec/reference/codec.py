@@ -144,6 +144,8 @@ def _read_presence(
     """Whether the field is there; eats its marker."""
     if field.alternative_to and values[field.alternative_to] is not None:
         return False
+    if field.together_with:
+        return values[field.together_with] is not None
     if field.presence is Presence.STREAMED:
         return streaming
     if field.presence is Presence.REMAINING:
@@ -171,6 +173,10 @@ def _is_absent(field: Field, value: object, message: object, what: str) -> bool:
     other = getattr(message, field.alternative_to) if field.alternative_to else None
     if other is not None and value is not None:
         raise EncodeError(f"{what} and {field.alternative_to} cannot both be there")
+    if field.together_with:
+        other = getattr(message, field.together_with)
+        if (other is None) != (value is None):
+            raise EncodeError(f"{what} and {field.together_with} must be there together, or None")
     if value is not None:
         return False
     if field.presence is Presence.ALWAYS and other is None:
@@ -294,10 +300,19 @@ def _write_char(field: Field, value: Any, what: str) -> bytes:
 
 
 def _write_oids(field: Field, value: Any, what: str) -> bytes:
+    if not isinstance(value, (tuple, list)):
+        raise EncodeError(f"{what} must be a tuple of OIDs, not {type(value).__name__}")
     return b"".join(write_int("UInt32", oid, what) for oid in value)
 
 
 def _write_attrs(field: Field, value: Any, what: str) -> bytes:
+    if not isinstance(value, (tuple, list)):
+        raise EncodeError(f"{what} must be a tuple of RelationColumn, not {type(value).__name__}")
+    for number, column in enumerate(value):
+        if not isinstance(column, RelationColumn):
+            raise EncodeError(
+                f"{what}[{number}] must be a RelationColumn, not {type(column).__name__}"
+            )
     return b"".join(
         _WRITERS[part.wire](part, getattr(column, part.name), f"{what}[{number}].{part.name}")
         for number, column in enumerate(value)
@@ -308,6 +323,8 @@ def _write_attrs(field: Field, value: Any, what: str) -> bytes:
 def _write_tuple(field: Field, value: Any, what: str) -> bytes:
     if not isinstance(value, TupleData):
         raise EncodeError(f"{what} must be TupleData, not {type(value).__name__}")
+    if not isinstance(value.kinds, bytes) or not isinstance(value.values, (tuple, list)):
+        raise EncodeError(f"{what} must have its kinds as bytes and its values as a tuple")
     if len(value.kinds) != len(value.values):
         raise EncodeError(
             f"{what} has {len(value.kinds)} kinds and {len(value.values)} values: one each a column"
