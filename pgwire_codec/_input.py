@@ -59,6 +59,8 @@ def to_inputs(messages: object) -> list[Messages]:
         return [_from_arrow(chunk) for chunk in nanoarrow.c_array_stream(messages)]
     if isinstance(messages, (str, bytes, bytearray, memoryview, dict)):
         raise TypeError(f"{_WANTED}, not {type(messages).__name__}; put a single one into a list")
+    if isinstance(messages, np.ndarray) and messages.dtype.kind == "S":
+        raise TypeError(f"{_WANTED}, not numpy's S, which drops zero bytes from the messages' ends")
     if not isinstance(messages, Iterable):
         raise TypeError(f"{_WANTED}, not {type(messages).__name__}")
     return [_from_sequence(messages)]
@@ -77,6 +79,8 @@ def to_lsns(lsn: object, count: int) -> npt.NDArray[np.uint64] | None:
         raise ValueError(f"lsn must have one LSN a message: {count}, not shape {values.shape}")
     if count and values.dtype.kind not in "iu":
         raise TypeError(f"lsn must be integers, not {values.dtype}")
+    if count and values.dtype.kind == "i" and values.min() < 0:
+        raise ValueError(f"lsn must be LSNs, from 0 on, not {values.min()}")
     return values.astype(np.uint64, copy=False)
 
 
@@ -86,8 +90,9 @@ def _from_sequence(messages: Iterable[object]) -> Messages:
     for index, message in enumerate(messages):
         if not isinstance(message, (bytes, bytearray, memoryview)):
             raise TypeError(f"{_WANTED}; message {index} is {type(message).__name__}")
-        parts.append(message)
-        offsets.append(offsets[-1] + memoryview(message).nbytes)
+        view = memoryview(message)
+        parts.append(message if view.c_contiguous else view.tobytes())
+        offsets.append(offsets[-1] + view.nbytes)
     data = np.frombuffer(b"".join(parts), dtype=np.uint8)
     return Messages(data, np.array(offsets, dtype=np.int64))
 
