@@ -263,8 +263,8 @@ class ColumnType:
         The column's type modifier, -1 for none.
     format : str
         The column's type in the Arrow C data interface's notation: ``"l"``, ``"tsu:UTC"``,
-        ``"d:15,2"``, ``"u"``. Of an unknown type ``"z"`` is provisional: the decoded array says
-        ``"u"`` as long as no value came in binary form.
+        ``"d:15,2"``, ``"u"``. Of an unknown type ``"z"`` (``"vz"``) is provisional: the decoded
+        array says ``"u"`` (``"vu"``) as long as no value came in binary form.
     child : ColumnType or None
         An array's element, a range's bound, a multirange's range or a vector's element.
     extension : str or None
@@ -361,10 +361,11 @@ def _column_type(
         inner = options if options.strings == "copy" else replace(options, strings="copy")
         child = _column_type(part, typmod, inner, registry, nesting - 1)
     arrow = _format(pg, typmod, options)
+    passed_through = arrow == "u" or pg.family == "unknown"
     return ColumnType(
         pg,
         typmod,
-        "vu" if options.strings == "view" and arrow == "u" else arrow,
+        f"v{arrow}" if options.strings == "view" and passed_through else arrow,
         child,
         extension="arrow.uuid" if arrow == "w:16" else None,
         numeric=pg.family == "numeric" and options.types == "native" and arrow == "u",

@@ -103,7 +103,7 @@ def decode_values(
             raise
         if not kept:
             invalid.append(row)
-        if column.format == "vu" and not is_binary:
+        if column.format.startswith("v") and not is_binary:
             value = Span(start, length)
         values.append(value)
     held = (state == _VALUE) & (formats == _BINARY_FORM)
