@@ -51,8 +51,8 @@ def check(connection: Any, kind: str, send: str, literals: list[str]) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             # format() asks the output function; a cast to text is another for bool and inet.
-            f"select format('%%s', v::{kind}), {send}(v::{kind}) from unnest(%s::text[]) with ordinality"
-            " as t(v, k) order by k",
+            f"select format('%%s', v::{kind}), {send}(v::{kind})"
+            " from unnest(%s::text[]) with ordinality as t(v, k) order by k",
             (literals,),
         )
         rows = cursor.fetchall()
