@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgwire_codec._arrow import Interval, to_pylist
+from pgwire_codec._arrow import Interval, to_pylist, valid_rows
 from pgwire_codec.reference import values_build
 from pgwire_codec.reference.values import ValueProblem
 from pgwire_codec.reference.values_calendar import MAX_DATE, MIN_DATE, date_from_days
@@ -110,7 +110,8 @@ def test_unknown_types_pass_through() -> None:
 
 
 def test_unknown_types_are_always_strings_where_a_string_is_promised() -> None:
-    for options in ({"target": "spark"}, {"types": "text"}):
+    promised: list[dict[str, Any]] = [{"target": "spark"}, {"types": "text"}]
+    for options in promised:
         decoded = decode(99999, [b"sad", b"\0\xff"], binary=[False, True], **options)
         assert (decoded.array.format, to_pylist(decoded.array)) == ("u", ["sad", "\\x00ff"])
 
@@ -167,9 +168,10 @@ def stored(kind: str, raw: bytes, policy: str, options: dict[str, Any]) -> Any:
     if array.format == "tin" and value is not None:
         return array.buffers[0].tolist()[0]
     if array.format == "+l" and array.children[0].format == "tdD" and value is not None:
-        return [day and (day - np.datetime64(0, "D")).astype(int) if isinstance(day, np.datetime64)
-                else day and (day - datetime.date(1970, 1, 1)).days for day in value]  # fmt: skip
-    if array.format.startswith(("t", "td")) and value is not None:
+        days = array.children[0]
+        pairs = zip(days.buffers[0].tolist(), valid_rows(days), strict=True)
+        return [day if valid else None for day, valid in pairs]
+    if array.format.startswith("t") and value is not None:
         return array.buffers[0].tolist()[0]
     return value
 
@@ -383,4 +385,7 @@ def test_columns_too_large_for_32_bit_offsets(monkeypatch: pytest.MonkeyPatch) -
     assert to_pylist(decode("text", [b"abc", None, b"def"]).array) == ["abc", None, "def"]
     with pytest.raises(ValueProblem, match="decode fewer messages") as caught:
         decode("text", [b"abc", None, b"def", b"g", b"h"])
+    assert (caught.value.code, caught.value.row) == ("unrepresentable", 3)
+    with pytest.raises(ValueProblem) as caught:
+        decode("_text", [b"{}", b"{abc,def}", None, b"{NULL,g}"])
     assert (caught.value.code, caught.value.row) == ("unrepresentable", 3)

@@ -30,7 +30,7 @@ from tests.values import decode
 UUID = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
 
 #: Type, two values as text, Arrow type, numpy dtype, the values in Python.
-COLUMNS: list[tuple[str, list[bytes], dict[str, Any], pa.DataType, str, list[Any]]] = [
+COLUMNS: list[tuple[str, list[bytes], dict[str, Any], pa.DataType, Any, list[Any]]] = [
     ("bool", [b"t", b"f"], {}, pa.bool_(), "?", [True, False]),
     ("int2", [b"1", b"-2"], {}, pa.int16(), "i2", [1, -2]),
     ("int4", [b"1", b"-2"], {}, pa.int32(), "i4", [1, -2]),
@@ -107,7 +107,7 @@ def test_columns(
         assert not null or columns[-1] is None or np.isnat(columns[-1])
     else:
         assert isinstance(columns, np.ma.MaskedArray) == null
-        mask = np.ma.getmaskarray(columns)
+        mask: Any = np.ma.getmaskarray(columns)
         mask = mask["days"] if mask.dtype.names else mask
         assert not null or mask.tolist() == [False, False, True]
     if columns.dtype.kind in "Obiuf" and kind != "time":

@@ -119,6 +119,8 @@ def problem(kind: str, raw: bytes, *, binary: bool = False, typmod: int = -1) ->
         ("float8", b"inf"),
         ("float8", b"0x1p3"),
         ("float8", b".5"),
+        ("float8", b"1." + b"0" * 63),
+        ("float4", b"1.000000059604644775390625" + b"0" * 5000),
         ("float4", b"3.5e38"),
         ("float4", b"1e-46"),
         ("numeric", b"1e5"),

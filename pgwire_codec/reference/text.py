@@ -18,6 +18,7 @@ from pgwire_codec.reference.values_problem import ValueProblem
 
 _INTEGER: Final = re.compile(rb"-?[0-9]{1,20}")
 _FLOAT: Final = re.compile(rb"-?([0-9]+(?:\.[0-9]+)?)(?:[eE][+-]?[0-9]+)?")
+_MAX_FLOAT: Final = 64  # characters; the server writes at most 24
 _NUMERIC: Final = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?|NaN|-?Infinity")
 _UUID: Final = re.compile(rb"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _LSN: Final = re.compile(rb"([0-9a-fA-F]{1,8})/([0-9a-fA-F]{1,8})")
@@ -109,7 +110,7 @@ def read_float4(raw: bytes) -> int:
 
 def _finite(raw: bytes, name: str) -> float:
     number = _FLOAT.fullmatch(raw)
-    if number is None:
+    if number is None or len(raw) > _MAX_FLOAT:
         refuse(f"a {name} in decimal notation, NaN or Infinity")
     value = float(raw)
     if math.isinf(value) or (value == 0 and number[1].strip(b"0.")):

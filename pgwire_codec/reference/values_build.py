@@ -54,7 +54,11 @@ def build(
         offsets = _offsets([len(value or ()) for value in values])
         elements = [element for value in values for element in value or ()]
         array.buffers = [offsets]
-        array.children = [build(column.child, column.child.format, elements)]
+        try:
+            array.children = [build(column.child, column.child.format, elements)]
+        except ValueProblem as problem:
+            problem.row = int(np.searchsorted(offsets, problem.row, side="right")) - 1
+            raise
     elif arrow in ("u", "z"):
         array.buffers = [
             _offsets([len(value or b"") for value in values]),
