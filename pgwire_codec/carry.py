@@ -80,7 +80,7 @@ class OpenTransaction:
         Relations and Types that a streamed transaction told; they hold for it alone until it
         commits.
     told : int
-        How many of its changes came before, in a session that broke off.
+        Of a plain transaction: how many of its changes came before, in a session that broke off.
     """
 
     xid: int
@@ -119,6 +119,9 @@ class Carry:
     delivered_lsn : int
         Commit LSN of the last committed transaction. A server commits in the order of LSNs, so
         one at or before it is a repetition.
+    cut_off : tuple of int, int
+        Final LSN of the last plain transaction that a session broke off in, and how many of its
+        changes had come.
     clock : int
         How many Relation messages have come.
     """
@@ -130,6 +133,7 @@ class Carry:
     in_block: bool = False
     in_stream: int | None = None
     delivered_lsn: int = 0
+    cut_off: tuple[int, int] = (0, 0)
     clock: int = 0
 
     def copy(self) -> Carry:

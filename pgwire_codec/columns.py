@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -379,6 +379,20 @@ class ChangeBatch:
     def invalid_is_told(self) -> bool:
         """Whether values that a type cannot hold are named in ``_invalid``."""
         return self._decoding.unrepresentable != "raise"
+
+    def retyped(self, types: TypeOptions) -> ChangeBatch:
+        """Give the batch with its columns decoded as other types."""
+        batch = ChangeBatch(
+            self.version,
+            self._source,
+            self._rows,
+            self.seq,
+            self._transactions,
+            self._transaction,
+            replace(self._decoding, types=types),
+        )
+        batch._tables = self._tables
+        return batch
 
     def without(self, rows: npt.NDArray[np.bool_]) -> ChangeBatch:
         """Give the batch less the rows where the mask is true."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -137,17 +138,27 @@ class BaseDecoder:
         """
         return self._decode(messages, lsn, {})
 
-    def decode_part(self, messages: object, part: PartPlan, lsn: object = None) -> Changes:
-        """Decode one part of a log, by what :func:`pgwire_codec.plan` says of it.
+    def new_session(self) -> None:
+        """Say that the connection was made anew, and the next message is the first of it.
 
-        The decoder's own stream is not touched. Changes of a transaction come with the part that
-        they stand in, committed or not by the part's outcomes; ``Changes.transactions`` has the
-        transactions whose commit stands in this part.
+        The server then sends again what was not confirmed. Transactions that the old session left
+        unfinished are dropped, since they come again whole; those that were delivered are not
+        delivered twice. Without this word a new session is recognised by its first Begin, Begin
+        Prepare or Stream Start, but not when it begins with a logical message while a stream block
+        was open.
         """
-        decoder = type(self).__new__(type(self))
-        decoder._skip, decoder._atomic, decoder._decoding = self._skip, True, self._decoding
-        decoder._carry, decoder._held = part.carry, {}
-        return decoder._decode(messages, lsn, part.outcomes)
+        Resolver(self._carry, Collector(self._held)).new_session()
+
+    def for_part(self, part: PartPlan) -> PartDecoder:
+        """Give a decoder of one part of a log, by what :func:`pgwire_codec.plan` says of it.
+
+        It has this decoder's options; this decoder's own stream is not touched.
+        """
+        return PartDecoder(self, part)
+
+    def decode_part(self, messages: object, part: PartPlan, lsn: object = None) -> Changes:
+        """Decode one part of a log at once; see :class:`PartDecoder`."""
+        return self.for_part(part).decode(messages, lsn, last=True)
 
     def _decode(self, messages: object, lsn: object, outcomes: Mapping[Key, Outcome]) -> Changes:
         inputs = _input.to_inputs(messages)
@@ -336,6 +347,29 @@ class BaseDecoder:
         bad = np.zeros(len(batch), np.bool_)
         bad[list(errors)] = True
         return batch.without(bad)
+
+
+class PartDecoder:
+    """Decodes one part of a log: the same changes as in a serial pass, without the other parts.
+
+    Changes of a transaction come with the part that they stand in, if the part's plan says that
+    it commits; ``Changes.transactions`` has the transactions whose commit stands in this part.
+    """
+
+    def __init__(self, decoder: BaseDecoder, part: PartPlan) -> None:
+        self._decoder = copy(decoder)
+        self._decoder._atomic = True
+        self._decoder._carry = part.carry.copy()
+        self._decoder._held = {}
+        self._outcomes = part.outcomes
+
+    def decode(self, messages: object, lsn: object = None, *, last: bool = False) -> Changes:
+        """Decode the next messages of the part; parameters and errors as in ``Decoder.decode``.
+
+        With the ``last`` messages (there may be none) come the changes of the transactions that
+        the part leaves open and that commit behind it.
+        """
+        return self._decoder._decode(messages, lsn, self._outcomes if last else {})
 
 
 def _promised(plain: OpenTransaction) -> Committed:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pgwire_codec._impl import Decoder
-from pgwire_codec.summary import Summary, check_on_error, summarise_with
+from pgwire_codec.summary import Summariser, Summary
 
 
-def summarise(messages: object, *, on_error: str = "raise") -> Summary:
+def summarise(messages: object, *, on_error: str = "raise", new_session: bool = False) -> Summary:
     """Say what a part of a stream does to the state of a decoder, whatever came before it.
 
     Parameters
@@ -15,6 +15,8 @@ def summarise(messages: object, *, on_error: str = "raise") -> Summary:
         As for ``Decoder.decode``: any run of messages, cut anywhere.
     on_error : {"raise", "skip"}
         As for ``Decoder``.
+    new_session : bool
+        Whether the part is the first of a new connection; see ``Decoder.new_session``.
 
     Returns
     -------
@@ -28,9 +30,12 @@ def summarise(messages: object, *, on_error: str = "raise") -> Summary:
         For the first message that does not decode. Where nothing in the part tells whether it
         begins inside a stream block, the error waits for the fold, which knows.
     """
-    return summarise_with(
-        messages,
-        Decoder.codec.scan,
-        Decoder.codec.decode_message,
-        skip=check_on_error(on_error),
-    )
+    summariser = summarise_pieces(on_error=on_error, new_session=new_session)
+    summariser.add(messages)
+    return summariser.summary()
+
+
+def summarise_pieces(*, on_error: str = "raise", new_session: bool = False) -> Summariser:
+    """Begin the summary of a part that comes in pieces: ``add`` each, then ask for ``summary``."""
+    codec = Decoder.codec
+    return Summariser(codec.scan, codec.decode_message, on_error=on_error, new_session=new_session)

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from pgwire_codec import _input
 from pgwire_codec._input import Messages
-from pgwire_codec.carry import START, Carry, Position
+from pgwire_codec.carry import START, Carry, Position, RelationVersion
 from pgwire_codec.errors import DecodeError, OptionError
 from pgwire_codec.messages import (
     Begin,
@@ -79,12 +80,17 @@ class Summary:
     outside, inside : tuple of events, DecodeError, or None
         What happens if the part begins outside a stream block, or inside one. A part that tells
         which it is has one of them only. An error stands where the bytes cannot be read so.
+    ends_in_block : bool or None
+        Whether it ends inside a stream block; None: as it begins.
+    new_session : bool
+        Whether it is the first part of a new connection.
     """
 
     messages: int
     outside: tuple[Event, ...] | DecodeError | None
     inside: tuple[Event, ...] | DecodeError | None
     ends_in_block: bool | None
+    new_session: bool = False
 
     def events(self, in_block: bool) -> tuple[Event, ...]:
         """Give the events, knowing where the part begins. Raises the part's ``DecodeError``."""
@@ -96,36 +102,73 @@ class Summary:
         return events or ()
 
 
-def summarise_with(
-    messages: object, scan: Scan, decode_message: DecodeMessage, *, skip: bool
-) -> Summary:
-    """Summarise a part; see :func:`pgwire_codec.summarise`."""
-    inputs = _input.to_inputs(messages)
-    count = sum(len(part) for part in inputs)
-    certain = _begins_in_stream(inputs)
-    readings: dict[bool, tuple[Event, ...] | DecodeError | None] = {False: None, True: None}
-    ends_in_block: bool | None = None
-    for in_block in (False, True) if certain is None else (certain,):
-        recorder = _Recorder(in_block)
-        try:
-            readings[in_block] = recorder.record(inputs, scan, decode_message, skip)
-        except DecodeError as error:
+class Summariser:
+    """Summarises a part that comes in pieces; see :func:`pgwire_codec.summarise`.
+
+    As long as nothing tells whether the part began inside a stream block, it is read both ways.
+    """
+
+    def __init__(
+        self, scan: Scan, decode_message: DecodeMessage, *, on_error: str, new_session: bool
+    ) -> None:
+        self._scan = scan
+        self._decode_message = decode_message
+        self._skip = check_on_error(on_error)
+        self._new_session = new_session
+        self._count = 0
+        self._recorders = (
+            {False: _Recorder(False)}
+            if new_session
+            else {in_block: _Recorder(in_block) for in_block in (False, True)}
+        )
+        self._errors: dict[bool, DecodeError] = {}
+
+    def add(self, messages: object) -> None:
+        """Read the next messages of the part. Raises ``DecodeError``."""
+        for part in _input.to_inputs(messages):
+            certain = _begins_in_stream(part) if len(self._recorders) == 2 else None
             if certain is not None:
-                raise
-            readings[in_block] = error
-        if certain is not None:
-            ends_in_block = recorder.in_block
-    return Summary(count, readings[False], readings[True], ends_in_block)
+                self._recorders = {certain: self._recorders[certain]}
+            for in_block, recorder in self._recorders.items():
+                self._read(part, in_block, recorder)
+            self._count += len(part)
+
+    def _read(self, part: Messages, in_block: bool, recorder: _Recorder) -> None:
+        certain = len(self._recorders) == 1
+        if in_block not in self._errors:
+            try:
+                recorder.record(part, self._scan, self._decode_message, self._skip)
+            except DecodeError as error:
+                self._errors[in_block] = error.at(self._count + (error.message_index or 0))
+        if certain and in_block in self._errors:
+            raise self._errors[in_block]
+
+    def summary(self) -> Summary:
+        """Give the summary of all that was added."""
+        readings = {
+            in_block: self._errors.get(in_block, recorder.events())
+            for in_block, recorder in self._recorders.items()
+        }
+        certain = len(self._recorders) == 1
+        ends_in_block = next(iter(self._recorders.values())).in_block if certain else None
+        return Summary(
+            self._count,
+            readings.get(False),
+            readings.get(True),
+            ends_in_block,
+            self._new_session,
+        )
 
 
-def _begins_in_stream(inputs: list[Messages]) -> bool | None:
+_ALL_TAGS: Final = b"".join(message.tag for message in MESSAGES)
+
+
+def _begins_in_stream(part: Messages) -> bool | None:
     """Say whether a part begins inside a stream block; None when nothing in it tells."""
-    known = b"".join(message.tag for message in MESSAGES)
-    for part in inputs:
-        for index in range(len(part)):
-            tag = part.tag(index)
-            if tag and tag in known and tag not in STREAM_CONTENT:
-                return tag == b"E"
+    for index in range(len(part)):
+        tag = part.tag(index)
+        if tag and tag in _ALL_TAGS and tag not in STREAM_CONTENT:
+            return tag == b"E"
     return None
 
 
@@ -141,23 +184,20 @@ class _Recorder:
         self._relations: dict[int | None, dict[int, Relation]] = {}  # told last, by transaction
         self._types: dict[int | None, dict[int, Type]] = {}
 
-    def record(
-        self, inputs: list[Messages], scan: Scan, decode_message: DecodeMessage, skip: bool
-    ) -> tuple[Event, ...]:
-        for part in inputs:
-            table = scan(part, streaming=self.in_block, skip=skip)
-            for _, item in walk(part, table, self.in_block, decode_message):
-                if isinstance(item, Run):
-                    self._count(
-                        Position(item.stop - item.start),
-                        first_of_each(table, item),
-                    )
-                else:
-                    self._message(item)
-            self.in_block = table.streaming
-        if self._block is not None:  # the part ends inside a stream block: say so
-            self._events.append(StreamStart(self._block.xid or 0, first_segment=False))
-        return tuple(self._events)
+    def record(self, part: Messages, scan: Scan, decode_message: DecodeMessage, skip: bool) -> None:
+        table = scan(part, streaming=self.in_block, skip=skip)
+        for _, item in walk(part, table, self.in_block, decode_message):
+            if isinstance(item, Run):
+                self._count(Position(item.stop - item.start), first_of_each(table, item))
+            else:
+                self._message(item)
+        self.in_block = table.streaming
+
+    def events(self) -> tuple[Event, ...]:
+        if self._block is None:
+            return tuple(self._events)
+        # The part ends inside a stream block: say so.
+        return (*self._events, StreamStart(self._block.xid or 0, first_segment=False))
 
     def _message(self, message: LogicalMessage) -> None:
         if isinstance(message, Truncate):
@@ -294,9 +334,7 @@ def fold(carry: Carry, summary: Summary, *, on_error: str = "raise") -> Carry:
     Raises ``DecodeError`` (without message index) when the part cannot follow this carry; with
     ``on_error="skip"`` what cannot follow is passed over, as ``Decoder`` does.
     """
-    result = carry.copy()
-    _apply(summary, Resolver(result, _Planner()), skip=check_on_error(on_error))
-    return result
+    return plan([summary], carry, on_error=on_error).carry
 
 
 @dataclass(slots=True)
@@ -325,10 +363,14 @@ class PartPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to decode each part, and the carry behind the last."""
+    """How to decode each part, and the carry behind the last.
+
+    ``versions`` has every version of a Relation that was told, in the order in which they were.
+    """
 
     parts: tuple[PartPlan, ...]
     carry: Carry
+    versions: tuple[RelationVersion, ...]
 
 
 def plan(
@@ -355,10 +397,12 @@ def plan(
     resolver = Resolver(Carry() if carry is None else carry.copy(), planner)
     parts = []
     for summary in summaries:
+        if summary.new_session:
+            resolver.new_session()
         before = resolver.carry.copy()
         _apply(summary, resolver, skip=skip)
         parts.append(PartPlan(before, planner.watch(resolver.carry)))
-    return Plan(tuple(parts), resolver.carry)
+    return Plan(tuple(parts), resolver.carry, tuple(dict.fromkeys(resolver.versions)))
 
 
 class _Planner:

@@ -95,6 +95,8 @@ class Resolver:
     def __init__(self, carry: Carry, sink: Sink) -> None:
         self.carry = carry
         self._sink = sink
+        #: Every version of a Relation that holds or was told, in order.
+        self.versions = [version for _, version in carry.scope.relations.values()]
 
     def apply(self, event: LogicalMessage | Advance) -> None:
         """Follow one message that is not a change (nor a logical message).
@@ -103,6 +105,18 @@ class Resolver:
         then.
         """
         _HANDLERS[type(event)](self, event)
+
+    def new_session(self) -> None:
+        """Leave what a session that ended left open: the server sends it again, whole.
+
+        Prepared transactions stay: once their Prepare was confirmed they are not sent again.
+        """
+        self._leave_plain()
+        for xid in list(self.carry.streams):
+            del self.carry.streams[xid]
+            self._sink.drop(("stream", xid))
+        self.carry.in_block = False
+        self.carry.in_stream = None
 
     def current(self) -> tuple[Key, OpenTransaction]:
         """Give the transaction that a change at this place belongs to.
@@ -153,11 +167,11 @@ class Resolver:
         version = RelationVersion(replace(message, xid=None), tuple(types.values()))
         held = self.version(message.oid)
         self.carry.clock += 1
-        # A repeated, unchanged Relation is not a new version.
-        scopes[0].relations[message.oid] = (
-            self.carry.clock,
-            held if held is not None and held == version else version,
-        )
+        if held is not None and held == version:
+            version = held  # a repeated, unchanged Relation is not a new version
+        else:
+            self.versions.append(version)
+        scopes[0].relations[message.oid] = (self.carry.clock, version)
 
     def _type(self, message: Type) -> None:
         self._scopes()[0].types[message.oid] = replace(message, xid=None)
@@ -168,11 +182,10 @@ class Resolver:
     # Plain transactions, and those that are prepared in one piece.
 
     def _begin(self, message: Begin) -> None:
-        before = self.carry.plain
         transaction = OpenTransaction(message.xid, message.final_lsn, message.commit_time)
-        if before is not None and before.final_lsn == message.final_lsn:
-            transaction.told = max(before.told, before.position.changes)
         self._open_plain(transaction)
+        if self.carry.cut_off[0] == message.final_lsn:
+            transaction.told = self.carry.cut_off[1]
 
     def _begin_prepare(self, message: BeginPrepare) -> None:
         self._open_plain(OpenTransaction(message.xid, gid=message.gid))
@@ -184,9 +197,14 @@ class Resolver:
         self.carry.plain = transaction
 
     def _leave_plain(self) -> None:
-        if self.carry.plain is not None:
-            self.carry.plain = None
-            self._sink.drop(PLAIN)
+        transaction = self.carry.plain
+        if transaction is None:
+            return
+        if transaction.final_lsn > self.carry.delivered_lsn:
+            come = max(transaction.told, transaction.position.changes)
+            self.carry.cut_off = (transaction.final_lsn, come)
+        self.carry.plain = None
+        self._sink.drop(PLAIN)
 
     def _commit(self, message: Commit) -> None:
         transaction = self.carry.plain

@@ -52,7 +52,7 @@ def walk(
 
 
 def first_of_each(table: MessageTable, run: Run) -> dict[int, Position]:
-    """Give where in a run each (sub)transaction has its first change; empty outside stream blocks."""
+    """Give where in a run each (sub)transaction first stands; empty outside stream blocks."""
     if not table.xid[run.start]:
         return {}
     xids, places = np.unique(table.xid[run.start : run.stop], return_index=True)
