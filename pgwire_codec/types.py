@@ -355,8 +355,7 @@ def _column_type(
         if not nesting:
             raise OptionError(f"type {pg.name}: registered as an element of itself")
         part = registry.lookup(pg.element or pg.subtype)
-        if part is None:
-            raise OptionError(f"type {pg.name}: no type {pg.element or pg.subtype} is registered")
+        assert part is not None, "a type is registered after its parts"
         # Elements are unescaped into memory of their own, so there is nothing to view.
         inner = options if options.strings == "copy" else replace(options, strings="copy")
         child = _column_type(part, typmod, inner, registry, nesting - 1)

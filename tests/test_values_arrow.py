@@ -129,6 +129,12 @@ def test_uuid_is_arrow_s_own_extension() -> None:
     assert to_pyarrow(elements).type == pa.list_(pa.uuid())
 
 
+def test_fixed_bytes_that_are_no_uuid() -> None:
+    array = ArrowBuffers("w:2", 2, 0, None, [np.frombuffer(b"abcd", np.uint8)])
+    assert to_pylist(array) == [b"ab", b"cd"]
+    assert to_pyarrow(array).to_pylist() == [b"ab", b"cd"]
+
+
 def test_no_rows() -> None:
     for kind, _, options, arrow, _, _ in COLUMNS:
         array = decode(kind, [], **options).array

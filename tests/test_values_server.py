@@ -77,7 +77,9 @@ def test_float8(connection: Any) -> None:
     numbers = [struct.unpack(">d", value.to_bytes(8, "big"))[0] for value in bits]
     numbers += [2.0**e for e in range(-1074, 1024)] + [10.0**e for e in range(-20, 24)]
     numbers += [float(2**53 - n) for n in range(9)] + [123456789012345.6, 0.0001, 0.00001234]
-    numbers += [9007199254740993.0, 5e-324, 1.7976931348623157e308, -0.0]
+    numbers += [5e-324, 1.7976931348623157e308, -0.0]
+    # Their shortest digits are the middle between two floats, which the server does not write.
+    numbers += [float(2**54 + 8), float(2**55 + 24), float(2**56 + 16)]
     check(connection, "float8", "float8send", [repr(n) for n in numbers])
 
 
