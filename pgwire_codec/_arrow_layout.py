@@ -16,7 +16,6 @@ DTYPES: Final[dict[str, np.dtype[Any]]] = {
     "s": np.dtype("<i2"),
     "i": np.dtype("<i4"),
     "l": np.dtype("<i8"),
-    "C": np.dtype("u1"),
     "I": np.dtype("<u4"),
     "L": np.dtype("<u8"),
     "f": np.dtype("<f4"),

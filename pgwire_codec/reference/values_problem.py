@@ -19,7 +19,7 @@ class ValueProblem(Exception):
         What was wanted there; where a session setting is the likely cause, which to pin.
     """
 
-    def __init__(self, code: str, offset: int, expected: str, *, row: int = -1) -> None:
+    def __init__(self, code: str, offset: int, expected: str, row: int = -1) -> None:
         super().__init__(code, offset, expected, row)
         self.code = code
         self.row = row
