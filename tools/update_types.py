@@ -2,7 +2,7 @@
 
 Run with the URI of a server of the newest supported major::
 
-    python tools/update_types.py postgresql:///postgres?host=/tmp
+    python tools/update_types.py postgresql://localhost/postgres
 """
 
 from __future__ import annotations
