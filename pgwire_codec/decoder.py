@@ -194,7 +194,11 @@ class BaseDecoder:
         try:
             table = self.codec.scan(messages, streaming=carry.in_block, skip=self._skip)
         except DecodeError as error:
-            raise error.at(base + (error.message_index or 0)) from None
+            index = error.message_index or 0
+            # An earlier message that decodes may be wrong where it stands: its error comes first.
+            head = Messages(messages.data, messages.offsets[: index + 1])
+            self._read(head, lsns, base, resolver, collector)
+            raise error.at(base + index) from None
         source = Source(messages, table.kind, table.body, lsns, base)
         for index, damage in table.errors.items():
             self._reject(collector, source, index, damage)
@@ -209,6 +213,8 @@ class BaseDecoder:
                 else:
                     resolver.apply(item)
             except DecodeError as error:
+                if error.message_index is not None:  # rejected where it stands
+                    raise
                 stop = item.stop if isinstance(item, Run) else index + 1
                 for place in range(index, stop):
                     self._reject(collector, source, place, error)
@@ -236,15 +242,21 @@ class BaseDecoder:
             np.arange(start.changes, start.changes + run.stop - run.start, dtype=np.int64),
             {},
         )
+        unknown = []
         for oid in np.unique(chunk.relation).tolist():
             version = resolver.version(oid)
             if version is None:
-                for index in chunk.rows[chunk.relation == oid].tolist():
-                    self._reject(collector, source, index, _unknown_relation(oid))
-                chunk = chunk.keep(chunk.relation != oid)
+                unknown.append(oid)
             else:
                 chunk.versions[oid] = version
                 self._check_width(chunk, oid, version, table, collector)
+        if unknown:
+            lost = np.isin(chunk.relation, unknown)
+            for index in chunk.rows[lost].tolist():
+                place = int(table.body[index] - source.messages.offsets[index]) - 4
+                error = _unknown_relation(int(table.relation[index]), place)
+                self._reject(collector, source, index, error)
+            chunk = chunk.keep(~lost)
         self._add(key, chunk, resolver, collector)
 
     def _check_width(
@@ -279,15 +291,20 @@ class BaseDecoder:
     ) -> None:
         """A truncate is a row in the batch of each table that it names."""
         oids = message.relation_oids
-        versions = {}
-        for oid in oids:
-            version = resolver.version(oid)
-            if version is None:
-                self._reject(collector, source, index, _unknown_relation(oid))
-            else:
-                versions[oid] = version
         first = {} if message.xid is None else {message.xid: START}
         key, start = resolver.advance(Position(len(oids)), first)
+        versions = {}
+        unknown = []
+        for number, oid in enumerate(oids):
+            version = resolver.version(oid)
+            if version is None:
+                unknown.append((number, oid))
+            else:
+                versions[oid] = version
+        if unknown:
+            number, oid = unknown[0]
+            place = (6 if message.xid is None else 10) + 4 * number
+            self._reject(collector, source, index, _unknown_relation(oid, place))
         chunk = Chunk(
             source,
             np.full(len(oids), index, np.int64),
@@ -334,7 +351,7 @@ class BaseDecoder:
             Transactions.of(collector.committed),
             collector.logical_messages,
             sorted(collector.rejected, key=lambda each: each.message_index),
-            collector.warnings,
+            sorted(collector.warnings, key=lambda each: each.message_index or 0),
         )
 
     def _sound(self, batch: ChangeBatch, collector: Collector) -> ChangeBatch:
@@ -385,10 +402,10 @@ def _promised(plain: OpenTransaction) -> Committed:
     )
 
 
-def _unknown_relation(oid: int) -> DecodeError:
+def _unknown_relation(oid: int, offset: int) -> DecodeError:
     return DecodeError(
         ErrorCode.UNKNOWN_RELATION,
-        offset=1,
+        offset=offset,
         expected=f"a Relation message of OID {oid} before its first change",
     )
 
