@@ -355,6 +355,10 @@ class ChangeBatch:
         struct: pa.StructArray = to_pyarrow(build(self, columns))
         return pyarrow.RecordBatch.from_struct_array(struct)
 
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """Give a dict a row, of the columns of :meth:`to_arrow`; needs no pyarrow."""
+        return to_pylist(build(self, None))
+
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
         """Export :meth:`to_arrow`'s columns by the Arrow PyCapsule interface."""
         exported = to_c_array(build(self, None))

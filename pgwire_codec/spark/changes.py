@@ -1,0 +1,274 @@
+"""decode_changes: a DataFrame of messages becomes a DataFrame of one table's changes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from pgwire_codec._impl import Decoder
+from pgwire_codec.columns import Changes
+from pgwire_codec.errors import DecodeError
+from pgwire_codec.spark.records import to_record_batch
+from pgwire_codec.spark.schema import TableSchema, table_schema
+from pgwire_codec.spark.survey import PART, Part, check_ordinals, split_by_part, survey
+from pgwire_codec.summary import PartPlan, Plan, plan
+from pgwire_codec.types import TypeOptions, TypeRegistry
+from pgwire_codec.types import registry as default_registry
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a task needs to decode any part. Picklable."""
+
+    parts: dict[int, tuple[PartPlan, int]]  # by first ordinal: the plan, and how many messages
+    in_parts: bool
+    schema: TableSchema
+    options: dict[str, Any]
+    types: TypeOptions
+
+
+def decode_changes(
+    messages: DataFrame,
+    *,
+    table: str,
+    ordinal: str = "ordinal",
+    data: str = "data",
+    lsn: str | None = None,
+    types: str = "native",
+    numeric: str = "string",
+    before: str = "key",
+    unrepresentable: str = "raise",
+    on_error: str = "raise",
+    registry: TypeRegistry | None = None,
+) -> DataFrame:
+    """Decode the committed changes of one table, on all executors, whatever the partitioning.
+
+    A first job reads the messages once and summarises each partition; the driver folds the
+    summaries, so that each partition knows the Relations, the open transactions and their ends.
+    The DataFrame that comes back decodes every partition by itself. Partitions that are not runs
+    of ascending ordinals, disjoint from one another, are first put in order by a shuffle.
+
+    Parameters
+    ----------
+    messages : DataFrame
+        One row a message, of one replication slot from its first message on.
+    table : str
+        ``schema.table``, as published.
+    ordinal : str
+        Column that orders the messages: whole numbers, unique. LSNs do not order them.
+    data : str
+        Column of the messages, binary.
+    lsn : str, optional
+        Column of the messages' LSNs; it becomes ``_lsn``.
+    types, numeric, before, unrepresentable, on_error, registry
+        As for :class:`pgwire_codec.Decoder`. Under ``on_error="skip"`` rejected messages are left
+        out.
+
+    Returns
+    -------
+    DataFrame
+        The columns of the table's newest version, then ``_op``, ``_xid``, ``_lsn``,
+        ``_commit_lsn``, ``_commit_time``, ``_seq``, ``_origin``, ``_unchanged``, ``_before`` and,
+        unless ``unrepresentable="raise"``, ``_invalid``; see
+        :meth:`pgwire_codec.ChangeBatch.to_arrow`. Rows are not ordered: ``(_commit_lsn, _seq)`` is
+        the order.
+
+    Raises
+    ------
+    ValueError
+        When the table is not among the messages, or ordinals are null or not unique.
+    TypeError
+        When a column has another type than is wanted, or the DataFrame is a stream.
+    PythonException
+        (Spark's) with the ``DecodeError`` of a message that does not decode.
+
+    Notes
+    -----
+    The messages are read twice or, with the shuffle, three times: persist a DataFrame that is
+    costly to make, or that does not give the same rows each time.
+    """
+    types_ = TypeOptions(types=types, numeric=numeric, target="spark")
+    registry = default_registry if registry is None else registry
+    options: dict[str, Any] = {
+        "types": types,
+        "numeric": numeric,
+        "before": before,
+        "unrepresentable": unrepresentable,
+        "on_error": on_error,
+        "target": "spark",
+        "registry": registry,
+    }
+    Decoder(**options)  # checks the options here, not in a task
+    chosen = _choose(messages, ordinal, data, lsn)
+    chosen, parts = _in_order(chosen, on_error)
+    in_parts = PART in chosen.columns
+    planned = _plan(parts, on_error)
+    schema = table_schema(
+        table,
+        planned.versions,
+        types_,
+        registry,
+        before=before,
+        invalid=unrepresentable != "raise",
+    )
+    job = Job(
+        parts={
+            part.first: (each, part.count) for part, each in zip(parts, planned.parts, strict=True)
+        },
+        in_parts=in_parts,
+        schema=schema,
+        options=options,
+        types=types_,
+    )
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return chosen.mapInArrow(_decode_pass(job), from_arrow_schema(schema.arrow))
+
+
+def _plan(parts: list[Part], on_error: str) -> Plan:
+    summaries = []
+    for part in parts:
+        if part.summary is None:
+            raise ValueError(
+                f"the ordinals from {part.first} to {part.last} are not unique: each message "
+                "needs its own place"
+            )
+        if isinstance(part.summary, DecodeError):
+            index = part.summary.message_index or 0
+            raise part.summary.at(
+                index, f"message {index} from ordinal {part.first} on; {part.summary.context}"
+            )
+        summaries.append(part.summary)
+    return plan(summaries, on_error=on_error)
+
+
+def _choose(messages: DataFrame, ordinal: str, data: str, lsn: str | None) -> DataFrame:
+    """Give the DataFrame of (ordinal, data, lsn), and check that it can be that."""
+    from pyspark.sql import functions
+    from pyspark.sql.types import BinaryType, IntegralType
+
+    if messages.isStreaming:
+        raise TypeError(
+            "messages is a streaming DataFrame: decode_changes has to read it before it can decode "
+            "it; use it in foreachBatch"
+        )
+    wanted = {"ordinal": ordinal, "data": data} | ({} if lsn is None else {"lsn": lsn})
+    for name in wanted.values():
+        if name not in messages.columns:
+            raise ValueError(f"messages has no column {name!r}; it has: {messages.columns}")
+    kinds = {each: messages.schema[name].dataType for each, name in wanted.items()}
+    for each, kind in kinds.items():
+        if each == "data" and not isinstance(kind, BinaryType):
+            raise TypeError(f"column {data!r} must be binary, not {kind.simpleString()}")
+        if each != "data" and not isinstance(kind, IntegralType):
+            raise TypeError(
+                f"column {wanted[each]!r} must be a whole number, not {kind.simpleString()}"
+            )
+    columns = [
+        functions.col(f"`{ordinal}`").cast("long").alias("ordinal"),
+        functions.col(f"`{data}`").alias("data"),
+        (functions.lit(None) if lsn is None else functions.col(f"`{lsn}`"))
+        .cast("long")
+        .alias("lsn"),
+    ]
+    return messages.select(*columns)
+
+
+def _in_order(messages: DataFrame, on_error: str) -> tuple[DataFrame, list[Part]]:
+    """Give the messages in parts of ascending ordinals, and the survey of the parts."""
+    from pyspark.sql import functions
+
+    parts = survey(messages, in_parts=False, on_error=on_error)
+    if _are_runs(parts):
+        return messages, parts
+    bounds = _bounds(parts)
+    number = functions.lit(0)
+    if bounds:
+        above = functions.filter(
+            functions.array(*map(functions.lit, bounds)),
+            lambda bound: bound <= functions.col("ordinal"),
+        )
+        number = functions.size(above)
+    ordered = (
+        messages.withColumn(PART, number.cast("long"))
+        .repartition(len(bounds) + 1, PART)
+        .sortWithinPartitions(PART, "ordinal")
+    )
+    return ordered, survey(ordered, in_parts=True, on_error=on_error)
+
+
+def _are_runs(parts: list[Part]) -> bool:
+    return all(part.is_sorted for part in parts) and all(
+        before.last < after.first for before, after in itertools.pairwise(parts)
+    )
+
+
+def _bounds(parts: list[Part]) -> list[int]:
+    """Cut the ordinals into as many parts as there are now, about equally large."""
+    sample = np.array([value for part in parts for value in part.sample], np.int64)
+    weight = np.array([part.count / len(part.sample) for part in parts for _ in part.sample])
+    order = np.argsort(sample, kind="stable")
+    sample, reached = sample[order], np.cumsum(weight[order])
+    wanted = np.arange(1, len(parts)) * (reached[-1] / len(parts))
+    places = np.minimum(np.searchsorted(reached, wanted), len(sample) - 1)
+    return sorted({int(sample[place]) for place in places})
+
+
+def _decode_pass(job: Job) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task: _Task | None = None
+        for number, batch in split_by_part(batches, in_parts=job.in_parts):
+            if task is None or task.number != number:
+                if task is not None:
+                    yield from task.finish()
+                task = _Task(job, number, batch)
+            yield from task.decode(batch)
+        if task is not None:
+            yield from task.finish()
+
+    return run
+
+
+class _Task:
+    """Decodes one part."""
+
+    def __init__(self, job: Job, number: int, batch: pa.RecordBatch) -> None:
+        self.number = number
+        self._job = job
+        self._first = check_ordinals(batch.column("ordinal"))[0].as_py()
+        self._left = 0
+        if self._first not in job.parts:
+            raise self._changed()
+        part, self._left = job.parts[self._first]
+        self._decoder = Decoder(**job.options).for_part(part)
+
+    def decode(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        self._left -= batch.num_rows
+        lsn = batch.column("lsn")
+        known = lsn.null_count == 0
+        yield from self._records(self._decoder.decode(batch.column("data"), lsn if known else None))
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        if self._left:
+            raise self._changed()
+        yield from self._records(self._decoder.decode([], last=True))
+
+    def _records(self, changes: Changes) -> Iterator[pa.RecordBatch]:
+        for batch in changes:
+            if batch.version in self._job.schema.versions:
+                yield to_record_batch(batch, self._job.schema, self._job.types)
+
+    def _changed(self) -> RuntimeError:
+        return RuntimeError(
+            f"the part that begins with ordinal {self._first} is not what it was when the messages "
+            "were surveyed: the DataFrame gives other rows or partitions each time it is read; "
+            "persist it, or write it to files first"
+        )

@@ -1,0 +1,83 @@
+"""decode_partition: changes as Python dicts, for ``rdd.mapPartitions``."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from pgwire_codec._impl import Decoder
+from pgwire_codec.carry import Carry
+from pgwire_codec.parallel import summarise_pieces
+from pgwire_codec.summary import PartPlan, Plan, plan
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+
+#: So many messages are decoded at a time.
+_PIECE = 10_000
+
+
+def plan_partitions(messages: RDD[bytes], *, on_error: str = "raise") -> Plan:
+    """Summarise each partition of an RDD of messages, and fold: a job that reads it once.
+
+    The partitions in their order, and the messages in theirs, must be the stream from its first
+    message on. ``plan.parts[i]`` is what :func:`decode_partition` has to know of partition ``i``.
+    """
+
+    def summarise(rows: Iterable[bytes]) -> Iterator[Any]:
+        summariser = summarise_pieces(on_error=on_error)
+        for piece in _pieces(rows):
+            summariser.add(piece)
+        yield summariser.summary()
+
+    return plan(messages.mapPartitions(summarise).collect(), on_error=on_error)
+
+
+def decode_partition(
+    messages: Iterable[bytes],
+    part: PartPlan | None = None,
+    *,
+    table: str | None = None,
+    **options: Any,
+) -> Iterator[dict[str, Any]]:
+    """Decode the messages of one partition into changes, one dict each.
+
+    Parameters
+    ----------
+    messages : iterable of bytes-likes
+        The partition, in order.
+    part : PartPlan, optional
+        From :func:`plan_partitions`. Without it the partition must be a stream of its own.
+    table : str, optional
+        Only the changes of this table, ``schema.table``.
+    **options
+        Of :class:`pgwire_codec.Decoder`; ``target`` is ``"spark"`` unless it is given.
+
+    Yields
+    ------
+    dict
+        The table's columns and the metadata columns, as in
+        :meth:`pgwire_codec.ChangeBatch.to_arrow`, with Python values; and ``_table``. A change
+        comes with its transaction's end, or with the end of the partition.
+
+    Examples
+    --------
+    ::
+
+        plan = plan_partitions(rdd)
+        rdd.mapPartitionsWithIndex(lambda i, rows: decode_partition(rows, plan.parts[i]))
+    """
+    decoder = Decoder(**{"target": "spark"} | options).for_part(part or PartPlan(Carry(), {}))
+    for piece in itertools.chain(_pieces(messages), [None]):
+        last = piece is None
+        for batch in decoder.decode([] if piece is None else piece, last=last):
+            if table is None or batch.version.qualified_name == table:
+                name = batch.version.qualified_name
+                yield from ({**row, "_table": name} for row in batch.to_pylist())
+
+
+def _pieces(rows: Iterable[bytes]) -> Iterator[list[bytes]]:
+    rows = iter(rows)
+    while piece := list(itertools.islice(rows, _PIECE)):
+        yield piece

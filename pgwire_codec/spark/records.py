@@ -1,0 +1,54 @@
+"""Batches of changes as record batches of exactly a table's schema on Spark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from pgwire_codec.columns import ChangeBatch
+from pgwire_codec.spark.schema import TableSchema
+from pgwire_codec.types import TypeOptions
+
+
+def to_record_batch(batch: ChangeBatch, schema: TableSchema, types: TypeOptions) -> pa.RecordBatch:
+    """Give a batch of any version of the table in the table's schema.
+
+    A column that the version lacks is null; one that it has more is left out.
+    """
+    native = batch.to_arrow()
+    text = batch.retyped(replace(types, types="text")).to_arrow() if schema.as_text else native
+    arrays = []
+    ours = {column.name for column in batch.relation.columns}
+    metadata = {name: key for key, name in schema.metadata.items()}
+    for field in schema.arrow:
+        if field.name in metadata:
+            # The batch evens out its own collisions of names, which may be another version's.
+            name = metadata[field.name]
+            while name in ours:
+                name = f"_{name}"
+            there = name in native.schema.names
+        else:
+            name = field.name
+            there = name in ours
+        chosen = text if name in schema.as_text else native
+        if not there:
+            arrays.append(pa.nulls(len(batch), field.type))
+        elif pa.types.is_struct(field.type):
+            arrays.append(_before(native.column(name), text.column(name), field.type, schema))
+        else:
+            arrays.append(chosen.column(name).cast(field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
+
+
+def _before(
+    native: pa.StructArray, text: pa.StructArray, wanted: pa.StructType, schema: TableSchema
+) -> pa.StructArray:
+    """Give ``_before`` with the fields of the table's schema."""
+    children = []
+    for field in wanted:
+        source = text if field.name in schema.as_text else native
+        number = source.type.get_field_index(field.name)
+        child = pa.nulls(len(native), field.type) if number < 0 else source.field(number)
+        children.append(child.cast(field.type))
+    return pa.StructArray.from_arrays(children, fields=list(wanted), mask=native.is_null())

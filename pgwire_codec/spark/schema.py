@@ -1,0 +1,159 @@
+"""The schema that a table's changes have on Spark, whichever versions the table had."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from pgwire_codec.carry import RelationVersion
+from pgwire_codec.types import ColumnType, TypeOptions, TypeRegistry, column_type
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """What the changes of one table become.
+
+    Attributes
+    ----------
+    versions : frozenset of RelationVersion
+        The versions of the table.
+    arrow : pyarrow.Schema
+        The columns of the newest version, then the metadata columns.
+    as_text : frozenset of str
+        Columns that are strings because their type changed in a way that nothing else holds.
+    metadata : mapping of str to str
+        The metadata columns' names, by the name that the design gives them; they differ where the
+        table has a column of that name.
+    """
+
+    versions: frozenset[RelationVersion]
+    arrow: pa.Schema
+    as_text: frozenset[str]
+    metadata: Mapping[str, str]
+
+
+def table_schema(
+    table: str,
+    versions: Sequence[RelationVersion],
+    types: TypeOptions,
+    registry: TypeRegistry,
+    *,
+    before: str,
+    invalid: bool,
+) -> TableSchema:
+    """Give the schema of a table, ``schema.table``, from all that was told, oldest first.
+
+    The columns are those of the newest version; older ones are matched by name. A column whose
+    type changed becomes the wider of two integers, floats or decimals, and otherwise a string.
+
+    Raises ``ValueError`` for a table that is not among the versions.
+    """
+    mine = [version for version in versions if version.qualified_name == table]
+    if not mine:
+        known = ", ".join(sorted({version.qualified_name for version in versions})) or "none"
+        raise ValueError(f"the messages have no table {table!r}; they have: {known}")
+    newest = mine[-1].relation
+    fields: dict[str, pa.DataType] = {}
+    as_text = set()
+    for column in newest.columns:
+        kinds = {
+            _arrow_type(each)
+            for version in mine
+            for each in _types_of(version, column.name, types, registry)
+        }
+        widest = _widest(kinds)
+        if widest is None:
+            as_text.add(column.name)
+        fields[column.name] = widest or pa.string()
+    key = [c.name for c in newest.columns if before == "full" or c.flags & 1]
+    metadata = _metadata_fields(
+        pa.struct([pa.field(name, fields[name]) for name in key if before != "none"]), invalid
+    )
+    names = {name: _free_name(name, fields) for name in metadata}
+    everything = fields | {names[name]: kind for name, kind in metadata.items()}
+    return TableSchema(frozenset(mine), pa.schema(everything.items()), frozenset(as_text), names)
+
+
+def _metadata_fields(before: pa.StructType, invalid: bool) -> dict[str, pa.DataType]:
+    names = pa.list_(pa.string())
+    fields: dict[str, pa.DataType] = {
+        "_op": pa.string(),
+        "_xid": pa.int64(),
+        "_lsn": pa.int64(),
+        "_commit_lsn": pa.int64(),
+        "_commit_time": pa.timestamp("us", "UTC"),
+        "_seq": pa.int64(),
+        "_origin": pa.string(),
+        "_unchanged": names,
+    }
+    if before.num_fields:
+        fields["_before"] = before
+    if invalid:
+        fields["_invalid"] = names
+    return fields
+
+
+def _free_name(name: str, taken: Mapping[str, object]) -> str:
+    while name in taken:
+        name = f"_{name}"
+    return name
+
+
+def _types_of(
+    version: RelationVersion, name: str, types: TypeOptions, registry: TypeRegistry
+) -> list[ColumnType]:
+    user_types = {each.oid: (each.namespace, each.name) for each in version.types}
+    return [
+        column_type(
+            column.type_oid,
+            column.type_modifier,
+            types,
+            user_types=user_types,
+            registry=registry,
+        )
+        for column in version.relation.columns
+        if column.name == name
+    ]
+
+
+def _arrow_type(column: ColumnType) -> pa.DataType:
+    """Give the pyarrow type of a column's format; of an array with its elements'."""
+    if column.format == "+l":
+        assert column.child is not None  # an array has an element type
+        return pa.list_(_arrow_type(column.child))
+    if column.format.startswith("d:"):
+        precision, scale = column.format[2:].split(",")
+        return pa.decimal128(int(precision), int(scale))
+    return _TYPES[column.format]
+
+
+_TYPES: dict[str, pa.DataType] = {
+    "b": pa.bool_(),
+    "s": pa.int16(),
+    "i": pa.int32(),
+    "l": pa.int64(),
+    "f": pa.float32(),
+    "g": pa.float64(),
+    "u": pa.string(),
+    "z": pa.binary(),
+    "tdD": pa.date32(),
+    "tsu:": pa.timestamp("us"),
+    "tsu:UTC": pa.timestamp("us", "UTC"),
+}
+
+
+def _widest(kinds: set[pa.DataType]) -> pa.DataType | None:
+    """Give the type that holds all the values of these, or None."""
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    for narrow_to_wide in ("sil", "fg"):
+        members = [_TYPES[form] for form in narrow_to_wide]
+        if all(kind in members for kind in kinds):
+            return max(kinds, key=members.index)
+    if all(pa.types.is_decimal128(kind) for kind in kinds):
+        scale = max(kind.scale for kind in kinds)
+        whole = max(kind.precision - kind.scale for kind in kinds)
+        return pa.decimal128(whole + scale, scale) if whole + scale <= 38 else None
+    return None

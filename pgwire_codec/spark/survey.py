@@ -1,0 +1,160 @@
+"""The first pass over a DataFrame of messages: which parts it comes in, and what each does."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pgwire_codec.errors import DecodeError
+from pgwire_codec.parallel import summarise_pieces
+from pgwire_codec.summary import Summary
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: Name of the column that says which part a message belongs to.
+PART = "_pgwire_part"
+
+#: So many ordinals of each part are reported, to cut new parts by.
+_SAMPLES = 64
+
+_RESULT = "part long, first long, last long, count long, sorted boolean, sample array<long>"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A run of messages as one task sees them.
+
+    ``part`` is its number; ``first`` and ``last`` are its lowest and highest ordinals;
+    ``is_sorted`` says whether they came strictly ascending; ``sample`` has some of them.
+    """
+
+    part: int
+    first: int
+    last: int
+    count: int
+    is_sorted: bool
+    sample: tuple[int, ...]
+    summary: Summary | DecodeError | None
+
+
+def survey(messages: DataFrame, *, in_parts: bool, on_error: str) -> list[Part]:
+    """Look at every part of a DataFrame of ``(ordinal, data, lsn[, part])``, as Spark cuts it.
+
+    Returns the parts by ascending first ordinal. Summaries are only made (the others are None) of
+    parts whose ordinals ascend. A part that does not decode has its error in the summary's place:
+    it may be one that is out of order.
+    """
+    pass_ = _survey_pass(in_parts=in_parts, on_error=on_error)
+    rows = messages.mapInArrow(pass_, f"{_RESULT}, summary binary").collect()
+    parts = [
+        Part(
+            part=row["part"],
+            first=row["first"],
+            last=row["last"],
+            count=row["count"],
+            is_sorted=row["sorted"],
+            sample=tuple(row["sample"]),
+            summary=None if row["summary"] is None else pickle.loads(row["summary"]),
+        )
+        for row in rows
+    ]
+    return sorted(parts, key=lambda part: (part.first, part.last))
+
+
+def _survey_pass(
+    *, in_parts: bool, on_error: str
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        surveyor: _Surveyor | None = None
+        for number, batch in split_by_part(batches, in_parts=in_parts):
+            if surveyor is None or surveyor.part != number:
+                if surveyor is not None:
+                    yield surveyor.result()
+                surveyor = _Surveyor(number, on_error)
+            surveyor.add(batch)
+        if surveyor is not None:
+            yield surveyor.result()
+
+    return run
+
+
+def split_by_part(
+    batches: Iterator[pa.RecordBatch], *, in_parts: bool
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Cut the batches of a task where the part column changes; without one, all is part 0."""
+    for batch in batches:
+        if not in_parts or not batch.num_rows:
+            yield from [(0, batch)] if batch.num_rows else []
+            continue
+        runs = pc.run_end_encode(batch.column(PART))
+        start = 0
+        for stop, number in zip(runs.run_ends.to_pylist(), runs.values.to_pylist(), strict=True):
+            yield number, batch.slice(start, stop - start)
+            start = stop
+
+
+class _Surveyor:
+    """Looks at one part, batch by batch."""
+
+    def __init__(self, part: int, on_error: str) -> None:
+        self.part = part
+        self._summariser = summarise_pieces(on_error=on_error)
+        self._error: DecodeError | None = None
+        self._first: int | None = None
+        self._last: int | None = None
+        self._end: int | None = None  # the ordinal that came last
+        self._count = 0
+        self._sorted = True
+        self._sample: list[int] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        ordinals = check_ordinals(batch.column("ordinal"))
+        low, high = pc.min_max(ordinals).as_py().values()
+        first = ordinals[0].as_py()
+        self._sorted = (
+            self._sorted
+            and (self._end is None or self._end < first)
+            and bool(pc.all(pc.less(ordinals[:-1], ordinals[1:])).as_py() is not False)
+        )
+        self._end = ordinals[-1].as_py()
+        self._first = low if self._first is None else min(self._first, low)
+        self._last = high if self._last is None else max(self._last, high)
+        self._count += len(ordinals)
+        step = max(1, len(ordinals) // 8)
+        self._sample += ordinals[::step].to_pylist()
+        if len(self._sample) > 2 * _SAMPLES:
+            self._sample = self._sample[::2]
+        if self._sorted and self._error is None:
+            try:
+                self._summariser.add(batch.column("data"))
+            except DecodeError as error:
+                self._error = error
+
+    def result(self) -> pa.RecordBatch:
+        found = self._error or self._summariser.summary()
+        summary = pickle.dumps(found) if self._sorted else None
+        columns: dict[str, tuple[Any, pa.DataType]] = {
+            "part": (self.part, pa.int64()),
+            "first": (self._first, pa.int64()),
+            "last": (self._last, pa.int64()),
+            "count": (self._count, pa.int64()),
+            "sorted": (self._sorted, pa.bool_()),
+            "sample": (self._sample, pa.list_(pa.int64())),
+            "summary": (summary, pa.binary()),
+        }
+        return pa.RecordBatch.from_arrays(
+            [pa.array([value], kind) for value, kind in columns.values()], names=list(columns)
+        )
+
+
+def check_ordinals(ordinals: pa.Array) -> pa.Array:
+    """Give the ordinals; ``ValueError`` where one is null."""
+    if ordinals.null_count:
+        raise ValueError("the ordinal column has a null: every message needs its place")
+    return ordinals
