@@ -12,6 +12,12 @@ _NO_PRIVILEGE: Final = "42501"
 _WRONG_STATE: Final = "55000"
 _UNDEFINED_OBJECT: Final = "42704"
 _CONNECTION_LOST: Final = "08006"
+_SHUTDOWN: Final = "57P01"
+
+_ENDED: Final = (
+    "The server ended the stream, as when it shuts down. Open the capture again: what was not "
+    "confirmed is sent again."
+)
 
 
 def explain(error: Any, slot: str) -> CaptureError:
@@ -49,7 +55,8 @@ def explain_code(sqlstate: str, said: str, slot: str) -> CaptureError:
             "pauses longer than the server's wal_sender_timeout, let it call keepalive() "
             "meanwhile."
         ),
-        "": "The server ended the stream, as when it shuts down. Open the capture again.",
+        _SHUTDOWN: _ENDED,
+        "": _ENDED,
     }.get(sqlstate, "")
     words = f"The server said: {said}" if said else ""
     return CaptureError(" ".join(part for part in (advice, words) if part))

@@ -71,14 +71,14 @@ def ensure_publications(
 def _resolve(cursor: Any, tables: Sequence[str]) -> list[str]:
     """Give the tables' qualified, quoted names; they come as SQL writes them."""
     cursor.execute(
-        "SELECT t.given, format('%%I.%%I', n.nspname, c.relname)"
+        "SELECT t.given, quote_ident(n.nspname) || '.' || quote_ident(c.relname)"
         " FROM unnest(%s::text[]) WITH ORDINALITY AS t(given, i)"
         " LEFT JOIN pg_class c ON c.oid = to_regclass(t.given)"
         " LEFT JOIN pg_namespace n ON n.oid = c.relnamespace ORDER BY t.i",
         (list(tables),),
     )
     found = cursor.fetchall()
-    missing = [given for given, name in found if name == "."]
+    missing = [given for given, name in found if name is None]
     if missing:
         raise CaptureError(
             f"Tables to publish do not exist: {', '.join(missing)}. Create them first, or write "

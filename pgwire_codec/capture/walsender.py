@@ -143,11 +143,11 @@ class Capture:
             self._begin(start_replication(connection, self._wanted))
             self._stream = CopyBoth(connection)
             self.keepalive()
-        except psycopg2.Error as error:
+        except BaseException as error:
+            self.close()
             connection.close()
-            raise explain(error, self._slot) from error
-        except BaseException:
-            connection.close()
+            if isinstance(error, psycopg2.Error):
+                raise explain(error, self._slot) from error
             raise
         return self
 
@@ -198,7 +198,7 @@ class Capture:
             being received then is complete; a streamed one may still run. See
             :meth:`current_lsn`.
         idle_seconds : float, optional
-            End when nothing arrived for so long. With neither of the two: never.
+            End when no message arrived for so long. With neither of the two: never.
 
         Raises
         ------
@@ -209,6 +209,7 @@ class Capture:
             raise OptionError(
                 "max_messages must be at least 1, max_bytes from 1 to 2**30, max_seconds above 0"
             )
+        self._open_stream()
         return self._batches(max_messages, max_bytes, max_seconds, until_lsn, idle_seconds)
 
     def confirm(self, lsn: int) -> None:
@@ -226,6 +227,7 @@ class Capture:
         CaptureError
             When it is beyond what was delivered.
         """
+        self._open_stream()
         limit = self._delivered if self._data else max(self._delivered, self._progress.reached)
         if lsn > limit:
             raise CaptureError(
@@ -279,7 +281,7 @@ class Capture:
         idle_seconds: float | None,
     ) -> Iterator[Batch]:
         progress = self._progress
-        now = last_arrival = time.monotonic()
+        now = last_message = time.monotonic()
         asked = 0.0
         while True:
             try:
@@ -288,24 +290,23 @@ class Capture:
                     now = time.monotonic()
                     if now - self._last_status >= self._status_interval:
                         self._send_status()
-                if frame is not None:
-                    last_arrival = now
-                    self._take(frame, now)
+                if frame is not None and self._take(frame, now):
+                    last_message = now
                 ended = until_lsn is not None and progress.has_passed(until_lsn)
                 if frame is None and not ended:
                     if until_lsn is not None and now - asked >= _ASK_INTERVAL:
                         # The server need not say where it is when nothing concerns this slot.
                         self._send_status(reply_requested=True)
                         asked = now
-                    ended = idle_seconds is not None and now - last_arrival >= idle_seconds
+                    ended = idle_seconds is not None and now - last_message >= idle_seconds
                 full = len(self._data) >= max_messages or self._bytes >= max_bytes
                 late = bool(self._data) and now - self._first_arrival >= max_seconds
                 if self._data and (full or late or ended):
                     self._send_status()
                     yield self._deliver()
-                    now = time.monotonic()
+                    now = last_message = time.monotonic()  # the consumer's time is not idle
                 elif frame is None and not ended:
-                    self._wait(now, max_seconds, idle_seconds, last_arrival, until_lsn)
+                    self._wait(now, max_seconds, idle_seconds, last_message, until_lsn)
                 if ended:
                     return
             except StreamEnded as end:
@@ -318,7 +319,7 @@ class Capture:
         now: float,
         max_seconds: float,
         idle_seconds: float | None,
-        last_arrival: float,
+        last_message: float,
         until_lsn: int | None,
     ) -> None:
         """Wait for input, but no longer than until something else has to be done."""
@@ -326,15 +327,16 @@ class Capture:
         if self._data:
             due = min(due, self._first_arrival + max_seconds)
         if idle_seconds is not None:
-            due = min(due, last_arrival + idle_seconds)
+            due = min(due, last_message + idle_seconds)
         if until_lsn is not None:
             due = min(due, now + _ASK_INTERVAL)
         self._open_stream().wait(due - now)
 
-    def _take(self, frame: bytes, now: float) -> None:
+    def _take(self, frame: bytes, now: float) -> bool:
+        """Take a frame in; whether it held a message."""
         if frame[:1] != _XLOG_DATA:
             self._take_keepalive(frame)
-            return
+            return False
         _, start, _, send_time = _HEAD.unpack_from(frame)
         data = frame[_HEAD.size :]
         if not self._data:
@@ -344,6 +346,7 @@ class Capture:
         self._lsns.append(start)
         self._times.append(send_time)
         self._bytes += len(data)
+        return True
 
     def _take_keepalive(self, data: bytes) -> None:
         frame = decode_frame(data)

@@ -1,0 +1,179 @@
+"""Real servers, started once, and a database, slot and publication of its own for each test."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+import pytest
+
+from pgwire_codec.demo.server import DEFAULT_SETTINGS, EmbeddedServer
+
+_numbers = itertools.count(1)
+
+
+@dataclass
+class Database:
+    """A database that is there for one test."""
+
+    server: EmbeddedServer | DebianServer
+    name: str
+    slot: str
+    publication: str = "p"
+    roles: list[str] = field(default_factory=list)
+
+    @property
+    def dsn(self) -> str:
+        return self.server.dsn_for(self.name)
+
+    @property
+    def major(self) -> int:
+        return self.server.postgres_version
+
+    @contextmanager
+    def connect(self) -> Iterator[Any]:
+        """An ordinary connection in autocommit mode."""
+        connection = psycopg2.connect(self.dsn)
+        try:
+            connection.autocommit = True
+            yield connection
+        finally:
+            connection.close()
+
+    def execute(self, *statements: str) -> None:
+        """Run each statement in a transaction of its own."""
+        with self.connect() as connection:
+            cursor = connection.cursor()
+            for statement in statements:
+                cursor.execute(statement)
+
+    def query(self, statement: str) -> list[tuple[Any, ...]]:
+        with self.connect() as connection:
+            cursor = connection.cursor()
+            cursor.execute(statement)
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
+            return rows
+
+    def create_role(self, attributes: str) -> str:
+        """A role that is dropped with the database."""
+        role = f"role_{next(_numbers)}"
+        self.execute(f"CREATE ROLE {role} LOGIN {attributes}")
+        self.roles.append(role)
+        return role
+
+    def create_slot(self, suffix: str = "", plugin: str = "pgoutput") -> str:
+        slot = self.slot + suffix
+        self.query(f"SELECT pg_create_logical_replication_slot('{slot}', '{plugin}')")
+        return slot
+
+
+@contextmanager
+def database(server: EmbeddedServer | DebianServer) -> Iterator[Database]:
+    """Create a database on a server, and remove it with its slots and roles."""
+    number = next(_numbers)
+    made = Database(server, f"db_{number}", f"slot_{number}")
+    administration = Database(server, "postgres", "")
+    administration.execute(f"CREATE DATABASE {made.name}")
+    try:
+        yield made
+    finally:
+        made.execute(
+            "SELECT pg_terminate_backend(active_pid, 5000) FROM pg_replication_slots"
+            " WHERE database = current_database() AND active",
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots"
+            " WHERE database = current_database()",
+        )
+        administration.execute(
+            f"DROP DATABASE {made.name} WITH (FORCE)", *(f"DROP ROLE {r}" for r in made.roles)
+        )
+
+
+@pytest.fixture(scope="session")
+def pg16() -> Iterator[EmbeddedServer]:
+    """PostgreSQL 16 with wal_level=logical; large transactions are streamed from 64 kB on."""
+    with EmbeddedServer(postgres_version=16) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def pg18() -> Iterator[EmbeddedServer]:
+    """PostgreSQL 18, configured like ``pg16``."""
+    with EmbeddedServer(postgres_version=18) as server:
+        yield server
+
+
+class DebianServer:
+    """PostgreSQL 15 from Debian's package: it has ``test_decoding``, and an older protocol."""
+
+    postgres_version = 15
+    binaries = Path("/usr/lib/postgresql/15/bin")
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        # The server refuses to run as root; the package comes with a user for it.
+        self._user = "postgres" if os.geteuid() == 0 else None
+
+    def start(self) -> None:
+        if self._user is not None:
+            shutil.chown(self.directory, self._user)
+        data = self.directory / "data"
+        self._run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8")
+        settings = "".join(f"{name} = '{value}'\n" for name, value in DEFAULT_SETTINGS.items())
+        with (data / "postgresql.conf").open("a", encoding="utf-8") as file:
+            file.write(f"\n{settings}listen_addresses = ''\n")
+            file.write(f"unix_socket_directories = '{self.directory}'\n")
+        self._run("pg_ctl", "-w", "-D", data, "-l", self.directory / "log", "start")
+
+    def stop(self) -> None:
+        self._run("pg_ctl", "-w", "-D", self.directory / "data", "-m", "fast", "stop")
+
+    def dsn_for(self, database: str, user: str = "postgres") -> str:
+        return f"postgresql://{user}@/{database}?host={self.directory}"
+
+    def _run(self, program: str, *arguments: str | Path) -> None:
+        subprocess.run(
+            [self.binaries / program, *arguments],
+            check=True,
+            cwd=self.directory,
+            user=self._user,
+            stdout=subprocess.DEVNULL,
+        )
+
+
+@pytest.fixture(scope="session")
+def pg15() -> Iterator[DebianServer]:
+    """Debian's PostgreSQL 15, where it is installed."""
+    if not DebianServer.binaries.exists():
+        pytest.skip("Debian's PostgreSQL 15 is not installed")
+    # Not in pytest's own directory, which other users may not enter.
+    with tempfile.TemporaryDirectory(prefix="pgwire_codec_") as directory:
+        server = DebianServer(Path(directory))
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+@pytest.fixture(params=["pg16", "pg18"])
+def pg(request: pytest.FixtureRequest) -> Iterator[Database]:
+    """A fresh database, on each of the servers."""
+    with database(request.getfixturevalue(request.param)) as made:
+        yield made
+
+
+@pytest.fixture
+def table(pg: Database) -> Database:
+    """A database with table t (k int, v text), its publication and its slot."""
+    pg.execute("CREATE TABLE t (k int PRIMARY KEY, v text)", "CREATE PUBLICATION p FOR TABLE t")
+    pg.create_slot()
+    return pg

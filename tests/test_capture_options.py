@@ -1,0 +1,90 @@
+"""What is asked of pgoutput, by the server's version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pgwire_codec.capture import PluginOptions
+from pgwire_codec.errors import CaptureError, OptionError
+
+
+@pytest.mark.parametrize(
+    ("version", "protocol"),
+    [
+        (100023, "1"),
+        (120022, "1"),
+        (130023, "1"),
+        (140020, "2"),
+        (150018, "3"),
+        (160014, "4"),
+        (180004, "4"),
+    ],
+)
+def test_takes_the_highest_protocol_of_the_server(version: int, protocol: str) -> None:
+    options = PluginOptions(("p",)).negotiate(version)
+    assert options["proto_version"] == protocol
+
+
+def test_asks_for_messages_where_the_server_can() -> None:
+    assert "messages" not in PluginOptions(("p",)).negotiate(130000)
+    assert PluginOptions(("p",)).negotiate(140000)["messages"] == "true"
+    assert "messages" not in PluginOptions(("p",), messages=False).negotiate(140000)
+
+
+def test_passes_on_all_that_is_asked() -> None:
+    options = PluginOptions(
+        ("p", 'Q"s'),
+        binary=True,
+        streaming="parallel",
+        two_phase=True,
+        messages=True,
+        origin="none",
+    )
+    assert options.negotiate(160000) == {
+        "proto_version": "4",
+        "publication_names": '"p","Q""s"',
+        "binary": "true",
+        "streaming": "parallel",
+        "two_phase": "on",
+        "messages": "true",
+        "origin": "none",
+    }
+
+
+@pytest.mark.parametrize(
+    ("option", "first"),
+    [
+        ({"binary": True}, 14),
+        ({"messages": True}, 14),
+        ({"streaming": "on"}, 14),
+        ({"streaming": "parallel"}, 16),
+        ({"two_phase": True}, 15),
+        ({"origin": "any"}, 16),
+    ],
+)
+def test_refuses_what_the_server_cannot_do(option: dict[str, Any], first: int) -> None:
+    options = PluginOptions(("p",), **option)
+    options.negotiate(first * 10000)
+    with pytest.raises(CaptureError, match=f"{next(iter(option))}=.* needs PostgreSQL {first}"):
+        options.negotiate((first - 1) * 10000 + 9999)
+
+
+def test_refuses_a_server_without_pgoutput() -> None:
+    with pytest.raises(CaptureError, match="PostgreSQL 9; pgoutput came with PostgreSQL 10"):
+        PluginOptions(("p",)).negotiate(90624)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"publications": ()}, "publication"),
+        ({"publications": ("",)}, "publication"),
+        ({"publications": ("p",), "streaming": "yes"}, "streaming"),
+        ({"publications": ("p",), "origin": "all"}, "origin"),
+    ],
+)
+def test_refuses_nonsense(arguments: dict[str, Any], named: str) -> None:
+    with pytest.raises(OptionError, match=named):
+        PluginOptions(**arguments)
