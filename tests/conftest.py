@@ -17,6 +17,8 @@ import pgwire_codec as pgc
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytest_plugins = ["tests.servers"]
+
 # ci: the same examples each time, so that a red build is red again; dev: new ones each time.
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("dev", deadline=None)
