@@ -345,7 +345,8 @@ class BaseDecoder:
     def _changes(self, collector: Collector) -> Changes:
         batches = collector.batches(self._decoding)
         if self._skip:
-            batches = [self._sound(batch, collector) for batch in batches]
+            sound = [self._sound(batch, collector) for batch in batches]
+            batches = [batch for batch in sound if len(batch)]
         return Changes(
             batches,
             Transactions.of(collector.committed),
