@@ -1,0 +1,245 @@
+"""on_error="skip": what does not decode is set aside, everything else is as it would be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import pgwire_codec as pgc
+from pgwire_codec.errors import ErrorCode
+from tests.build import (
+    T,
+    column,
+    decode,
+    delete,
+    insert,
+    only,
+    relation,
+    row,
+    streamed,
+    transaction,
+    truncate,
+    update,
+    wire,
+)
+from tests.corpus import capture
+from tests.wrong import (
+    CHANGE,
+    T_STREAMED,
+    TRUNCATED,
+    UNKNOWN_TAG,
+    each_wrong,
+    error_of,
+    place,
+)
+
+# Messages.
+
+
+def test_a_message_that_does_not_decode_is_set_aside() -> None:
+    messages = transaction(
+        T, insert(1, "1", "a", None), UNKNOWN_TAG, TRUNCATED, insert(1, "2", "b", None)
+    )
+    changes = decode(messages, on_error="skip")
+    assert only(changes).new["id"].to_pylist() == [1, 2]
+    assert [(each.message_index, each.data) for each in changes.rejected] == [
+        (3, UNKNOWN_TAG),
+        (4, TRUNCATED),
+    ]
+    assert [place(each.error) for each in changes.rejected] == [
+        (ErrorCode.UNKNOWN_TAG, 3, 0),
+        (ErrorCode.TRUNCATED, 4, len(TRUNCATED)),
+    ]
+
+
+@each_wrong
+def test_what_raise_tells_first_skip_rejects_first(
+    messages: list[Any], wanted: tuple[str, int, int]
+) -> None:
+    data = wire(messages)
+    rejected = decode(data, on_error="skip").rejected
+    assert place(rejected[0].error) == wanted
+    for each in rejected:
+        assert each.data == data[each.message_index]
+        assert each.error.message_index == each.message_index
+    indexes = [each.message_index for each in rejected]
+    assert indexes == sorted(set(indexes))  # each but once
+    assert error_of(messages) == rejected[0].error
+
+
+@each_wrong
+def test_a_good_transaction_is_decoded_behind_whatever_is_wrong(
+    messages: list[Any], wanted: tuple[str, int, int]
+) -> None:
+    good = transaction(T, insert(1, "42", "good", None), lsn=5000, xid=99)
+    changes = decode([*messages, *good], on_error="skip")
+    found = [each for each in told(changes) if each["_xid"] == 99]
+    assert [(each["id"], each["v"]) for each in found] == [(42, "good")]
+    assert changes.transactions.xid.tolist()[-1] == 99
+
+
+def test_changes_of_an_unknown_relation_are_set_aside_and_the_others_kept() -> None:
+    messages = transaction(
+        T, insert(9, "x"), insert(1, "1", "a", None), delete(9, key=row("x")), truncate(1, 9)
+    )
+    changes = decode(messages, on_error="skip")
+    assert only(changes).op.tobytes() == b"IT"
+    assert only(changes).seq.tolist() == [1, 3]  # as if nothing had been set aside
+    assert [place(each.error) for each in changes.rejected] == [
+        (ErrorCode.UNKNOWN_RELATION, 2, 1),
+        (ErrorCode.UNKNOWN_RELATION, 4, 1),
+        (ErrorCode.UNKNOWN_RELATION, 5, 10),
+    ]
+
+
+def test_every_change_outside_a_transaction_is_set_aside() -> None:
+    stray = [insert(1, "1", "a", None), insert(1, "2", "b", None)]
+    changes = decode([T, *stray, *transaction(insert(1, "3", "c", None))], on_error="skip")
+    assert [place(each.error) for each in changes.rejected] == [
+        (ErrorCode.PROTOCOL, 1, 0),
+        (ErrorCode.PROTOCOL, 2, 0),
+    ]
+    assert only(changes).new["id"].to_pylist() == [3]
+
+
+def test_a_damaged_message_in_a_stream_block_leaves_the_block_open() -> None:
+    messages = [
+        *streamed(T_STREAMED, CHANGE, b"?", CHANGE, xid=5),
+        pgc.StreamCommit(5, 0, 100, 110, 0),
+    ]
+    changes = decode(messages, on_error="skip")
+    assert only(changes).new["id"].to_pylist() == [5, 5]
+    assert [each.message_index for each in changes.rejected] == [3]
+
+
+def test_indexes_of_rejected_messages_count_across_chunks() -> None:
+    data = wire(transaction(T, insert(1, "1", "a", None), UNKNOWN_TAG, insert(1, "x", "b", None)))
+    chunked = pa.chunked_array([data[:2], data[2:4], data[4:]])
+    rejected = pgc.Decoder(on_error="skip").decode(chunked).rejected
+    assert [(each.message_index, each.data) for each in rejected] == [(3, data[3]), (4, data[4])]
+
+
+# Values that do not decode.
+
+
+def test_a_change_with_a_bad_value_is_set_aside() -> None:
+    bad = insert(1, "x2", "b", None)
+    data = wire(transaction(T, insert(1, "1", "a", None), bad, insert(1, "3", "c", None)))
+    changes = pgc.Decoder(on_error="skip").decode(data)
+    made = only(changes)
+    assert made.new["id"].to_pylist() == [1, 3]
+    assert made.seq.tolist() == [0, 2]
+    assert made.to_arrow()["v"].to_pylist() == ["a", "c"]
+    (rejected,) = changes.rejected
+    assert rejected.message_index == 3
+    assert rejected.data == data[3]
+    assert rejected.error.code == ErrorCode.BAD_VALUE
+    assert rejected.error.context == "column id (int4)"
+    assert data[3][rejected.error.offset :].startswith(b"x2")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda good, bad: update(1, row(bad, "b", None)),
+        lambda good, bad: update(1, row(good, "b", None), key=row(bad, None, None)),
+        lambda good, bad: update(1, row(good, "b", None), old=row(bad, "b", None)),
+        lambda good, bad: delete(1, key=row(bad, None, None)),
+        lambda good, bad: delete(1, old=row(bad, "b", None)),
+    ],
+    ids=["update", "update's key", "update's old", "delete's key", "delete's old"],
+)
+def test_a_bad_value_anywhere_in_the_change(make: Callable[[str, str], Any]) -> None:
+    messages = transaction(T, insert(1, "1", "a", None), make("2", "bad!"))
+    (rejected,) = decode(messages, on_error="skip").rejected
+    data = wire(messages)[3]
+    assert rejected.data == data
+    assert data[rejected.error.offset :].startswith(b"bad!")
+    # The same error is raised, when the value is asked for, without "skip".
+    made = only(decode(messages))
+    with pytest.raises(pgc.DecodeError) as raised:
+        made.to_arrow()
+    assert raised.value == rejected.error
+
+
+def test_a_change_with_two_bad_values_is_set_aside_once() -> None:
+    table = relation(1, column("a", "int4", key=True), column("b", "bool"))
+    messages = transaction(table, insert(1, "x", "y"), insert(1, "1", "t"), insert(1, "2", "y"))
+    changes = decode(messages, on_error="skip")
+    assert [(each.message_index, each.error.context) for each in changes.rejected] == [
+        (2, "column a (int4)"),
+        (4, "column b (bool)"),
+    ]
+    assert only(changes).new["b"].to_pylist() == [True]
+
+
+def test_a_batch_of_which_nothing_is_left_is_not_given() -> None:
+    changes = decode(transaction(T, insert(1, "x", "y", None)), on_error="skip")
+    assert len(changes.rejected) == 1
+    assert changes.batches == []
+    assert changes.transactions.changes.tolist() == [1]  # as the server counts
+
+
+def test_a_value_that_the_type_cannot_hold_is_set_aside_only_where_it_would_raise() -> None:
+    table = relation(1, column("d", "date"))
+    messages = transaction(table, insert(1, "infinity"), insert(1, "2024-01-01"))
+    changes = decode(messages, on_error="skip")
+    assert [each.error.code for each in changes.rejected] == [ErrorCode.UNREPRESENTABLE]
+    assert len(only(changes)) == 1
+    changes = decode(messages, on_error="skip", unrepresentable="null")
+    assert changes.rejected == []
+    assert only(changes).new["d"].state.tolist() == [1, 1]
+    assert only(changes).to_arrow()["_invalid"].to_pylist() == [["d"], None]
+
+
+def test_a_bad_value_of_a_rolled_back_change_does_not_matter() -> None:
+    messages = [
+        *streamed(T_STREAMED, insert(1, "bad", "b", None, xid=6), xid=5),
+        pgc.StreamAbort(5, 6, None, None),
+        pgc.StreamCommit(5, 0, 100, 110, 0),
+    ]
+    changes = decode(messages, on_error="skip")
+    assert changes.rejected == []
+    assert len(changes) == 0
+
+
+def test_an_index_of_a_change_that_came_in_an_earlier_call() -> None:
+    """Its message is in the error; its index is that in the call that it came in."""
+    data = wire(transaction(T, insert(1, "bad", "b", None)))
+    decoder = pgc.Decoder(on_error="skip")
+    assert decoder.decode(data[:3]).rejected == []
+    (rejected,) = decoder.decode(data[3:]).rejected
+    assert (rejected.message_index, rejected.data) == (2, data[2])
+
+
+# Captures.
+
+
+@pytest.mark.parametrize("name", ["dml.pg18.v1-text", "streams.pg17.v4-parallel-2pc"])
+def test_damage_in_a_capture_costs_no_more_than_the_damaged_changes(name: str) -> None:
+    """Damaged inserts are set aside; all else is as in the undamaged stream."""
+    data = list(capture(name).messages)
+    whole = pgc.Decoder(types="text").decode(data)
+    inserts = [i for i, each in enumerate(data) if each[:1] == b"I"]
+    damaged = set(np.random.default_rng(1).choice(inserts, 20, replace=False).tolist())
+    broken = [each[:-1] if i in damaged else each for i, each in enumerate(data)]
+    changes = pgc.Decoder(types="text", on_error="skip").decode(broken)
+    assert [each.message_index for each in changes.rejected] == sorted(damaged)
+    assert changes.transactions.xid.tolist() == whole.transactions.xid.tolist()
+
+    def kept(found: pgc.Changes) -> dict[int, tuple[str, int]]:
+        return {
+            batch.message_index(number): (batch.relation.name, int(batch.xid[number]))
+            for batch in found
+            for number in range(len(batch))
+        }
+
+    undamaged = {i: each for i, each in kept(whole).items() if i not in damaged}
+    assert kept(changes) == undamaged
+    with pytest.raises(pgc.DecodeError) as raised:
+        pgc.Decoder().decode(broken)
+    assert raised.value.message_index == min(damaged)
