@@ -445,13 +445,20 @@ def test_wrong_usage_is_status_2() -> None:
     assert run("inspect", "--limit", "-1", "x").exit_code == 2
 
 
-def test_demo_passes_its_options_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("status", [0, 1])
+def test_demo_passes_its_options_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: int
+) -> None:
     given: dict[str, object] = {}
-    stand_in = SimpleNamespace(main=lambda **options: given.update(options))
+
+    def main(**options: object) -> int:
+        given.update(options)
+        return status
+
+    stand_in = SimpleNamespace(main=main)
     monkeypatch.setattr("pgwire_codec.cli.demo.import_module", lambda name: stand_in)
-    assert (
-        run("demo", "--dsn", "x", "--output", tmp_path, "--keep", "--partitions", 3).exit_code == 0
-    )
+    result = run("demo", "--dsn", "x", "--output", tmp_path, "--keep", "--partitions", 3)
+    assert result.exit_code == status
     assert given == {"dsn": "x", "output": tmp_path, "keep": True, "partitions": 3}
 
 

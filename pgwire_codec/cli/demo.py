@@ -12,8 +12,8 @@ from pgwire_codec.errors import MissingExtraError
 _EPILOG = """\b
 Examples:
   pgwire-codec demo
-  pgwire-codec demo --output /tmp/shop --keep
-  pgwire-codec demo --dsn "host=127.0.0.1 user=postgres dbname=shop"
+  pgwire-codec demo --output shop --partitions 8
+  pgwire-codec demo --dsn "host=127.0.0.1 user=postgres dbname=test" --keep
 """
 
 
@@ -23,18 +23,23 @@ Examples:
     "--output",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where the log and the tables go; else a temporary folder.",
+    help="A new or empty folder for messages and tables; else a temporary one, which stays.",
 )
-@click.option("--keep", is_flag=True, help="Leave the output behind.")
+@click.option(
+    "--keep", is_flag=True, help="Leave schema, publication and slot on the server of --dsn."
+)
 @click.option(
     "--partitions",
     type=click.IntRange(min=1),
     default=4,
     show_default=True,
-    help="In how many parts Spark decodes the log.",
+    help="In how many parts Spark decodes the messages.",
 )
 def demo(dsn: str | None, output: Path | None, keep: bool, partitions: int) -> None:
-    """Capture a small shop's changes, decode them on Spark, and compare with the server."""
+    """Capture a small shop's changes, decode them on Spark, and compare with the server.
+
+    The exit status is 1 when a table differs from the server's.
+    """
     try:
         run = import_module("pgwire_codec.demo.run")
     except ModuleNotFoundError as error:
@@ -43,4 +48,4 @@ def demo(dsn: str | None, output: Path | None, keep: bool, partitions: int) -> N
         raise MissingExtraError(
             f"the demo needs {error.name}: pip install 'pgwire-codec[demo]'"
         ) from error
-    run.main(dsn=dsn, output=output, keep=keep, partitions=partitions)
+    raise SystemExit(run.main(dsn=dsn, output=output, keep=keep, partitions=partitions))
