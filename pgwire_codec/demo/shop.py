@@ -113,6 +113,30 @@ def drop(dsn: str, *, slot: str = SLOT, publication: str = PUBLICATION) -> None:
         connection.close()
 
 
+def typed_rows(dsn: str, table: str) -> list[dict[str, object]]:
+    """Read a table of :data:`KEYS` as psycopg2 sees it: its own reading of every type.
+
+    What is a string on Spark comes as text: jsonb, and numeric without precision.
+    """
+    connection = connect(dsn)
+    try:
+        cursor = connection.cursor()
+        pin(cursor)
+        cursor.execute(
+            "SELECT format(CASE WHEN atttypid = 'jsonb'::regtype"
+            " OR atttypid = 'numeric'::regtype AND atttypmod = -1"
+            " THEN '%%1$I::text AS %%1$I' ELSE '%%I' END, attname) FROM pg_attribute"
+            " WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+            (f"{SCHEMA}.{table}",),
+        )
+        columns = ", ".join(expression for (expression,) in cursor.fetchall())
+        cursor.execute(f"SELECT {columns} FROM {SCHEMA}.{table}")
+        names = [column.name for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    finally:
+        connection.close()
+
+
 def rows(dsn: str, table: str) -> list[dict[str, str | None]]:
     """Read a table with every value as the text that a walsender sends.
 

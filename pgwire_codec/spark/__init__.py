@@ -10,7 +10,13 @@ except ImportError as error:
         f"pgwire_codec.spark needs {error.name}: pip install 'pgwire-codec[spark]'"
     ) from error
 
-from pgwire_codec.spark.changes import decode_changes
+from pgwire_codec.spark.changes import PlannedChanges, decode_changes, plan_changes
 from pgwire_codec.spark.partition import decode_partition, plan_partitions
 
-__all__ = ["decode_changes", "decode_partition", "plan_partitions"]
+__all__ = [
+    "PlannedChanges",
+    "decode_changes",
+    "decode_partition",
+    "plan_changes",
+    "plan_partitions",
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ from pgwire_codec.types import registry as default_registry
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from typing_extensions import Unpack
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +36,111 @@ class Job:
     types: TypeOptions
 
 
-def decode_changes(
+class PlannedChanges:
+    """Messages that were surveyed: :meth:`decode` gives the changes of any of their tables.
+
+    Attributes
+    ----------
+    tables : list of str
+        The tables that the messages tell of, as ``schema.table``.
+    carry : Carry
+        The state behind the last message: ``carry.pending`` are the transactions left open.
+    """
+
+    def __init__(
+        self, messages: DataFrame, parts: list[Part], plan: Plan, options: dict[str, Any]
+    ) -> None:
+        self._messages = messages
+        self._parts = parts
+        self._plan = plan
+        self._options = options
+        self._types = TypeOptions(
+            types=options["types"], numeric=options["numeric"], target="spark"
+        )
+        self.tables = sorted({version.qualified_name for version in plan.versions})
+        self.carry = plan.carry
+
+    def decode(self, table: str) -> DataFrame:
+        """Give the committed changes of a table; see :func:`decode_changes`.
+
+        Raises ``ValueError`` for a table that is not among :attr:`tables`.
+        """
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        schema = table_schema(
+            table,
+            self._plan.versions,
+            self._types,
+            self._options["registry"],
+            before=self._options["before"],
+            invalid=self._options["unrepresentable"] != "raise",
+        )
+        job = Job(
+            parts={
+                part.first: (each, part.count)
+                for part, each in zip(self._parts, self._plan.parts, strict=True)
+            },
+            in_parts=PART in self._messages.columns,
+            schema=schema,
+            options=self._options,
+            types=self._types,
+        )
+        return self._messages.mapInArrow(_decode_pass(job), from_arrow_schema(schema.arrow))
+
+
+def decode_changes(messages: DataFrame, *, table: str, **options: Unpack[PlanOptions]) -> DataFrame:
+    """Decode the committed changes of one table, on all executors, whatever the partitioning.
+
+    Parameters
+    ----------
+    messages : DataFrame
+        One row a message, of one replication slot from its first message on.
+    table : str
+        ``schema.table``, as published.
+    **options
+        ``ordinal``, ``data``, ``lsn`` and the decoder's options: see :func:`plan_changes`, which
+        serves several tables with one survey of the messages.
+
+    Returns
+    -------
+    DataFrame
+        The columns of the table's newest version, then ``_op``, ``_xid``, ``_lsn``,
+        ``_commit_lsn``, ``_commit_time``, ``_seq``, ``_origin``, ``_unchanged``, ``_before`` and,
+        unless ``unrepresentable="raise"``, ``_invalid``; see
+        :meth:`pgwire_codec.ChangeBatch.to_arrow`. Rows are not ordered: ``(_commit_lsn, _seq)`` is
+        the order. Older versions of the table are matched by name; a column whose type changed
+        becomes the wider of two integers, floats or decimals, and otherwise a string.
+
+    Raises
+    ------
+    ValueError
+        When the table is not among the messages, or ordinals are null or not unique.
+    TypeError
+        When a column has another type than is wanted, or the DataFrame is a stream.
+    DecodeError
+        When the messages do not follow one another as the protocol wants. Values that do not
+        decode fail the task that meets them, with the ``DecodeError`` in Spark's message.
+    """
+    return plan_changes(messages, **options).decode(table)
+
+
+class PlanOptions(TypedDict, total=False):
+    """The options of :func:`plan_changes`."""
+
+    ordinal: str
+    data: str
+    lsn: str | None
+    types: str
+    numeric: str
+    before: str
+    unrepresentable: str
+    on_error: str
+    registry: TypeRegistry | None
+
+
+def plan_changes(
     messages: DataFrame,
     *,
-    table: str,
     ordinal: str = "ordinal",
     data: str = "data",
     lsn: str | None = None,
@@ -48,20 +150,20 @@ def decode_changes(
     unrepresentable: str = "raise",
     on_error: str = "raise",
     registry: TypeRegistry | None = None,
-) -> DataFrame:
-    """Decode the committed changes of one table, on all executors, whatever the partitioning.
+) -> PlannedChanges:
+    """Survey the messages: a job that reads them once and summarises each partition.
 
-    A first job reads the messages once and summarises each partition; the driver folds the
-    summaries, so that each partition knows the Relations, the open transactions and their ends.
-    The DataFrame that comes back decodes every partition by itself. Partitions that are not runs
-    of ascending ordinals, disjoint from one another, are first put in order by a shuffle.
+    The driver folds the summaries, so that each partition knows the Relations, the open
+    transactions and their ends; then every partition can be decoded by itself. Partitions that are
+    not runs of ascending ordinals, disjoint from one another, are first put in order by a shuffle,
+    and surveyed again.
 
     Parameters
     ----------
     messages : DataFrame
-        One row a message, of one replication slot from its first message on.
-    table : str
-        ``schema.table``, as published.
+        One row a message, of one replication slot from its first message on. It is read by this
+        survey and by each :meth:`PlannedChanges.decode`: persist one that is costly to make, or
+        that does not give the same rows each time.
     ordinal : str
         Column that orders the messages: whole numbers, unique. LSNs do not order them.
     data : str
@@ -71,32 +173,7 @@ def decode_changes(
     types, numeric, before, unrepresentable, on_error, registry
         As for :class:`pgwire_codec.Decoder`. Under ``on_error="skip"`` rejected messages are left
         out.
-
-    Returns
-    -------
-    DataFrame
-        The columns of the table's newest version, then ``_op``, ``_xid``, ``_lsn``,
-        ``_commit_lsn``, ``_commit_time``, ``_seq``, ``_origin``, ``_unchanged``, ``_before`` and,
-        unless ``unrepresentable="raise"``, ``_invalid``; see
-        :meth:`pgwire_codec.ChangeBatch.to_arrow`. Rows are not ordered: ``(_commit_lsn, _seq)`` is
-        the order.
-
-    Raises
-    ------
-    ValueError
-        When the table is not among the messages, or ordinals are null or not unique.
-    TypeError
-        When a column has another type than is wanted, or the DataFrame is a stream.
-    PythonException
-        (Spark's) with the ``DecodeError`` of a message that does not decode.
-
-    Notes
-    -----
-    The messages are read twice or, with the shuffle, three times: persist a DataFrame that is
-    costly to make, or that does not give the same rows each time.
     """
-    types_ = TypeOptions(types=types, numeric=numeric, target="spark")
-    registry = default_registry if registry is None else registry
     options: dict[str, Any] = {
         "types": types,
         "numeric": numeric,
@@ -104,33 +181,11 @@ def decode_changes(
         "unrepresentable": unrepresentable,
         "on_error": on_error,
         "target": "spark",
-        "registry": registry,
+        "registry": default_registry if registry is None else registry,
     }
     Decoder(**options)  # checks the options here, not in a task
-    chosen = _choose(messages, ordinal, data, lsn)
-    chosen, parts = _in_order(chosen, on_error)
-    in_parts = PART in chosen.columns
-    planned = _plan(parts, on_error)
-    schema = table_schema(
-        table,
-        planned.versions,
-        types_,
-        registry,
-        before=before,
-        invalid=unrepresentable != "raise",
-    )
-    job = Job(
-        parts={
-            part.first: (each, part.count) for part, each in zip(parts, planned.parts, strict=True)
-        },
-        in_parts=in_parts,
-        schema=schema,
-        options=options,
-        types=types_,
-    )
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return chosen.mapInArrow(_decode_pass(job), from_arrow_schema(schema.arrow))
+    chosen, parts = _in_order(_choose(messages, ordinal, data, lsn), on_error)
+    return PlannedChanges(chosen, parts, _plan(parts, on_error), options)
 
 
 def _plan(parts: list[Part], on_error: str) -> Plan:

@@ -1,0 +1,186 @@
+"""The demo: a shop's changes from PostgreSQL to typed tables on Spark, compared with the server."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from pgwire_codec.demo import shop, steps, workload
+from pgwire_codec.demo.apply import AppliedTable, differences
+from pgwire_codec.demo.server import EmbeddedServer
+from pgwire_codec.errors import OptionError
+
+#: How many differing rows of a table are printed.
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What came of one table."""
+
+    table: str
+    applied: AppliedTable
+    compared: int
+    different: list[str]
+
+
+def main(
+    *,
+    dsn: str | None = None,
+    output: Path | None = None,
+    keep: bool = False,
+    partitions: int = 4,
+    console: Console | None = None,
+) -> int:
+    """Run the demo.
+
+    Parameters
+    ----------
+    dsn : str, optional
+        A server to use; it gets a schema, a publication and a slot named ``pgwire_demo``, which are
+        removed again. By default an embedded PostgreSQL 18.
+    output : Path, optional
+        An empty or new folder for messages and tables. By default a temporary one, which stays.
+    keep : bool
+        Leave schema, publication and slot on the server of ``dsn``.
+    partitions : int
+        In how many parts Spark decodes the messages.
+
+    Returns
+    -------
+    int
+        0 when every table is the server's, else 1.
+    """
+    console = console or Console()
+    started = time.monotonic()
+    folder = _output_folder(output)
+    with _server(dsn, console) as server:
+        shop.create(server)
+        try:
+            comparisons = _run(server, folder, partitions, console)
+        finally:
+            if not keep:
+                shop.drop(server)
+    console.print(_result(comparisons))
+    for each in comparisons:
+        for line in each.different[:_SHOWN]:
+            console.print(f"{each.table}: {line}", style="red")
+    console.print(f"Messages: {folder / 'messages'}")
+    console.print(f"Tables:   {folder / 'tables'} (Parquet, one folder a table)")
+    different = sum(len(each.different) for each in comparisons)
+    console.print(
+        f"{different} differences, {time.monotonic() - started:.0f} s",
+        style="red" if different else "green",
+    )
+    return 1 if different else 0
+
+
+def _output_folder(output: Path | None) -> Path:
+    if output is None:
+        return Path(tempfile.mkdtemp(prefix="pgwire-demo-"))
+    if output.exists() and any(output.iterdir()):
+        raise OptionError(f"the output folder must be new or empty: {output} is not")
+    output.mkdir(parents=True, exist_ok=True)
+    return output.resolve()
+
+
+@contextmanager
+def _server(dsn: str | None, console: Console) -> Iterator[str]:
+    if dsn is not None:
+        yield dsn
+        return
+    with console.status("Starting PostgreSQL 18"):
+        server = EmbeddedServer(18)
+        server.__enter__()
+    try:
+        yield server.dsn
+    finally:
+        server.stop()
+
+
+def _run(dsn: str, folder: Path, partitions: int, console: Console) -> list[Comparison]:
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[what]}"),
+        TimeElapsedColumn(),
+        console=console,
+    ) as progress:
+        with steps.open_capture(dsn):  # from here on the slot keeps every change
+            pass
+        task = progress.add_task("Shop at work", total=len(workload.STEPS), what="")
+        workload.run(
+            dsn,
+            report=lambda step: progress.update(task, advance=1, what=step.name),
+        )
+        progress.update(task, completed=len(workload.STEPS), what="")
+
+        capturing = progress.add_task("Capture from the slot", total=None, what="")
+        steps.write_messages(
+            dsn,
+            folder / "messages",
+            partitions,
+            lambda count, size: progress.update(
+                capturing, what=f"{count:,} messages, {size / 1e6:.1f} MB"
+            ),
+        )
+        progress.update(capturing, total=1, completed=1)
+
+        decoding = progress.add_task("Decode on Spark", total=len(shop.KEYS), what="start Spark")
+        with steps.local_spark() as spark:
+            steps.decode_tables(
+                spark,
+                folder / "messages",
+                folder / "tables",
+                lambda table: progress.update(decoding, advance=1, what=table),
+            )
+        progress.update(decoding, what="")
+
+        comparing = progress.add_task("Compare with the server", total=len(shop.KEYS), what="")
+        comparisons = []
+        for table in shop.KEYS:
+            comparisons.append(_compare(dsn, table, folder / "tables" / table))
+            progress.update(comparing, advance=1, what=table)
+        progress.update(comparing, what="")
+    return comparisons
+
+
+def _compare(dsn: str, table: str, changes: Path) -> Comparison:
+    applied = AppliedTable(shop.KEYS[table])
+    applied.apply(pq.read_table(changes).to_pylist())
+    server = shop.typed_rows(dsn, table)
+    found = differences(applied, server)
+    return Comparison(
+        table,
+        applied,
+        len(server),
+        [f"{key}: decoded {ours}, the server has {theirs}" for key, ours, theirs in found],
+    )
+
+
+def _result(comparisons: list[Comparison]) -> Table:
+    result = Table(title="Decoded on Spark, compared with PostgreSQL", box=SIMPLE_HEAD)
+    result.add_column("table", no_wrap=True)
+    for name in ("inserts", "updates", "deletes", "truncates", "rows compared", "differences"):
+        result.add_column(name, justify="right", no_wrap=True)
+    for each in comparisons:
+        counts = each.applied.counts
+        result.add_row(
+            each.table,
+            *(f"{counts[operation]:,}" for operation in "IUDT"),
+            f"{each.compared:,}",
+            f"{len(each.different):,}",
+            style="red" if each.different else None,
+        )
+    return result
