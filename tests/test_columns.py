@@ -76,6 +76,12 @@ def test_null_in_a_key_column_of_a_key_tuple_is_null() -> None:
     assert states(made.old) == [[NULL], [NOT_SENT], [NOT_SENT]]
 
 
+def test_a_key_tuple_s_values_count_even_outside_of_the_key() -> None:
+    made = batch(update(1, row("2", "a", "b"), key=row("1", "x", ...)))
+    assert states(made.old) == [[VALUE], [VALUE], [UNCHANGED]]
+    assert made.old["v"].to_pylist() == ["x"]
+
+
 def test_null_in_an_old_tuple_is_null() -> None:
     made = batch(update(1, row("1", "a", "b"), old=row("1", None, "b")), relation=FULL)
     assert states(made.old) == [[VALUE], [NULL], [VALUE]]

@@ -35,6 +35,7 @@ from tests.wrong import (
     each_wrong,
     error_of,
     place,
+    told,
 )
 
 # Messages.
@@ -164,6 +165,16 @@ def test_a_bad_value_anywhere_in_the_change(make: Callable[[str, str], Any]) -> 
     with pytest.raises(pgc.DecodeError) as raised:
         made.to_arrow()
     assert raised.value == rejected.error
+
+
+def test_every_bad_value_of_a_column_is_set_aside() -> None:
+    values = ["x", "1", "y", "2", "z"]
+    changes = decode(
+        transaction(T, *(insert(1, each, each, None) for each in values)), on_error="skip"
+    )
+    assert [each.message_index for each in changes.rejected] == [2, 4, 6]
+    assert [each.data[each.error.offset :][:1] for each in changes.rejected] == [b"x", b"y", b"z"]
+    assert only(changes).new["v"].to_pylist() == ["1", "2"]
 
 
 def test_a_change_with_two_bad_values_is_set_aside_once() -> None:

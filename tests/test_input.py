@@ -19,7 +19,7 @@ from pgwire_codec._input import Messages, to_inputs, to_lsns
 from tests.build import T, insert, only, transaction, wire
 
 LONG = b"a message of more than twelve bytes"
-SOME = [b"", b"short", LONG, b"\0\0", LONG * 3]
+SOME = [b"", b"short", LONG, b"\0\0", LONG * 3, b"twelve bytes", b"thirteen byte"]
 
 ARROW_TYPES = [pa.binary(), pa.large_binary(), pa.binary_view()]
 
