@@ -7,13 +7,14 @@ compiled one where it is installed. An explicit request that cannot be met raise
 from __future__ import annotations
 
 import importlib
-import importlib.util
+import importlib.machinery
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pgwire_codec.errors import OptionError
 
-_MODULES: Final = {"cython": "pgwire_codec._core", "python": "pgwire_codec.reference"}
+_MODULES: Final = {"cython": "pgwire_codec._core.codec", "python": "pgwire_codec.reference"}
 
 
 def choose(request: str) -> tuple[str, Any]:
@@ -27,18 +28,21 @@ def choose(request: str) -> tuple[str, Any]:
         When the compiled implementation was asked for and is not installed, or does not load.
     """
     if request == "auto":
-        compiled = importlib.util.find_spec(_MODULES["cython"]) is not None
-        request = "cython" if compiled else "python"
+        request = "cython" if _is_compiled() else "python"
     if request not in _MODULES:
         raise OptionError(f"PGWIRE_CODEC_IMPL must be auto, cython or python, not {request!r}")
-    try:
-        return request, importlib.import_module(_MODULES[request])
-    except ModuleNotFoundError as error:
-        if error.name != _MODULES[request]:
-            raise
-        raise ImportError(
-            "PGWIRE_CODEC_IMPL=cython, but this installation has no compiled core"
-        ) from None
+    if request == "cython" and not _is_compiled():
+        raise ImportError("PGWIRE_CODEC_IMPL=cython, but this installation has no compiled core")
+    return request, importlib.import_module(_MODULES[request])
+
+
+def _is_compiled() -> bool:
+    """Whether the compiled core is there at all; one that does not load is another matter."""
+    core = Path(__file__).with_name("_core")
+    suffixes = tuple(importlib.machinery.EXTENSION_SUFFIXES)
+    return (core / "codec.py").exists() and any(
+        path.name.endswith(suffixes) for path in core.glob("scan.*")
+    )
 
 
 __all__ = ["IMPL", "Decoder", "decode_frame", "decode_message", "encode_message"]
