@@ -170,6 +170,18 @@ def test_a_narrower_tuple_is_read_and_told_of() -> None:
     ]
 
 
+def test_odd_widths_are_told_of_in_the_order_of_the_messages() -> None:
+    other = relation(2, column("a"), name="other")
+    changes = decode(
+        transaction(T, other, insert(2), insert(1, "1"), insert(2, "a"), insert(2, "a", "b"))
+    )
+    assert [(each.message_index, each.code) for each in changes.warnings] == [
+        (3, ErrorCode.TOO_NARROW),
+        (4, ErrorCode.TOO_NARROW),
+        (6, ErrorCode.TOO_WIDE),
+    ]
+
+
 def test_tuples_of_the_right_width_are_not_told_of() -> None:
     changes = decode(transaction(T, insert(1, "1", None, None), truncate(1)))
     assert changes.warnings == []

@@ -109,11 +109,12 @@ def test_every_change_outside_a_transaction_is_set_aside() -> None:
 
 def test_a_damaged_message_in_a_stream_block_leaves_the_block_open() -> None:
     messages = [
-        *streamed(T_STREAMED, CHANGE, b"?", CHANGE, xid=5),
+        *streamed(T_STREAMED, CHANGE, b"?", truncate(1, xid=5), CHANGE, xid=5),
         pgc.StreamCommit(5, 0, 100, 110, 0),
     ]
     changes = decode(messages, on_error="skip")
-    assert only(changes).new["id"].to_pylist() == [5, 5]
+    assert only(changes).op.tobytes() == b"ITI"
+    assert only(changes).new["id"].to_pylist() == [5, None, 5]
     assert [each.message_index for each in changes.rejected] == [3]
 
 
@@ -167,12 +168,24 @@ def test_a_bad_value_anywhere_in_the_change(make: Callable[[str, str], Any]) -> 
     assert raised.value == rejected.error
 
 
+def test_what_is_left_of_a_batch_is_of_its_transactions() -> None:
+    first = transaction(T, insert(1, "x", "a", None), insert(1, "1", "b", None), xid=7)
+    second = transaction(insert(1, "2", "c", None), insert(1, "y", "d", None), xid=8, lsn=200)
+    made = only(decode([*first, *second], lsn=range(9), on_error="skip"))
+    assert made.new["v"].to_pylist() == ["b", "c"]
+    assert made.xid.tolist() == [7, 8]
+    assert made.commit_lsn.tolist() == [100, 200]
+    assert made.seq.tolist() == [1, 0]
+    assert made.lsn is not None
+    assert made.lsn.tolist() == [3, 6]
+
+
 def test_every_bad_value_of_a_column_is_set_aside() -> None:
-    values = ["x", "1", "y", "2", "z"]
+    values = ["x", "1", "y", "z", "2"]
     changes = decode(
         transaction(T, *(insert(1, each, each, None) for each in values)), on_error="skip"
     )
-    assert [each.message_index for each in changes.rejected] == [2, 4, 6]
+    assert [each.message_index for each in changes.rejected] == [2, 4, 5]
     assert [each.data[each.error.offset :][:1] for each in changes.rejected] == [b"x", b"y", b"z"]
     assert only(changes).new["v"].to_pylist() == ["1", "2"]
 

@@ -54,6 +54,10 @@ WRONG: dict[str, tuple[list[Any], tuple[str, int, int]]] = {
         transaction(T, truncate(1, 9)),
         (ErrorCode.UNKNOWN_RELATION, 2, 10),
     ),
+    "two relations not told to a truncate": (
+        transaction(T, truncate(9, 8, 1)),
+        (ErrorCode.UNKNOWN_RELATION, 2, 6),
+    ),
     "relation not told to a streamed truncate": (
         streamed(truncate(9, xid=7)),
         (ErrorCode.UNKNOWN_RELATION, 1, 10),
