@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import datetime
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import pgwire_codec as pgc
 from tests.build import (
@@ -121,6 +124,41 @@ def test_a_batch_is_of_one_relation_version_and_one_input() -> None:
     chunked = pa.chunked_array([messages[:3], messages[3:]])
     found = pgc.Decoder().decode(chunked).batches
     assert [each.current["id"].to_pylist() for each in found] == [[1], [2], [3]]
+
+
+@settings(max_examples=50)
+@given(st.lists(st.lists(st.integers(1, 3), max_size=4), max_size=30))
+def test_plain_transactions_in_any_number(transactions: list[list[int]]) -> None:
+    """What each of them changes, in order, under its own xid and LSN, whole or bit by bit."""
+    tables = [relation(oid, column("v", "int8"), name=f"t{oid}") for oid in (1, 2, 3)]
+    messages: list[Any] = list(tables)
+    wanted: dict[str, list[tuple[int, int, int, int]]] = {}
+    for number, oids in enumerate(transactions):
+        lsn, xid = 100 + 20 * number, 7 + number
+        changes = [insert(oid, str(seq)) for seq, oid in enumerate(oids)]
+        messages += transaction(*changes, xid=xid, lsn=lsn)
+        for seq, oid in enumerate(oids):
+            wanted.setdefault(f"t{oid}", []).append((lsn, seq, xid, seq))
+
+    def found(parts: list[list[bytes]]) -> dict[str, list[tuple[int, int, int, int]]]:
+        decoder = pgc.Decoder()
+        rows: dict[str, list[tuple[int, int, int, int]]] = {}
+        for part in parts:
+            for each in decoder.decode(part):
+                rows.setdefault(each.relation.name, []).extend(
+                    zip(
+                        each.commit_lsn.tolist(),
+                        each.seq.tolist(),
+                        each.xid.tolist(),
+                        each.new["v"].to_pylist(),
+                        strict=True,
+                    )
+                )
+        return rows
+
+    data = wire(messages)
+    assert found([data]) == wanted
+    assert found([[each] for each in data]) == wanted
 
 
 def test_a_relation_without_columns() -> None:

@@ -182,6 +182,17 @@ def test_odd_widths_are_told_of_in_the_order_of_the_messages() -> None:
     ]
 
 
+def test_odd_widths_are_told_of_among_many_transactions() -> None:
+    messages = [T]
+    for number in range(30):
+        values = ("1", "a", None, "more") if number == 20 else ("1", "a", None)
+        messages += transaction(insert(1, *values), lsn=100 + number)
+    changes = decode(messages)
+    assert len(only(changes)) == 30
+    (warning,) = changes.warnings
+    assert (warning.code, warning.message_index) == (ErrorCode.TOO_WIDE, 1 + 3 * 20 + 1)
+
+
 def test_tuples_of_the_right_width_are_not_told_of() -> None:
     changes = decode(transaction(T, insert(1, "1", None, None), truncate(1)))
     assert changes.warnings == []

@@ -18,7 +18,7 @@ from tests.build import (
     transaction,
     wire,
 )
-from tests.wrong import CHANGE, T_STREAMED, UNKNOWN_TAG, each_wrong, error_of, place, told
+from tests.wrong import CHANGE, T_STREAMED, UNKNOWN_TAG, each_wrong, error_of, many, place, told
 
 
 @each_wrong
@@ -48,6 +48,15 @@ def test_the_same_error_wherever_the_stream_is_cut(
         with pytest.raises(pgc.DecodeError) as raised:
             decoder.decode(data[cut:])
         assert place(raised.value) == (code, index - cut, offset)
+
+
+@each_wrong
+def test_the_same_error_among_many_transactions(
+    messages: list[Any], wanted: tuple[str, int, int]
+) -> None:
+    code, index, offset = wanted
+    before = [T, *many(10)]
+    assert place(error_of([*before, *messages, *many(5000)])) == (code, len(before) + index, offset)
 
 
 def test_an_unknown_relation_is_named() -> None:

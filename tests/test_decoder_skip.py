@@ -34,6 +34,7 @@ from tests.wrong import (
     UNKNOWN_TAG,
     each_wrong,
     error_of,
+    many,
     place,
     told,
 )
@@ -73,14 +74,22 @@ def test_what_raise_tells_first_skip_rejects_first(
 
 
 @each_wrong
-def test_a_good_transaction_is_decoded_behind_whatever_is_wrong(
+def test_good_transactions_around_whatever_is_wrong_are_decoded(
     messages: list[Any], wanted: tuple[str, int, int]
 ) -> None:
-    good = transaction(T, insert(1, "42", "good", None), lsn=5000, xid=99)
-    changes = decode([*messages, *good], on_error="skip")
-    found = [each for each in told(changes) if each["_xid"] == 99]
-    assert [(each["id"], each["v"]) for each in found] == [(42, "good")]
-    assert changes.transactions.xid.tolist()[-1] == 99
+    good = [*range(10, 30), *range(5000, 5020)]
+    stream = [T, *many(10), *messages, T, *many(5000)]
+    changes = decode(stream, on_error="skip")
+    found = [each for each in told(changes) if each["v"] == "good"]
+    assert [(each["id"], each["_commit_lsn"], each["_xid"], each["_seq"]) for each in found] == [
+        (lsn, lsn, 1000 + lsn, 0) for lsn in good
+    ]
+    committed = changes.transactions.commit_lsn.tolist()
+    assert [lsn for lsn in committed if lsn in good] == good
+    alone = decode([T, *messages], on_error="skip")
+    assert [(each.message_index - 60, each.data, each.error.code) for each in changes.rejected] == [
+        (each.message_index, each.data, each.error.code) for each in alone.rejected
+    ]
 
 
 def test_changes_of_an_unknown_relation_are_set_aside_and_the_others_kept() -> None:

@@ -114,6 +114,15 @@ WRONG: dict[str, tuple[list[Any], tuple[str, int, int]]] = {
 each_wrong = pytest.mark.parametrize(("messages", "wanted"), WRONG.values(), ids=WRONG)
 
 
+def many(first_lsn: int, count: int = 20) -> list[Any]:
+    """Good plain transactions one behind the other, as a log has them."""
+    return [
+        message
+        for lsn in range(first_lsn, first_lsn + count)
+        for message in transaction(insert(1, str(lsn), "good", None), xid=1000 + lsn, lsn=lsn)
+    ]
+
+
 def error_of(messages: list[Any], **options: Any) -> pgc.DecodeError:
     with pytest.raises(pgc.DecodeError) as raised:
         decode(messages, **options)
