@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pgwire_codec.carry import Position, RelationVersion
-from pgwire_codec.columns import ChangeBatch, Decoding, Rejected, Source
+from pgwire_codec.columns import ChangeBatch, Decoding, Rejected, Source, Transactions
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.messages import Message
 from pgwire_codec.transactions import Committed, Key
@@ -16,7 +16,7 @@ from pgwire_codec.transactions import Committed, Key
 
 @dataclass(slots=True)
 class Chunk:
-    """Changes of one transaction that stand together in one input array."""
+    """Changes that stand together in one input array: of one transaction, or of a stretch."""
 
     source: Source
     rows: npt.NDArray[np.int64]  # message indexes
@@ -49,13 +49,25 @@ class Held:
         self.messages = [each for each in self.messages if each[0] < position.messages]
 
 
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """Changes that are given out: chunks, and for each the transaction of its rows.
+
+    ``numbers`` index ``transactions``: one number for a whole chunk, or one a row.
+    """
+
+    transactions: Transactions
+    chunks: list[tuple[Chunk, npt.NDArray[np.int64]]]
+
+
 class Collector:
     """The sink that holds changes until they commit, and gathers those that did."""
 
     def __init__(self, held: dict[Key, Held]) -> None:
         self.held = held
         self.emitted: list[tuple[Committed, Held]] = []
-        self.committed: list[Committed] = []
+        self.stretches: list[Emitted] = []
+        self.committed: list[Committed | Transactions] = []
         self.logical_messages: list[Message] = []
         self.rejected: list[Rejected] = []
         self.warnings: list[DecodeError] = []
@@ -71,6 +83,13 @@ class Collector:
         self.emitted.append((committed, held))
         self.logical_messages += [message for _, message in held.messages]
 
+    def emit_stretch(
+        self, transactions: Transactions, chunk: Chunk, numbers: npt.NDArray[np.int64]
+    ) -> None:
+        """Take many committed transactions at once; ``numbers`` has the transaction of each row."""
+        self.committed.append(transactions)
+        self.stretches.append(Emitted(transactions, [(chunk, numbers)]))
+
     def drop(self, key: Key) -> None:
         self.held.pop(key, None)
 
@@ -82,35 +101,82 @@ class Collector:
         if key in self.held:
             self.held[new] = self.held.pop(key)
 
+    def transactions(self) -> Transactions:
+        """Give what committed, in commit order."""
+        pieces: list[Transactions] = []
+        singly: list[Committed] = []
+        for each in self.committed:
+            if isinstance(each, Committed):
+                singly.append(each)
+            else:
+                pieces += [Transactions.of(singly), each]
+                singly = []
+        return Transactions.concatenate([*pieces, Transactions.of(singly)])
+
     def batches(self, decoding: Decoding) -> list[ChangeBatch]:
         """Gather what was emitted: one batch a Relation version and input array."""
-        emitted = sorted(self.emitted, key=lambda each: each[0].commit_lsn)
-        transactions = [committed for committed, _ in emitted]
-        same: dict[int, RelationVersion] = {}  # by identity, so as to hash each but once
-        equal: dict[RelationVersion, RelationVersion] = {}
-        parts: dict[tuple[int, int], list[tuple[Chunk, RelationVersion, int]]] = {}
-        for number, (_, held) in enumerate(emitted):
-            for chunk in held.chunks:
-                for oid, version in chunk.versions.items():
-                    if id(version) not in same:
-                        same[id(version)] = equal.setdefault(version, version)
-                    version = same[id(version)]
-                    part = chunk if len(chunk.versions) == 1 else chunk.keep(chunk.relation == oid)
-                    if len(part.rows):
-                        place = (id(chunk.source), id(version))
-                        parts.setdefault(place, []).append((part, version, number))
-        return [
-            ChangeBatch(
-                each[0][1],
-                each[0][0].source,
-                np.concatenate([chunk.rows for chunk, _, _ in each]),
-                np.concatenate([chunk.seq for chunk, _, _ in each]),
-                transactions,
-                np.repeat(
-                    np.array([number for _, _, number in each], np.int64),
-                    [len(chunk.rows) for chunk, _, _ in each],
-                ),
-                decoding,
+        singly = Emitted(
+            Transactions.of([committed for committed, _ in self.emitted]),
+            [
+                (chunk, np.array([number], np.int64))
+                for number, (_, held) in enumerate(self.emitted)
+                for chunk in held.chunks
+            ],
+        )
+        everything = [singly, *self.stretches]
+        transactions = Transactions.concatenate([each.transactions for each in everything])
+        first = np.cumsum([0, *(len(each.transactions) for each in everything)])
+        gathered = _Gathered()
+        for each, before in zip(everything, first.tolist(), strict=False):
+            for chunk, numbers in each.chunks:
+                gathered.add(chunk, numbers + before)
+        return gathered.batches(transactions, decoding)
+
+
+class _Gathered:
+    """Chunks by input array and Relation version."""
+
+    def __init__(self) -> None:
+        self._same: dict[int, RelationVersion] = {}  # by identity, so as to hash each but once
+        self._equal: dict[RelationVersion, RelationVersion] = {}
+        self._parts: dict[tuple[int, int], list[tuple[Chunk, npt.NDArray[np.int64]]]] = {}
+
+    def add(self, chunk: Chunk, numbers: npt.NDArray[np.int64]) -> None:
+        numbers = np.broadcast_to(numbers, chunk.rows.shape)
+        for oid, version in chunk.versions.items():
+            if id(version) not in self._same:
+                self._same[id(version)] = self._equal.setdefault(version, version)
+            place = (id(chunk.source), id(self._same[id(version)]))
+            if len(chunk.versions) == 1:
+                part = (chunk, numbers)
+            else:
+                mask = chunk.relation == oid
+                part = (chunk.keep(mask), numbers[mask])
+            if len(part[0].rows):
+                self._parts.setdefault(place, []).append(part)
+
+    def batches(self, transactions: Transactions, decoding: Decoding) -> list[ChangeBatch]:
+        batches = []
+        versions = {id(version): version for version in self._equal}
+        for (_, version), parts in self._parts.items():
+            number = np.concatenate([numbers for _, numbers in parts])
+            order = _commit_order(transactions.commit_lsn[number])
+            batches.append(
+                ChangeBatch(
+                    versions[version],
+                    parts[0][0].source,
+                    np.concatenate([chunk.rows for chunk, _ in parts])[order],
+                    np.concatenate([chunk.seq for chunk, _ in parts])[order],
+                    transactions,
+                    number[order],
+                    decoding,
+                )
             )
-            for each in parts.values()
-        ]
+        return batches
+
+
+def _commit_order(lsn: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64] | slice:
+    """Give the order that sorts rows by commit; those of a transaction are in order already."""
+    if bool(np.all(lsn[:-1] <= lsn[1:])):
+        return slice(None)
+    return np.argsort(lsn, kind="stable")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pgwire_codec.transactions import Committed
 
 #: Microseconds from 1970-01-01 to 2000-01-01, PostgreSQL's epoch.
-_EPOCH = 946_684_800_000_000
+EPOCH_MICROSECONDS = 946_684_800_000_000
 _INT64_MAX = 2**63 - 1
 
 
@@ -247,7 +247,7 @@ class ChangeBatch:
         source: Source,
         rows: npt.NDArray[np.int64],
         seq: npt.NDArray[np.int64],
-        transactions: Sequence[Committed],
+        transactions: Transactions,
         transaction: npt.NDArray[np.int64],
         decoding: Decoding,
     ) -> None:
@@ -271,24 +271,24 @@ class ChangeBatch:
 
     @cached_property
     def xid(self) -> npt.NDArray[np.uint32]:
-        return self._of_transaction("xid", np.uint32)
+        return self._transactions.xid[self._transaction]
 
     @cached_property
     def commit_lsn(self) -> npt.NDArray[np.uint64]:
-        return self._of_transaction("commit_lsn", np.uint64)
+        return self._transactions.commit_lsn[self._transaction]
 
     @cached_property
     def commit_time(self) -> npt.NDArray[np.datetime64]:
-        times = [unix_microseconds(each.commit_time) for each in self._transactions]
-        return np.array(times, np.int64).view("datetime64[us]")[self._transaction]
+        return self._transactions.commit_time[self._transaction]
 
     @cached_property
     def origin(self) -> npt.NDArray[np.object_]:
-        return self._of_transaction("origin", np.object_)
+        return self._transactions.origin[self._transaction]
 
-    def _of_transaction(self, name: str, dtype: Any) -> npt.NDArray[Any]:
-        values = np.array([getattr(each, name) for each in self._transactions], dtype)
-        return values[self._transaction]
+    @property
+    def has_origin(self) -> bool:
+        """Whether any of the transactions came from a replication origin."""
+        return any(origin is not None for origin in self._transactions.origin)
 
     @cached_property
     def _tables(self) -> tuple[TupleTable, TupleTable]:
@@ -492,6 +492,14 @@ class Transactions:
             changes=np.array([each.changes for each in committed], np.int64),
         )
 
+    @classmethod
+    def concatenate(cls, parts: Sequence[Transactions]) -> Transactions:
+        if not parts:
+            return cls.of([])
+        return cls(
+            *(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls))
+        )
+
     def __len__(self) -> int:
         return len(self.xid)
 
@@ -539,4 +547,4 @@ class Changes:
 
 def unix_microseconds(time: int) -> int:
     """Give a wire time (microseconds since 2000) as microseconds since 1970, held in int64."""
-    return min(time + _EPOCH, _INT64_MAX)
+    return min(time + EPOCH_MICROSECONDS, _INT64_MAX)

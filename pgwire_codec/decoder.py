@@ -13,16 +13,17 @@ from pgwire_codec import _input
 from pgwire_codec._input import Messages
 from pgwire_codec.carry import START, Carry, OpenTransaction, Position, RelationVersion
 from pgwire_codec.collector import Chunk, Collector, Held
-from pgwire_codec.columns import ChangeBatch, Changes, Decoding, Rejected, Source, Transactions
+from pgwire_codec.columns import ChangeBatch, Changes, Decoding, Rejected, Source
 from pgwire_codec.errors import DecodeError, ErrorCode, OptionError
 from pgwire_codec.messages import LogicalMessage, Message, Relation, Truncate
 from pgwire_codec.reference.values import Decoded
+from pgwire_codec.stretch import plain_transactions
 from pgwire_codec.summary import Outcome, PartPlan, check_on_error
 from pgwire_codec.tables import MessageTable, TupleTable
-from pgwire_codec.transactions import PLAIN, Committed, Key, Resolver
+from pgwire_codec.transactions import PLAIN, Advance, Committed, Key, Resolver
 from pgwire_codec.types import TypeOptions, TypeRegistry
 from pgwire_codec.types import registry as default_registry
-from pgwire_codec.walk import Run, first_of_each, walk
+from pgwire_codec.walk import Run, Stretch, Walk, first_of_each
 
 
 class Codec(Protocol):
@@ -202,23 +203,75 @@ class BaseDecoder:
         source = Source(messages, table.kind, table.body, lsns, base)
         for index, damage in table.errors.items():
             self._reject(collector, source, index, damage)
-        for index, item in walk(messages, table, carry.in_block, self.codec.decode_message):
-            try:
-                if isinstance(item, Run):
-                    self._run(item, table, source, resolver, collector)
-                elif isinstance(item, Truncate):
-                    self._truncate(index, item, source, resolver, collector)
-                elif isinstance(item, Message):
-                    self._message(item, resolver, collector)
-                else:
-                    resolver.apply(item)
-            except DecodeError as error:
-                if error.message_index is not None:  # rejected where it stands
-                    raise
-                stop = item.stop if isinstance(item, Run) else index + 1
-                for place in range(index, stop):
-                    self._reject(collector, source, place, error)
+        walk = Walk(messages, table, self.codec.decode_message)
+        for index, item in walk.steps(carry.in_block):
+            if not isinstance(item, Stretch):
+                self._step(index, item, table, source, resolver, collector)
+            elif not self._stretch(item, table, source, resolver, collector):
+                for place, step in walk.between(item.start, item.stop, streaming=False):
+                    self._step(place, step, table, source, resolver, collector)
         carry.in_block = table.streaming
+
+    def _step(
+        self,
+        index: int,
+        item: Run | LogicalMessage,
+        table: MessageTable,
+        source: Source,
+        resolver: Resolver,
+        collector: Collector,
+    ) -> None:
+        try:
+            if isinstance(item, Run):
+                self._run(item, table, source, resolver, collector)
+            elif isinstance(item, Truncate):
+                self._truncate(index, item, source, resolver, collector)
+            elif isinstance(item, Message):
+                self._message(item, resolver, collector)
+            else:
+                resolver.apply(item)
+        except DecodeError as error:
+            if error.message_index is not None:  # rejected where it stands
+                raise
+            stop = item.stop if isinstance(item, Run) else index + 1
+            for place in range(index, stop):
+                self._reject(collector, source, place, error)
+
+    def _stretch(
+        self,
+        stretch: Stretch,
+        table: MessageTable,
+        source: Source,
+        resolver: Resolver,
+        collector: Collector,
+    ) -> bool:
+        """Take a stretch of plain transactions at once; False where it has to be walked through."""
+        transactions = plain_transactions(source.messages, stretch)
+        if transactions is None or transactions.commit_lsn[0] <= resolver.carry.delivered_lsn:
+            return False
+        if resolver.carry.cut_off[0] >= transactions.commit_lsn[0]:
+            return False
+        is_change = table.body[stretch.start : stretch.stop] >= 0
+        chunk = Chunk(
+            source,
+            stretch.start + np.flatnonzero(is_change),
+            table.relation[stretch.start : stretch.stop][is_change],
+            np.zeros(0, np.int64),
+            {},
+        )
+        versions = {oid: resolver.version(oid) for oid in np.unique(chunk.relation).tolist()}
+        if None in versions.values():
+            return False
+        numbers = np.repeat(np.arange(len(transactions)), transactions.changes)
+        before = np.cumsum(transactions.changes) - transactions.changes
+        chunk.seq = np.arange(len(chunk.rows)) - before[numbers]
+        for oid, version in versions.items():
+            if version is not None:
+                chunk.versions[oid] = version
+                self._check_width(chunk, oid, version, table, collector)
+        resolver.apply(Advance(int(transactions.commit_lsn[-1])))
+        collector.emit_stretch(transactions, chunk, numbers)
+        return True
 
     def _reject(self, collector: Collector, source: Source, index: int, error: DecodeError) -> None:
         placed = error.at(source.base + index)
@@ -349,7 +402,7 @@ class BaseDecoder:
             batches = [batch for batch in sound if len(batch)]
         return Changes(
             batches,
-            Transactions.of(collector.committed),
+            collector.transactions(),
             collector.logical_messages,
             sorted(collector.rejected, key=lambda each: each.message_index),
             sorted(collector.warnings, key=lambda each: each.message_index or 0),

@@ -49,13 +49,13 @@ def _metadata(
         name: np.flatnonzero(batch.current[name].state == UNCHANGED) for name in batch.current
     }
     fields = {
-        "_op": _strings([chr(op) for op in batch.op.tolist()]),
+        "_op": ArrowBuffers("u", rows, 0, None, [np.arange(rows + 1, dtype=np.int32), batch.op]),
         "_xid": _numbers("l", batch.xid),
         "_lsn": _numbers("l", lsn, None if batch.lsn is not None else np.zeros(rows, np.bool_)),
         "_commit_lsn": _numbers("l", batch.commit_lsn),
         "_commit_time": _numbers("tsu:UTC", batch.commit_time),
         "_seq": _numbers("l", batch.seq),
-        "_origin": _strings(batch.origin.tolist()),
+        "_origin": _strings(batch.origin.tolist()) if batch.has_origin else _nothing(rows),
         "_unchanged": _names(unchanged, rows),
     }
     before = _before(batch)
@@ -96,6 +96,13 @@ def _strings(values: Sequence[str | None]) -> ArrowBuffers:
     data = np.frombuffer(b"".join(encoded), np.uint8)
     offsets = _offsets(np.array([len(value) for value in encoded], np.int64))
     return ArrowBuffers("u", len(values), null_count, validity, [offsets, data])
+
+
+def _nothing(rows: int) -> ArrowBuffers:
+    """Give strings that are all null."""
+    null_count, validity = validity_bitmap(np.zeros(rows, np.bool_))
+    offsets, data = np.zeros(rows + 1, np.int32), np.zeros(0, np.uint8)
+    return ArrowBuffers("u", rows, null_count, validity, [offsets, data])
 
 
 def _names(rows_by_name: Mapping[str, npt.NDArray[np.int64]], rows: int) -> ArrowBuffers:

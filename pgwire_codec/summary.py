@@ -33,9 +33,10 @@ from pgwire_codec.messages import (
     Type,
 )
 from pgwire_codec.spec import MESSAGES, STREAM_CONTENT
+from pgwire_codec.stretch import plain_transactions
 from pgwire_codec.tables import MessageTable
 from pgwire_codec.transactions import PLAIN, Advance, Committed, Key, Resolver
-from pgwire_codec.walk import Run, first_of_each, walk
+from pgwire_codec.walk import Run, Stretch, Walk, first_of_each
 
 Scan = Callable[..., MessageTable]
 DecodeMessage = Callable[..., LogicalMessage]
@@ -186,12 +187,23 @@ class _Recorder:
 
     def record(self, part: Messages, scan: Scan, decode_message: DecodeMessage, skip: bool) -> None:
         table = scan(part, streaming=self.in_block, skip=skip)
-        for _, item in walk(part, table, self.in_block, decode_message):
-            if isinstance(item, Run):
-                self._count(Position(item.stop - item.start), first_of_each(table, item))
+        walk = Walk(part, table, decode_message)
+        for _, item in walk.steps(self.in_block):
+            if not isinstance(item, Stretch):
+                self._step(item, table)
+            elif (transactions := plain_transactions(part, item)) is not None:
+                self._begun = self._block = None
+                self._advance(int(transactions.commit_lsn[-1]))
             else:
-                self._message(item)
+                for _, step in walk.between(item.start, item.stop, streaming=False):
+                    self._step(step, table)
         self.in_block = table.streaming
+
+    def _step(self, item: Run | LogicalMessage, table: MessageTable) -> None:
+        if isinstance(item, Run):
+            self._count(Position(item.stop - item.start), first_of_each(table, item))
+        else:
+            self._message(item)
 
     def events(self) -> tuple[Event, ...]:
         if self._block is None:
@@ -304,11 +316,15 @@ class _Recorder:
         ]
         del self._events[self._begun :]
         self._begun = None
-        if told or not self._events or not isinstance(self._events[-1], Advance):
-            self._events += told
-            self._events.append(Advance(message.commit_lsn))
+        self._events += told
+        self._advance(message.commit_lsn)
+
+    def _advance(self, commit_lsn: int) -> None:
+        last = self._events[-1] if self._events else None
+        if isinstance(last, Advance):
+            self._events[-1] = Advance(max(commit_lsn, last.commit_lsn))
         else:
-            self._events[-1] = Advance(max(message.commit_lsn, self._events[-1].commit_lsn))
+            self._events.append(Advance(commit_lsn))
 
     def _control(self, message: LogicalMessage) -> None:
         self._block = None
