@@ -18,7 +18,7 @@ from pgwire_codec.errors import DecodeError, MissingExtraError
 from pgwire_codec.messages import Message, Relation, RelationColumn
 from pgwire_codec.record_batch import build
 from pgwire_codec.reference.values import Decoded, ValueProblem
-from pgwire_codec.tables import NOT_SENT, NULL, TupleTable
+from pgwire_codec.tables import NOT_SENT, NULL, DecodedColumns, TupleTable
 from pgwire_codec.types import ColumnType, TypeOptions, TypeRegistry, column_type
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class Decoding:
 
     tuples: Callable[..., tuple[TupleTable, TupleTable]]
     decode_values: Callable[..., Decoded]
+    decode_columns: Callable[..., DecodedColumns]
     types: TypeOptions
     registry: TypeRegistry
     unrepresentable: str
@@ -318,15 +319,8 @@ class ChangeBatch:
     @cached_property
     def current(self) -> Mapping[str, Column]:
         """New tuples, and for deletes the old ones, by column name: as in :meth:`to_arrow`."""
-        old, new = self._tables
-        gone = (new.marker == 0) & (old.marker != 0)
-        if not gone.any():
-            return self.new
-        chosen = {
-            name: np.where(gone, getattr(old, name), getattr(new, name))
-            for name in ("marker", "state", "format", "offset", "length")
-        }
-        return _Tuples(self, TupleTable(**chosen))
+        table = TupleTable.current(*self._tables)
+        return self.new if table is self._tables[1] else _Tuples(self, table)
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Give a ``pyarrow.RecordBatch``: the table's columns, then the metadata columns.
@@ -365,11 +359,25 @@ class ChangeBatch:
         capsules: tuple[object, object] = exported.__arrow_c_array__(requested_schema)
         return capsules
 
-    @property
-    def has_old(self) -> npt.NDArray[np.bool_]:
-        """The rows for which the server sent an old tuple or an old key."""
-        marked: npt.NDArray[np.bool_] = self._tables[0].marker != 0
-        return marked
+    def decode(self, which: str, names: Sequence[str]) -> DecodedColumns:
+        """Decode columns of the ``"old"`` or the ``"current"`` tuples, all at once."""
+        columns = self.relation.columns
+        numbers = [self._numbers[name] for name in names]
+        try:
+            return self._decoding.decode_columns(
+                self._source.messages,
+                self._rows,
+                self._source.body[self._rows],
+                len(columns),
+                which,
+                [(number, self.column_type(columns[number])) for number in numbers],
+                unrepresentable=self._decoding.unrepresentable,
+            )
+        except ValueProblem:
+            # Column by column it says which column and which message.
+            for name in names:
+                getattr(self, which)[name].decode()
+            raise
 
     @property
     def before_columns(self) -> list[str]:

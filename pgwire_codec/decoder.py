@@ -19,7 +19,7 @@ from pgwire_codec.messages import LogicalMessage, Message, Relation, Truncate
 from pgwire_codec.reference.values import Decoded
 from pgwire_codec.stretch import plain_transactions
 from pgwire_codec.summary import Outcome, PartPlan, check_on_error
-from pgwire_codec.tables import MessageTable, TupleTable
+from pgwire_codec.tables import DecodedColumns, MessageTable, TupleTable
 from pgwire_codec.transactions import PLAIN, Advance, Committed, Key, Resolver
 from pgwire_codec.types import TypeOptions, TypeRegistry
 from pgwire_codec.types import registry as default_registry
@@ -33,6 +33,7 @@ class Codec(Protocol):
     scan: Callable[..., MessageTable]
     tuples: Callable[..., tuple[TupleTable, TupleTable]]
     decode_values: Callable[..., Decoded]
+    decode_columns: Callable[..., DecodedColumns]
 
 
 class BaseDecoder:
@@ -93,6 +94,7 @@ class BaseDecoder:
         self._decoding = Decoding(
             tuples=self.codec.tuples,
             decode_values=self.codec.decode_values,
+            decode_columns=self.codec.decode_columns,
             types=TypeOptions(types=types, numeric=numeric, strings=strings, target=target),
             registry=default_registry if registry is None else registry,
             unrepresentable=_one_of("unrepresentable", unrepresentable, "raise", "null", "clamp"),

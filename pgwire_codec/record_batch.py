@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from pgwire_codec._arrow import ArrowBuffers, validity_bitmap
-from pgwire_codec.tables import UNCHANGED
 
 if TYPE_CHECKING:
     from pgwire_codec.columns import ChangeBatch
@@ -20,16 +19,22 @@ def build(batch: ChangeBatch, columns: Sequence[str] | None) -> ArrowBuffers:
 
     Raises ``KeyError`` for a column that the relation does not have.
     """
-    known = list(batch.current)
+    known = [column.name for column in batch.relation.columns]
     if isinstance(columns, str):
         raise TypeError("columns must be a sequence of names, not a str")
     wanted = known if columns is None else list(columns)
     for name in wanted:
-        if name not in batch.current:
+        if name not in known:
             raise KeyError(f"{batch.version.qualified_name} has no column {name!r}: it has {known}")
-    fields = {name: batch.current[name].decode().array for name in wanted}
-    invalid = {name: batch.current[name].decode().invalid for name in wanted}
-    for name, array in _metadata(batch, wanted, invalid).items():
+    decoded = batch.decode("current", wanted)
+    values = dict(zip(wanted, decoded.columns, strict=True))
+    fields = {name: each.array for name, each in values.items()}
+    metadata = _metadata(
+        batch,
+        unchanged=dict(zip(known, decoded.unchanged, strict=True)),
+        invalid={name: each.invalid for name, each in values.items()},
+    )
+    for name, array in metadata.items():
         fields[_free_name(name, known)] = array
     return _struct(fields, len(batch), None)
 
@@ -41,13 +46,12 @@ def _free_name(name: str, taken: Sequence[str]) -> str:
 
 
 def _metadata(
-    batch: ChangeBatch, wanted: Sequence[str], invalid: Mapping[str, npt.NDArray[np.int64]]
+    batch: ChangeBatch,
+    unchanged: Mapping[str, npt.NDArray[np.int64]],
+    invalid: Mapping[str, npt.NDArray[np.int64]],
 ) -> dict[str, ArrowBuffers]:
     rows = len(batch)
     lsn = np.zeros(rows, np.uint64) if batch.lsn is None else batch.lsn
-    unchanged = {
-        name: np.flatnonzero(batch.current[name].state == UNCHANGED) for name in batch.current
-    }
     fields = {
         "_op": ArrowBuffers("u", rows, 0, None, [np.arange(rows + 1, dtype=np.int32), batch.op]),
         "_xid": _numbers("l", batch.xid),
@@ -68,8 +72,12 @@ def _metadata(
 
 def _before(batch: ChangeBatch) -> ArrowBuffers | None:
     """Give the old tuple's columns that were asked for; null where there is no old tuple."""
-    fields = {name: batch.old[name].decode().array for name in batch.before_columns}
-    return _struct(fields, len(batch), batch.has_old) if fields else None
+    names = batch.before_columns
+    if not names:
+        return None
+    decoded = batch.decode("old", names)
+    fields = {name: each.array for name, each in zip(names, decoded.columns, strict=True)}
+    return _struct(fields, len(batch), decoded.present)
 
 
 def _struct(

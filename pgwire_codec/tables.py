@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from pgwire_codec.errors import DecodeError
+
+if TYPE_CHECKING:
+    from pgwire_codec.reference.values import Decoded
 
 #: States of a value, :attr:`pgwire_codec.Column.state`.
 NULL: Final = 0
@@ -78,6 +81,19 @@ class TupleTable:
     length: npt.NDArray[np.int32]
 
     @classmethod
+    def current(cls, old: TupleTable, new: TupleTable) -> TupleTable:
+        """Give the new tuples, and where there is only an old one (a delete) that."""
+        gone = (new.marker == 0) & (old.marker != 0)
+        if not gone.any():
+            return new
+        return cls(
+            *(
+                np.where(gone, getattr(old, each.name), getattr(new, each.name))
+                for each in fields(cls)
+            )
+        )
+
+    @classmethod
     def empty(cls, columns: int, rows: int) -> TupleTable:
         """Give a table in which nothing is sent."""
         shape = (columns, rows)
@@ -88,3 +104,22 @@ class TupleTable:
             offset=np.zeros(shape, np.int64),
             length=np.zeros(shape, np.int32),
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DecodedColumns:
+    """Columns of the old, the new or the current tuples.
+
+    Attributes
+    ----------
+    columns : list of Decoded
+        The values of the columns that were wanted.
+    unchanged : list of numpy.ndarray of int64, one a column of the relation
+        The rows in which the column is unchanged TOAST.
+    present : numpy.ndarray of bool, rows
+        Whether the row has such a tuple.
+    """
+
+    columns: list[Decoded]
+    unchanged: list[npt.NDArray[np.int64]]
+    present: npt.NDArray[np.bool_]
