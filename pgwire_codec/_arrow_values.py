@@ -65,7 +65,10 @@ def to_numpy(array: ArrowBuffers) -> npt.NDArray[Any]:
         return plain
     else:
         plain = array.buffers[0]
-    return plain if array.null_count == 0 else np.ma.MaskedArray(plain, mask=~valid)
+    if array.null_count == 0:
+        return plain
+    masked: npt.NDArray[Any] = np.ma.MaskedArray(plain, mask=~valid)  # type: ignore[no-untyped-call, unused-ignore]
+    return masked
 
 
 def to_pylist(array: ArrowBuffers) -> list[Any]:
