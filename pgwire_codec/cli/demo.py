@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -40,7 +41,7 @@ def demo(dsn: str | None, output: Path | None, keep: bool, partitions: int) -> N
     The exit status is 1 when a table differs from the server's.
     """
     try:
-        from pgwire_codec.demo import run
+        run = import_module("pgwire_codec.demo.run")
     except ModuleNotFoundError as error:
         if (error.name or "pgwire_codec").partition(".")[0] == "pgwire_codec":
             raise
