@@ -11,7 +11,8 @@ from libc.stdint cimport int16_t, int64_t, uint8_t, uint32_t
 
 import numpy as np
 
-from pgwire_codec._core.wire cimport load_i16, load_i32, load_u32
+from pgwire_codec._core.hop cimport tuple_end
+from pgwire_codec._core.wire cimport load_i16, load_u32
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.messages import Message, Truncate
 from pgwire_codec.reference.codec import decode_message
@@ -182,41 +183,10 @@ cdef inline int read_change(
             return ASK
     elif marker == c"K" or marker == c"O":
         if tag == c"U":
-            p = skip_tuple(p + 1, end)
+            p = tuple_end(p + 1, end)
             if p == NULL or end - p < 3 or p[0] != c"N":
                 return ASK
     elif tag == c"D" or marker != c"N":
         return ASK
-    p = skip_tuple(p + 1, end)
+    p = tuple_end(p + 1, end)
     return WHOLE if p == end else ASK
-
-
-cdef inline const uint8_t* skip_tuple(const uint8_t* p, const uint8_t* end) noexcept nogil:
-    """Give the end of a tuple that begins with its number of columns; NULL if it is not whole."""
-    cdef int columns
-    cdef int length
-    cdef uint8_t kind
-    if end - p < 2:
-        return NULL
-    columns = load_i16(p)
-    p += 2
-    if columns < 0 or columns > end - p:
-        return NULL
-    while columns > 0:
-        columns -= 1
-        if p >= end:
-            return NULL
-        kind = p[0]
-        if kind == c"t" or kind == c"b":
-            if end - p < 5:
-                return NULL
-            length = load_i32(p + 1)
-            p += 5
-            if length < 0 or length > end - p:
-                return NULL
-            p += length
-        elif kind == c"n" or kind == c"u":
-            p += 1
-        else:
-            return NULL
-    return p

@@ -6,27 +6,59 @@ The twin of :mod:`pgwire_codec.reference.tuples`.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
 
 import numpy as np
 
-from pgwire_codec._core.wire cimport load_i16, load_i32
+from pgwire_codec._core.hop cimport column_end, likely
+from pgwire_codec._core.wire cimport load_i16
 from pgwire_codec.tables import NOT_SENT, TupleTable
 
 cdef enum:
-    NULL_STATE = 0
-    VALUE_STATE = 1
-    UNCHANGED_STATE = 2
+    # States, as in pgwire_codec.tables.
+    S_NULL = 0
+    S_VALUE = 1
+    S_UNCHANGED = 2
+    S_NOT_SENT = 3
     BINARY_FORM = 1
+
+cdef enum:
+    BLOCK_BYTES = 49152  # what a block's cells may take: they stay in the cache
+    MOST_ROWS = 256
+
+
+cdef struct Input:
+    const uint8_t* data
+    int64_t size
+    const int64_t* offsets  # of the messages
+    int64_t messages
+    const int64_t* rows  # which of them
+    const int64_t* bodies  # where their tuples begin
+    Py_ssize_t count
+    bint found  # a tuple of the kind that was asked for
+    bint found_other
 
 
 cdef struct Table:
+    # Where the arrays of one TupleTable are; `columns` is 0 where nothing is to be written.
     uint8_t* marker
     uint8_t* state
-    uint8_t* form
+    uint8_t* form  # NULL as long as every value is in text form
     int64_t* offset
     int32_t* length
     Py_ssize_t columns
     Py_ssize_t rows
+
+
+cdef struct Block:
+    # The cells of a few rows, column by column: written row by row, flushed column by column.
+    int64_t* offset
+    int32_t* length
+    uint8_t* state
+    uint8_t* form
+    Py_ssize_t rows  # there is room for
+    void* memory
 
 
 def tuples(messages, rows, body, Py_ssize_t columns):
@@ -36,24 +68,15 @@ def tuples(messages, rows, body, Py_ssize_t columns):
     cdef const int64_t[::1] indexes = np.ascontiguousarray(rows, np.int64)
     cdef const int64_t[::1] bodies = np.ascontiguousarray(body, np.int64)
     cdef Py_ssize_t count = indexes.shape[0]
-    cdef Py_ssize_t size = data.shape[0]
-    cdef Table old_table, new_table
-    cdef int found = 0
     if bodies.shape[0] != count:
         raise ValueError("body must have one offset a row")
-    if count == 0 or size == 0:
+    if count == 0 or data.shape[0] == 0:
         return absent(columns, count), absent(columns, count)
-    check_places(indexes, bodies, offsets, size)
-    has_old, has_new = kinds_of(data, bodies)
-    old = TupleTable.empty(columns, count) if has_old else absent(columns, count)
-    new = TupleTable.empty(columns, count) if has_new else absent(columns, count)
-    fill(&old_table, old, has_old)
-    fill(&new_table, new, has_new)
-    with nogil:
-        found = walk(&data[0], &offsets[0], &indexes[0], &bodies[0], count, &old_table, &new_table)
-    if found != 0:
-        raise RuntimeError("tuples() was given messages that scan() did not accept")
-    return old, new
+    new, has_new, has_old = tabulate(data, offsets, indexes, bodies, columns, False)
+    old = absent(columns, count)
+    if has_old:
+        old, _, _ = tabulate(data, offsets, indexes, bodies, columns, True)
+    return old, (new if has_new else absent(columns, count))
 
 
 def absent(Py_ssize_t columns, Py_ssize_t rows):
@@ -68,130 +91,291 @@ def absent(Py_ssize_t columns, Py_ssize_t rows):
     )
 
 
-cdef check_places(
+cdef tabulate(
+    const uint8_t[::1] data,
+    const int64_t[::1] offsets,
     const int64_t[::1] indexes,
     const int64_t[::1] bodies,
-    const int64_t[::1] offsets,
-    Py_ssize_t size,
+    Py_ssize_t columns,
+    bint old,
 ):
-    """Refuse rows that lie outside the messages, and bodies outside their message."""
-    cdef Py_ssize_t row
-    cdef Py_ssize_t count = offsets.shape[0] - 1
-    cdef bint good = True
-    cdef int64_t index
-    with nogil:
-        for row in range(indexes.shape[0]):
-            index = indexes[row]
-            if index < 0 or index >= count:
-                good = False
-                break
-            good &= 0 <= offsets[index] <= offsets[index + 1] <= size
-            good &= bodies[row] < 0 or offsets[index] <= bodies[row] < offsets[index + 1]
-    if not good:
-        raise ValueError("rows and body must be those of messages that scan() accepted")
-
-
-cdef kinds_of(const uint8_t[::1] data, const int64_t[::1] bodies):
-    """Say whether any row has an old tuple, and whether any has a new one."""
-    cdef Py_ssize_t row
-    cdef bint old = False
-    cdef bint new = False
-    with nogil:
-        for row in range(bodies.shape[0]):
-            if bodies[row] >= 0:
-                if data[bodies[row]] == c"N":
-                    new = True
-                else:  # a delete's only tuple, or an update's first
-                    old = new = True
-    return old, new
-
-
-cdef fill(Table* table, arrays, bint there):
-    """Point at the arrays of a table that will be written."""
-    cdef uint8_t[::1] marker = arrays.marker
-    cdef uint8_t[:, ::1] state
-    cdef uint8_t[:, ::1] form
-    cdef int64_t[:, ::1] offset
-    cdef int32_t[:, ::1] length
-    table.columns, table.rows = arrays.state.shape
-    table.marker = &marker[0]
+    """Give the TupleTable of the old, or of the new, tuples; and whether any tuple is such a one,
+    and whether any is the other."""
+    cdef Py_ssize_t count = indexes.shape[0]
+    cdef Py_ssize_t done = 0
+    cdef Input source
+    cdef Table table
+    cdef Block block
+    shape = (columns, count)
+    marker = np.zeros(count, np.uint8)
+    state = np.empty(shape, np.uint8)
+    form = None
+    offset = np.empty(shape, np.int64)
+    length = np.empty(shape, np.int32)
+    cdef uint8_t[::1] marker_view = marker
+    cdef uint8_t[:, ::1] state_view = state
+    cdef uint8_t[:, ::1] form_view
+    cdef int64_t[:, ::1] offset_view = offset
+    cdef int32_t[:, ::1] length_view = length
+    table.columns, table.rows = columns, count
+    table.marker = &marker_view[0]
     table.state = table.form = NULL
     table.offset = NULL
     table.length = NULL
-    if there and table.columns:
-        state, form = arrays.state, arrays.format
-        offset, length = arrays.offset, arrays.length
-        table.state = &state[0, 0]
-        table.form = &form[0, 0]
-        table.offset = &offset[0, 0]
-        table.length = &length[0, 0]
+    if columns:
+        table.state = &state_view[0, 0]
+        table.offset = &offset_view[0, 0]
+        table.length = &length_view[0, 0]
+    source.data, source.size = &data[0], data.shape[0]
+    source.offsets, source.messages = &offsets[0], offsets.shape[0] - 1
+    source.rows, source.bodies, source.count = &indexes[0], &bodies[0], count
+    source.found = source.found_other = False
+    if not open_block(&block, columns):
+        raise MemoryError
+    try:
+        while True:
+            with nogil:
+                done = walk(&source, done, old, &table, &block)
+            if done == count:
+                break
+            if done < 0 or form is not None:
+                raise RuntimeError("tuples() was given messages that scan() did not accept")
+            # The first value in binary form: from here on there is something to write.
+            form = np.zeros(shape, np.uint8)
+            form_view = form
+            table.form = &form_view[0, 0]
+    finally:
+        free(block.memory)
+    if form is None:
+        form = np.broadcast_to(np.uint8(0), shape)
+    table_ = TupleTable(marker=marker, state=state, format=form, offset=offset, length=length)
+    return table_, source.found, source.found_other
 
 
-cdef int walk(
-    const uint8_t* data,
-    const int64_t* offsets,
-    const int64_t* indexes,
-    const int64_t* bodies,
-    Py_ssize_t count,
-    Table* old,
-    Table* new,
+cdef bint open_block(Block* block, Py_ssize_t columns):
+    """Make a block of as many rows as the cache takes."""
+    cdef Py_ssize_t rows = BLOCK_BYTES // (14 * max(columns, 1))
+    rows = max(8, min(rows, MOST_ROWS)) | 1  # odd: powers of two collide in the cache
+    block.rows = rows
+    block.memory = malloc(14 * rows * max(columns, 1))
+    if block.memory == NULL:
+        return False
+    block.offset = <int64_t*> block.memory
+    block.length = <int32_t*> (block.offset + rows * columns)
+    block.state = <uint8_t*> (block.length + rows * columns)
+    block.form = block.state + rows * columns
+    return True
+
+
+cdef Py_ssize_t walk(
+    Input* source, Py_ssize_t first, bint old, Table* table, Block* block
 ) noexcept nogil:
-    cdef Py_ssize_t row
+    """Tabulate from a row on; give count, or the first row of a block that has a value in binary
+    form and nowhere to say so, or -1 where a tuple is not whole."""
+    cdef Py_ssize_t row, place, rows
     cdef const uint8_t* p
     cdef const uint8_t* end
-    cdef uint8_t marker
-    for row in range(count):
-        if bodies[row] < 0:
-            continue
-        p = data + bodies[row]
-        end = data + offsets[indexes[row] + 1]
-        while p < end:
-            marker = p[0]
-            p = read_tuple(data, p + 1, end, row, marker, new if marker == c"N" else old)
+    cdef const uint8_t* q
+    cdef const uint8_t* q_end
+    cdef bint binary
+    while first < source.count:
+        binary = False
+        rows = min(block.rows, source.count - first)
+        memset(block.state, S_VALUE, block.rows * table.columns)
+        memset(block.form, 0, block.rows * table.columns)
+        place = 0
+        while place < rows:
+            row = first + place
+            if place + 1 < rows and source.bodies[row] >= 0 and source.bodies[row + 1] >= 0:
+                p = body_of(source, row, &end)
+                q = body_of(source, row + 1, &q_end)
+                if p == NULL or q == NULL:
+                    return -1
+                if (
+                    p[0] == q[0]
+                    and old == (p[0] != c"N")
+                    and read_two(
+                        source.data, p + 1, end, q + 1, q_end, place, table, block, &binary
+                    )
+                ):
+                    source.found = True
+                    table.marker[row] = p[0]
+                    table.marker[row + 1] = q[0]
+                    place += 2
+                    continue
+            p = NULL
+            if source.bodies[row] >= 0:
+                p = body_of(source, row, &end)
+                if p == NULL:
+                    return -1
+                if old == (p[0] == c"N"):
+                    source.found_other = True
+                    p = other_tuple(p, end, old)
             if p == NULL:
-                return -1
-    return 0
+                not_sent(block, place, 0, table.columns)
+            else:
+                source.found = True
+                table.marker[row] = p[0]
+                if not read_tuple(source.data, p + 1, end, place, table, block, &binary):
+                    return -1
+            place += 1
+        if binary and table.form == NULL:
+            return first
+        flush(block, rows, first, table)
+        first += rows
+    return first
 
 
-cdef inline const uint8_t* read_tuple(
+cdef inline const uint8_t* body_of(
+    Input* source, Py_ssize_t row, const uint8_t** end
+) noexcept nogil:
+    """Give a row's first marker and its message's end; NULL where they are not in the message."""
+    cdef int64_t message = source.rows[row]
+    cdef int64_t start, stop
+    if not 0 <= message < source.messages:
+        return NULL
+    start, stop = source.offsets[message], source.offsets[message + 1]
+    if not 0 <= start <= source.bodies[row] < stop <= source.size:
+        return NULL
+    end[0] = source.data + stop
+    return source.data + source.bodies[row]
+
+
+cdef inline const uint8_t* other_tuple(
+    const uint8_t* p, const uint8_t* end, bint old
+) noexcept nogil:
+    """Give the new tuple behind an old one, NULL if there is none; no old one is behind a new."""
+    cdef int columns
+    if old or end - p < 3:
+        return NULL
+    columns = load_i16(p + 1)
+    p += 3
+    while columns > 0 and p != NULL:
+        columns -= 1
+        p = column_end(p, end)
+    return NULL if p == end else p
+
+
+cdef inline void not_sent(
+    Block* block, Py_ssize_t place, Py_ssize_t column, Py_ssize_t columns
+) noexcept nogil:
+    """Fill a row from a column on."""
+    cdef Py_ssize_t cell = column * block.rows + place
+    while column < columns:
+        block.state[cell] = S_NOT_SENT
+        block.offset[cell] = 0
+        block.length[cell] = 0
+        cell += block.rows
+        column += 1
+
+
+cdef inline bint read_tuple(
     const uint8_t* data,
     const uint8_t* p,
     const uint8_t* end,
-    Py_ssize_t row,
-    uint8_t marker,
+    Py_ssize_t place,
     Table* table,
+    Block* block,
+    bint* binary,
 ) noexcept nogil:
-    """Tabulate one tuple; give its end, or NULL where it is not whole."""
-    cdef int width, column
-    cdef int length
-    cdef uint8_t kind
-    cdef Py_ssize_t place = row
+    """Tabulate one tuple; False where it is not whole."""
+    cdef Py_ssize_t column, width
     if end - p < 2:
-        return NULL
-    width = load_i16(p)
+        return False
+    width = max(0, min(<Py_ssize_t> load_i16(p), table.columns))
     p += 2
-    table.marker[row] = marker
     for column in range(width):
-        if p >= end:
-            return NULL
-        kind = p[0]
-        if kind == c"t" or kind == c"b":
-            if end - p < 5:
-                return NULL
-            length = load_i32(p + 1)
-            p += 5
-            if length < 0 or length > end - p:
-                return NULL
-            if column < table.columns:
-                table.state[place] = VALUE_STATE
-                table.offset[place] = p - data
-                table.length[place] = length
-                if kind == c"b":
-                    table.form[place] = BINARY_FORM
-            p += length
-        else:
-            p += 1
-            if column < table.columns:
-                table.state[place] = NULL_STATE if kind == c"n" else UNCHANGED_STATE
-        place += table.rows
-    return p
+        p = read_column(data, p, end, column * block.rows + place, block, binary)
+        if p == NULL:
+            return False
+    if width < table.columns:
+        not_sent(block, place, width, table.columns)
+    return True
+
+
+cdef inline bint read_two(
+    const uint8_t* data,
+    const uint8_t* p,
+    const uint8_t* p_end,
+    const uint8_t* q,
+    const uint8_t* q_end,
+    Py_ssize_t place,
+    Table* table,
+    Block* block,
+    bint* binary,
+) noexcept nogil:
+    """Tabulate the tuples of two rows column by column, so that one need not wait for the other.
+
+    False where they are not both whole and as wide as the relation.
+    """
+    cdef Py_ssize_t column, cell
+    if p_end - p < 2 or q_end - q < 2:
+        return False
+    if load_i16(p) != table.columns or load_i16(q) != table.columns:
+        return False
+    p += 2
+    q += 2
+    cell = place
+    for column in range(table.columns):
+        p = read_column(data, p, p_end, cell, block, binary)
+        q = read_column(data, q, q_end, cell + 1, block, binary)
+        if p == NULL or q == NULL:
+            return False
+        cell += block.rows
+    return True
+
+
+cdef inline const uint8_t* read_column(
+    const uint8_t* data,
+    const uint8_t* p,
+    const uint8_t* end,
+    Py_ssize_t cell,
+    Block* block,
+    bint* binary,
+) noexcept nogil:
+    """Write one column into its cell, whose state is S_VALUE; give its end, NULL if not whole."""
+    cdef const uint8_t* next_column = column_end(p, end)
+    cdef uint8_t kind
+    if next_column == NULL:
+        return NULL
+    kind = p[0]
+    if likely(kind == c"t"):
+        block.offset[cell] = p + 5 - data
+        block.length[cell] = <int32_t> (next_column - p - 5)
+    elif kind == c"b":
+        binary[0] = True
+        block.form[cell] = BINARY_FORM
+        block.offset[cell] = p + 5 - data
+        block.length[cell] = <int32_t> (next_column - p - 5)
+    else:
+        block.state[cell] = S_NULL if kind == c"n" else S_UNCHANGED
+        block.offset[cell] = 0
+        block.length[cell] = 0
+    return next_column
+
+
+cdef inline void flush(
+    Block* block, Py_ssize_t rows, Py_ssize_t first, Table* table
+) noexcept nogil:
+    """Copy a block's cells to their places in the table."""
+    cdef Py_ssize_t column, row
+    cdef int64_t* offset
+    cdef int32_t* length
+    cdef const int64_t* block_offset
+    cdef const int32_t* block_length
+    for column in range(table.columns):
+        offset = table.offset + column * table.rows + first
+        length = table.length + column * table.rows + first
+        block_offset = block.offset + column * block.rows
+        block_length = block.length + column * block.rows
+        for row in range(rows):  # not memcpy, which is slow to start
+            offset[row] = block_offset[row]
+        for row in range(rows):
+            length[row] = block_length[row]
+        if table.form != NULL:
+            memcpy(
+                table.form + column * table.rows + first, block.form + column * block.rows, rows
+            )
+        memcpy(
+            table.state + column * table.rows + first, block.state + column * block.rows, rows
+        )
