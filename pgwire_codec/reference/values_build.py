@@ -19,7 +19,7 @@ from pgwire_codec.reference.values_problem import ValueProblem
 from pgwire_codec.types import ColumnType
 
 MAX_BYTES: Final = 2**31 - 1  # what Arrow's 32-bit offsets address
-_INLINE: Final = 12  # bytes that a view holds in itself
+INLINE: Final = 12  # bytes that a view holds in itself
 #: A view's offset has 31 bits, so longer messages are cut into overlapping buffers: each value
 #: starts in the first half of one.
 _CHUNK: Final = 2**30
@@ -51,7 +51,7 @@ def build(
     array.numeric = column.numeric
     if arrow == "+l":
         assert column.child is not None
-        offsets = _offsets([len(value or ()) for value in values])
+        offsets = offsets_of([len(value or ()) for value in values])
         elements = [element for value in values for element in value or ()]
         array.buffers = [offsets]
         try:
@@ -61,7 +61,7 @@ def build(
             raise
     elif arrow in ("u", "z"):
         array.buffers = [
-            _offsets([len(value or b"") for value in values]),
+            offsets_of([len(value or b"") for value in values]),
             np.frombuffer(b"".join(value or b"" for value in values), np.uint8),
         ]
     elif arrow in ("vu", "vz"):
@@ -95,23 +95,35 @@ def _fixed(value: bytes | int | None, width: int) -> bytes:
     return (value or 0).to_bytes(width, "little", signed=True)
 
 
-def _offsets(lengths: Sequence[int]) -> npt.NDArray[np.int32]:
-    ends = np.cumsum(np.array([0, *lengths], np.int64))
+def offsets_of(lengths: npt.ArrayLike) -> npt.NDArray[np.int32]:
+    """Give Arrow's offsets of values of these lengths."""
+    ends = np.zeros(np.size(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=ends[1:])
     over = np.flatnonzero(ends > MAX_BYTES)
     if len(over):
-        raise ValueProblem(
-            ErrorCode.UNREPRESENTABLE,
-            0,
-            f"at most {MAX_BYTES} bytes or elements of one column in a batch: decode fewer "
-            "messages at once",
-            row=int(over[0]) - 1,
-        )
+        raise overflow(int(over[0]) - 1)
     return ends.astype(np.int32)
+
+
+def overflow(row: int) -> ValueProblem:
+    """Give the error for the first row that no offset reaches."""
+    return ValueProblem(
+        ErrorCode.UNREPRESENTABLE,
+        0,
+        f"at most {MAX_BYTES} bytes or elements of one column in a batch: decode fewer "
+        "messages at once",
+        row=row,
+    )
+
+
+def chunks_of(data: npt.NDArray[np.uint8]) -> list[npt.NDArray[np.uint8]]:
+    """Give the buffers that views into the messages point to."""
+    return [data[at : at + 2 * _CHUNK] for at in range(0, max(len(data), 1), _CHUNK)]
 
 
 def _views(values: Sequence[Any], data: npt.NDArray[np.uint8]) -> list[npt.NDArray[Any]]:
     """Lay out views: of what was not copied into the messages, of the rest into a buffer behind."""
-    chunks = [data[at : at + 2 * _CHUNK] for at in range(0, max(len(data), 1), _CHUNK)]
+    chunks = chunks_of(data)
     views = np.zeros((len(values), 4), np.int32)
     pieces: list[bytes] = []
     size = 0
@@ -121,13 +133,13 @@ def _views(values: Sequence[Any], data: npt.NDArray[np.uint8]) -> list[npt.NDArr
         if isinstance(value, Span):
             index, offset = divmod(value.start, _CHUNK)
             length = value.length
-            head = data[value.start : value.start + min(length, _INLINE)].tobytes()
+            head = data[value.start : value.start + min(length, INLINE)].tobytes()
         else:
-            index, offset, length, head = len(chunks), size, len(value), value[:_INLINE]
-            if length > _INLINE:
+            index, offset, length, head = len(chunks), size, len(value), value[:INLINE]
+            if length > INLINE:
                 pieces.append(value)
                 size += length
-        if length <= _INLINE:
+        if length <= INLINE:
             views[row] = np.frombuffer(length.to_bytes(4, "little") + head.ljust(12, b"\0"), "<i4")
         else:
             views[row] = (length, int.from_bytes(head[:4], "little", signed=True), index, offset)

@@ -1,0 +1,167 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: initializedcheck=False, freethreading_compatible=True
+"""A column's growing buffers, and its rows that are not ordinary."""
+
+from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memset
+
+cdef extern from "Python.h" nogil:
+    void* PyMem_RawRealloc(void* p, size_t n)
+    void PyMem_RawFree(void* p)
+
+
+cdef void column_init(Column* c) noexcept nogil:
+    memset(c, 0, sizeof(Column))
+    c.overflow_row = -1
+
+
+cdef void column_clear(Column* c) noexcept nogil:
+    """Free all that the column, and its child, still own."""
+    PyMem_RawFree(c.values)
+    PyMem_RawFree(c.validity)
+    PyMem_RawFree(c.bytes)
+    PyMem_RawFree(c.hard)
+    PyMem_RawFree(c.invalid)
+    PyMem_RawFree(c.scratch)
+    if c.child is not NULL:
+        column_clear(c.child)
+        PyMem_RawFree(c.child)
+    column_init(c)
+
+
+cdef int column_run(
+    Column* c, const Slot* slots, Py_ssize_t n, bint all_values
+) noexcept nogil:
+    """Append n rows. `all_values`: no slot is without a value. 0, or -1 out of memory."""
+    if n > c.capacity - c.length and column_reserve(c, c.length + n):
+        return -1
+    if not all_values or c.validity is not NULL:
+        # From the first null on the bitmap reaches as far as the rows.
+        if cover_validity(c, c.length + n):
+            return -1
+    c.kernel(c, slots, n)
+    c.length += n
+    return -1 if c.failed else 0
+
+
+cdef int column_reserve(Column* c, Py_ssize_t rows) noexcept nogil:
+    """Make room for that many rows in all, and the offset behind the last of them."""
+    cdef void* grown
+    if rows <= c.capacity:
+        return 0
+    rows = max(rows, c.capacity + c.capacity // 2)
+    grown = PyMem_RawRealloc(c.values, <size_t> ((rows + 1) * c.width))
+    if grown is NULL:
+        c.failed = True
+        return -1
+    c.values = <uint8_t*> grown
+    if c.capacity == 0:
+        memset(c.values, 0, <size_t> c.width)  # the first offset
+    c.capacity = rows
+    return 0
+
+
+cdef int cover_validity(Column* c, Py_ssize_t rows) noexcept nogil:
+    """Let the bitmap reach over that many rows; a bit that nothing clears is set."""
+    cdef Py_ssize_t size = (max(rows, c.capacity) + 7) >> 3
+    cdef void* grown
+    if size <= c.validity_size:
+        return 0
+    grown = PyMem_RawRealloc(c.validity, <size_t> size)
+    if grown is NULL:
+        c.failed = True
+        return -1
+    c.validity = <uint8_t*> grown
+    memset(c.validity + c.validity_size, 0xFF, <size_t> (size - c.validity_size))
+    c.validity_size = size
+    return 0
+
+
+cdef int column_grow_bytes(Column* c, int64_t row, Py_ssize_t more) noexcept nogil:
+    cdef Py_ssize_t room
+    cdef void* grown
+    if more > MAX_BYTES - c.used:
+        if c.overflow_row < 0:
+            c.overflow_row = row
+            c.overflow_length = more
+        return -1
+    # Doubling a large buffer would leave half of it unused at the worst moment.
+    room = c.room * 2 if c.room < (1 << 20) else c.room + c.room // 2
+    room = min(max(room, c.used + more, 4096), MAX_BYTES)
+    grown = PyMem_RawRealloc(c.bytes, <size_t> (room + SLACK))
+    if grown is NULL:
+        c.failed = True
+        return -1
+    c.bytes = <uint8_t*> grown
+    c.room = room
+    return 0
+
+
+cdef void mark_null(Column* c, int64_t row) noexcept nogil:
+    if cover_validity(c, row + 1):
+        return
+    c.validity[row >> 3] &= ~(<uint8_t> (1 << (row & 7)))
+    c.nulls += 1
+
+
+cdef void column_note_invalid(Column* c, int64_t row) noexcept nogil:
+    cdef Py_ssize_t room
+    cdef void* grown
+    if c.invalid_count == c.invalid_room:
+        room = max(64, c.invalid_room * 2)
+        grown = PyMem_RawRealloc(c.invalid, <size_t> room * sizeof(int64_t))
+        if grown is NULL:
+            c.failed = True
+            return
+        c.invalid = <int64_t*> grown
+        c.invalid_room = room
+    c.invalid[c.invalid_count] = row
+    c.invalid_count += 1
+
+
+cdef void note_hard(Column* c, int64_t row, const Slot* slot) noexcept nogil:
+    cdef Py_ssize_t room
+    cdef void* grown
+    if c.hard_count == c.hard_room:
+        room = max(64, c.hard_room * 2)
+        grown = PyMem_RawRealloc(c.hard, <size_t> room * sizeof(Hard))
+        if grown is NULL:
+            c.failed = True
+            return
+        c.hard = <Hard*> grown
+        c.hard_room = room
+    c.hard[c.hard_count].row = row
+    c.hard[c.hard_count].slot = slot[0]
+    c.hard_count += 1
+
+
+cdef int column_odd(Column* c, Py_ssize_t index, const Slot* slot, int odd) noexcept nogil:
+    """Take note of the block's row `index`, which is not ordinary.
+
+    BELOW or ABOVE if that end of the type's range becomes its value; else FINE: the row stays zero.
+    """
+    cdef int64_t row = c.length + index
+    if odd == MISSING:
+        mark_null(c, row)
+        return FINE
+    if odd == HARD or c.policy == RAISE or (odd == OUTSIDE and c.policy == CLAMPED):
+        note_hard(c, row, slot)
+        return FINE
+    column_note_invalid(c, row)
+    if c.policy == NULLED or odd == NOWHERE:
+        mark_null(c, row)
+        return FINE
+    return odd
+
+
+cdef void column_rewind(
+    Column* c, Py_ssize_t length, Py_ssize_t used, Py_ssize_t nulls
+) noexcept nogil:
+    """Take back the rows from `length` on."""
+    cdef Py_ssize_t row
+    if c.nulls != nulls:
+        for row in range(length, c.length):
+            c.validity[row >> 3] |= <uint8_t> (1 << (row & 7))
+    c.length = length
+    c.used = used
+    c.nulls = nulls

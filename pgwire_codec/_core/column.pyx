@@ -1,0 +1,203 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: initializedcheck=False, freethreading_compatible=True
+"""ColumnDecoder: a column's kernel, its rows, and the reference's word on the hard ones."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+import numpy as np
+
+from pgwire_codec._arrow_layout import DTYPES, ArrowBuffers
+from pgwire_codec._core.block cimport (
+    CLAMPED,
+    MAX_BYTES,
+    NULLED,
+    RAISE,
+    Column,
+    Hard,
+    Kernel,
+    Policy,
+    Slot,
+    column_clear,
+    column_init,
+    column_reserve,
+)
+from pgwire_codec._core.decimals cimport decimal_kernel
+from pgwire_codec._core.floats cimport float_kernel
+from pgwire_codec._core.integers cimport integer_kernel
+from pgwire_codec._core.lists cimport list_kernel
+from pgwire_codec._core.memory cimport array_of
+from pgwire_codec._core.strings cimport string_kernel
+from pgwire_codec._core.times cimport time_kernel
+from pgwire_codec._core.uuids cimport uuid_kernel
+from pgwire_codec._core.patch import patch_rows
+from pgwire_codec.reference import values as reference
+from pgwire_codec.reference.render import element_oid
+from pgwire_codec.reference.values_build import chunks_of, overflow
+from pgwire_codec.reference.values_problem import ValueProblem
+
+cdef extern from "Python.h" nogil:
+    void* PyMem_RawMalloc(size_t n)
+
+cdef dict POLICIES = {"raise": RAISE, "null": NULLED, "clamp": CLAMPED}
+cdef frozenset INTEGERS = frozenset(
+    ("bool", "int2", "int4", "int8", "uint4", "uint8", "pg_lsn")
+)
+cdef frozenset TIMES = frozenset(("date", "time", "timestamp", "timestamptz", "interval"))
+
+
+cpdef bint has_kernel(column_type):
+    """Say whether a column of this type is decoded here; any other is the reference's."""
+    cdef str family = column_type.pg.family
+    if column_type.format == "+l":
+        child = column_type.child
+        return child.format != "+l" and child.pg.family != "unknown" and has_kernel(child)
+    if column_type.format in ("u", "vu") or family in ("unknown", "bytea", "numeric", "uuid"):
+        return True
+    return family in INTEGERS or family in TIMES or family in ("float4", "float8")
+
+
+cdef Kernel kernel_of(Column* c, column_type, Py_ssize_t data_size):
+    """Set the column up for a type that has_kernel approves."""
+    cdef str family = column_type.pg.family
+    cdef str arrow = column_type.format
+    if arrow in ("u", "vu") or family in ("unknown", "bytea"):
+        return string_kernel(c, family, arrow, column_type.numeric, data_size)
+    if arrow == "+l":
+        c.child = <Column*> PyMem_RawMalloc(sizeof(Column))
+        if c.child is NULL:
+            raise MemoryError
+        column_init(c.child)
+        c.child.start = c.start
+        c.child.end = c.end
+        c.child.policy = c.policy
+        c.child.kernel = kernel_of(c.child, column_type.child, data_size)
+        if column_reserve(c.child, 1):
+            raise MemoryError
+        return list_kernel(c, column_type.pg.delimiter, element_oid(column_type))
+    if family == "numeric":
+        return decimal_kernel(c, arrow)
+    if family == "uuid":
+        return uuid_kernel(c)
+    if family in INTEGERS:
+        return integer_kernel(c, family, arrow)
+    if family in TIMES:
+        return time_kernel(c, family)
+    return float_kernel(c, family)
+
+
+cdef class ColumnDecoder:
+    """Decode a column block by block: ``column_run(&decoder.c, slots, n, all_values)``.
+
+    Parameters
+    ----------
+    column_type : ColumnType
+        One that `has_kernel` approves.
+    rows : int
+        Rows that will come, or a guess.
+    data : numpy.ndarray of uint8
+        The contiguous array that every slot's value lies in.
+    unrepresentable : {"raise", "null", "clamp"}
+        As for ``reference.values.decode_values``.
+    """
+
+    def __cinit__(self):
+        column_init(&self.c)
+
+    def __init__(self, column_type, Py_ssize_t rows, data, str unrepresentable="raise"):
+        if self.c.kernel is not NULL:
+            raise RuntimeError("a ColumnDecoder is set up once")
+        self.column_type = column_type
+        self.data = data
+        self.view = data
+        self.policy = unrepresentable
+        if self.view.shape[0]:
+            self.c.start = &self.view[0]
+            self.c.end = self.c.start + self.view.shape[0]
+        self.c.policy = <Policy> <int> POLICIES[unrepresentable]
+        self.c.kernel = kernel_of(&self.c, column_type, self.view.shape[0])
+        if column_reserve(&self.c, max(rows, 1)):
+            raise MemoryError
+
+    def __dealloc__(self):
+        column_clear(&self.c)
+
+    cpdef object finish(self):
+        """Give the Decoded of all rows so far; the decoder is empty then.
+
+        Raises
+        ------
+        ValueProblem
+            As ``reference.values.decode_values`` does, of the first row that has none.
+        """
+        patch = rows = None
+        if self.c.failed:
+            raise MemoryError
+        if self.c.hard_count:
+            hard = array_of(
+                <uint8_t**> &self.c.hard, self.c.hard_count * <Py_ssize_t> sizeof(Hard), HARD_DTYPE
+            )
+            rows = hard["row"]
+            patch = self.patch(hard)
+        if self.c.overflow_row >= 0:
+            raise overflow(self.c.overflow_row)
+        array = array_from(&self.c, self.column_type, self.data)
+        invalid = array_of(<uint8_t**> &self.c.invalid, self.c.invalid_count * 8, np.int64)
+        if patch is not None:
+            patch_rows(array, rows, patch.array, len(chunks_of(self.data)))
+            invalid = np.sort(np.concatenate([invalid, rows[patch.invalid]]))
+        column_clear(&self.c)
+        return reference.Decoded(array, invalid)
+
+    cdef object patch(self, hard):
+        """Let the reference decode the hard rows."""
+        count = len(hard)
+        try:
+            return reference.decode_values(
+                self.column_type,
+                self.data,
+                (hard["p"] - <size_t> self.c.start).astype(np.int64),
+                hard["length"],
+                np.ones(count, np.uint8),
+                hard["kind"].astype(np.uint8),
+                unrepresentable=self.policy,
+            )
+        except ValueProblem as problem:
+            problem.row = int(hard["row"][problem.row])
+            raise
+
+
+HARD_DTYPE = np.dtype(
+    [("row", np.int64), ("p", np.uintp), ("length", np.int32), ("kind", np.int32)]
+)
+assert HARD_DTYPE.itemsize == sizeof(Hard)
+
+
+cdef object array_from(Column* c, column_type, data):
+    """Wrap the column's memory."""
+    cdef Py_ssize_t rows = c.length
+    cdef str arrow = column_type.format
+    if column_type.pg.family == "unknown" and not c.any_binary:
+        arrow = arrow.replace("z", "u")
+    array = ArrowBuffers(arrow, rows, c.nulls, None, [])
+    array.extension = column_type.extension
+    array.numeric = column_type.numeric
+    if c.nulls:
+        if rows & 7:
+            c.validity[rows >> 3] &= <uint8_t> ((1 << (rows & 7)) - 1)
+        array.validity = array_of(&c.validity, (rows + 7) >> 3, np.uint8)
+    if arrow in ("u", "z", "+l"):
+        array.buffers = [array_of(&c.values, (rows + 1) * 4, np.int32)]
+        if arrow == "+l":
+            array.children = [array_from(c.child, column_type.child, data)]
+        else:
+            array.buffers.append(array_of(&c.bytes, c.used, np.uint8))
+    elif arrow in ("vu", "vz"):
+        array.buffers = [array_of(&c.values, rows * 16, np.int32), *chunks_of(data)]
+        if c.used:
+            array.buffers.append(array_of(&c.bytes, c.used, np.uint8))
+    elif arrow == "b":
+        array.buffers = [np.packbits(array_of(&c.values, rows, np.uint8), bitorder="little")]
+    else:
+        dtype = DTYPES.get(arrow, np.uint8)
+        array.buffers = [array_of(&c.values, rows * c.width, dtype)]
+    return array

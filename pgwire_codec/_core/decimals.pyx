@@ -1,0 +1,281 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: initializedcheck=False, freethreading_compatible=True
+"""numeric to decimal128, decimal256 and float64, in both forms.
+
+Of text, what numeric(p,s) always has is quick: exactly s digits behind the point and at most 16 in
+all. Of the binary form, at most four base-10000 digits. Any other goes digit by digit.
+"""
+
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint64_t
+from libc.string cimport memcmp, memset
+
+from pgwire_codec._core.block cimport (
+    FINE,
+    HARD,
+    NOWHERE,
+    OUTSIDE,
+    MISSING,
+    TEXT,
+    Column,
+    Kernel,
+    Slot,
+    column_odd,
+    likely,
+    unlikely,
+)
+from pgwire_codec._core.decimal_float cimport parse_float, special_float
+from pgwire_codec._core.digits cimport are_digits, last_digits_of, number_of, parse_digits, word
+from pgwire_codec._core.numerics cimport (
+    MAX_DISPLAY_SCALE,
+    NEGATIVE,
+    NUMERIC_HEAD,
+    write_numeric,
+)
+from pgwire_codec._core.wire cimport load_i16, load_u16
+
+cdef extern from *:
+    ctypedef unsigned long long uint128 "unsigned __int128"
+
+cdef enum:
+    LIMBS = 4  # 64-bit words of the widest decimal
+    DIGIT_ROOM = 160  # of a decimal's digits, 76 at most, with space before them
+    TEXT_ROOM = 512  # of a binary numeric's text; a longer one is HARD
+
+cdef uint64_t TENS[20]
+
+
+cdef void fill_tens():
+    for power in range(20):
+        TENS[power] = 10 ** power
+
+
+fill_tens()
+
+
+cdef Kernel decimal_kernel(Column* c, str arrow):
+    """Set the column up for a numeric stored as Arrow's "d:15,2", "d:76,9,256" or "g"."""
+    if arrow == "g":
+        c.width = 8
+        return run_double
+    precision, scale, *bits = (int(part) for part in arrow[2:].split(","))
+    c.precision = precision
+    c.scale = scale
+    # Characters of the last eight that stand behind the point.
+    c.mask = (0xFFFFFFFFFFFFFFFF << (64 - 8 * min(scale, 8))) & 0xFFFFFFFFFFFFFFFF
+    c.high = 10 ** precision - 1 if precision <= 16 else INT64_MAX
+    c.width = 32 if bits else 16
+    return run_decimal256 if bits else run_decimal128
+
+
+cdef inline int quick_text(
+    const uint8_t* p, int32_t n, Column* c, bint* negative, uint64_t* out
+) noexcept nogil:
+    """Read exactly `scale` (0 to 7) digits behind the point and at most 16 in all, or say HARD."""
+    cdef const uint8_t* end = p + n
+    cdef uint64_t low, high
+    cdef int32_t scale = c.scale, digits
+    cdef bint point = scale > 0
+    negative[0] = n > 0 and p[0] == 0x2D
+    digits = n - negative[0] - point
+    if unlikely(scale > 7 or digits <= scale or digits > 16):
+        return HARD
+    if point:
+        if unlikely(end[-1 - scale] != 0x2E):
+            return HARD
+        # Seven or eight characters up to the end; those before the point moved over it.
+        low = (word(end - 8) & c.mask) | (word(end - 9) & ~c.mask)
+    else:
+        low = word(end - 8)
+    if digits <= 8:
+        low = last_digits_of(low, digits)
+        out[0] = number_of(low)
+        return FINE if likely(are_digits(low)) else HARD
+    low = last_digits_of(low, 8)
+    high = last_digits_of(word(end - 16 - point), digits - 8)
+    out[0] = number_of(high) * 100_000_000 + number_of(low)
+    return FINE if likely(are_digits(low) and are_digits(high)) else HARD
+
+
+cdef void multiply_add(uint64_t* limbs, uint64_t factor, uint64_t addend) noexcept nogil:
+    cdef uint128 product
+    cdef int i
+    for i in range(LIMBS):
+        product = <uint128> limbs[i] * factor + addend
+        limbs[i] = <uint64_t> product
+        addend = <uint64_t> (product >> 64)
+
+
+cdef int any_text(const uint8_t* p, int32_t n, Column* c, uint64_t* limbs) noexcept nogil:
+    """Read any text of a numeric into limbs, two's complement, the lowest first."""
+    cdef uint8_t room[DIGIT_ROOM]
+    cdef uint8_t* digits = room + 16
+    cdef bint negative = n > 0 and p[0] == 0x2D, inexact = False
+    cdef int32_t whole = 0, fraction = 0, first = 0, count, chunk, i
+    cdef uint64_t part, carry
+    p += negative
+    n -= negative
+    while whole < n and p[whole] - <unsigned int> 0x30 <= 9:
+        whole += 1
+    if whole == 0:
+        if n == 8 and memcmp(p, b"Infinity", 8) == 0:
+            return OUTSIDE
+        return NOWHERE if n == 3 and not negative and memcmp(p, b"NaN", 3) == 0 else HARD
+    if whole < n:
+        fraction = n - whole - 1
+        if p[whole] != 0x2E or fraction == 0:
+            return HARD
+        for i in range(whole + 1, n):
+            if not p[i] - <unsigned int> 0x30 <= 9:
+                return HARD
+            inexact = inexact or (i > whole + c.scale and p[i] != 0x30)
+    while first < whole and p[first] == 0x30:
+        first += 1
+    count = whole - first + c.scale
+    if inexact or (whole > first and count > c.precision):
+        return OUTSIDE
+    memset(room, 0x30, DIGIT_ROOM)
+    for i in range(first, whole):
+        digits[i - first] = p[i]
+    for i in range(min(fraction, c.scale)):
+        digits[whole - first + i] = p[whole + 1 + i]
+    memset(limbs, 0, LIMBS * sizeof(uint64_t))
+    i = 0
+    while i < count:
+        chunk = (count - i - 1) % 16 + 1
+        parse_digits(digits + i, chunk, &part)
+        multiply_add(limbs, TENS[chunk], part)
+        i += chunk
+    if negative:
+        carry = 1
+        for i in range(LIMBS):
+            limbs[i] = ~limbs[i] + carry
+            carry = carry and limbs[i] == 0
+    return FINE
+
+
+cdef inline int quick_binary(
+    const uint8_t* p, int32_t n, Column* c, bint* negative, uint64_t* out
+) noexcept nogil:
+    """Read at most four base-10000 digits whose value has at most 18 digits, or say HARD."""
+    cdef int32_t count, weight, shown, power, i
+    cdef uint64_t value = 0
+    cdef uint16_t group, sign
+    if unlikely(n < NUMERIC_HEAD):
+        return HARD
+    count = load_u16(p)
+    weight = load_i16(p + 2)
+    sign = load_u16(p + 4)
+    shown = load_u16(p + 6)
+    if unlikely(
+        count > 4
+        or count * 2 != n - NUMERIC_HEAD
+        or sign & ~NEGATIVE
+        or shown > MAX_DISPLAY_SCALE
+        or weight < -5
+        or 4 * (weight + 1) + c.scale > 18
+    ):
+        return HARD
+    for i in range(count):
+        group = load_u16(p + NUMERIC_HEAD + 2 * i)
+        if unlikely(group > 9999):
+            return HARD
+        value = value * 10_000 + group
+    negative[0] = sign != 0
+    # Of the decimals that are shown the column has place for `scale`; the others must be zeros,
+    # and so must what is not shown.
+    shown = min(shown, c.scale)
+    power = 4 * (weight - count + 1) + shown
+    if power < 0:
+        if unlikely(power < -19 or value % TENS[-power]):
+            return HARD
+        value //= TENS[-power]
+    else:
+        value *= TENS[power]
+    out[0] = value * TENS[c.scale - shown]
+    return FINE
+
+
+cdef int any_binary(const uint8_t* p, int32_t n, Column* c, uint64_t* limbs) noexcept nogil:
+    cdef uint8_t text[TEXT_ROOM]
+    cdef int32_t length
+    length = write_numeric(p, n, text, TEXT_ROOM)
+    return HARD if length < 0 else any_text(text, length, c, limbs)
+
+
+cdef inline void into_decimal(
+    Column* c, const Slot* slots, Py_ssize_t n, int words
+) noexcept nogil:
+    cdef uint64_t* out = <uint64_t*> c.values + c.length * words
+    cdef uint64_t limbs[LIMBS]
+    cdef uint64_t value = 0, fill
+    cdef uint64_t high = <uint64_t> c.high
+    cdef bint negative = False
+    cdef Py_ssize_t i
+    cdef int odd, k
+    for i in range(n):
+        if likely(slots[i].kind == TEXT):
+            odd = quick_text(slots[i].p, slots[i].length, c, &negative, &value)
+        elif likely(slots[i].kind >= 0):
+            odd = quick_binary(slots[i].p, slots[i].length, c, &negative, &value)
+        else:
+            odd = MISSING
+        if likely(odd == FINE and value <= high):
+            fill = 0 - <uint64_t> negative
+            value = (value ^ fill) + negative
+            out[0] = value
+            # The negative of zero is zero.
+            fill = fill if value else 0
+            for k in range(1, words):
+                out[k] = fill
+        else:
+            if odd != MISSING:
+                if slots[i].kind == TEXT:
+                    odd = any_text(slots[i].p, slots[i].length, c, limbs)
+                else:
+                    odd = any_binary(slots[i].p, slots[i].length, c, limbs)
+            if odd:
+                memset(limbs, 0, LIMBS * sizeof(uint64_t))
+                column_odd(c, i, &slots[i], odd)
+            for k in range(words):
+                out[k] = limbs[k]
+        out += words
+
+
+cdef void run_decimal128(Column* c, const Slot* slots, Py_ssize_t n) noexcept nogil:
+    into_decimal(c, slots, n, 2)
+
+
+cdef void run_decimal256(Column* c, const Slot* slots, Py_ssize_t n) noexcept nogil:
+    into_decimal(c, slots, n, 4)
+
+
+cdef inline int text_double(const uint8_t* p, int32_t n, uint64_t* bits) noexcept nogil:
+    if likely(parse_float(p, n, True, False, bits) == FINE):
+        return FINE
+    return special_float(p, n, True, bits)
+
+
+cdef int binary_double(const uint8_t* p, int32_t n, uint64_t* bits) noexcept nogil:
+    cdef uint8_t text[TEXT_ROOM]
+    cdef int32_t length
+    length = write_numeric(p, n, text, TEXT_ROOM)
+    return HARD if length < 0 else text_double(text, length, bits)
+
+
+cdef void run_double(Column* c, const Slot* slots, Py_ssize_t n) noexcept nogil:
+    cdef uint64_t* out = <uint64_t*> c.values + c.length
+    cdef Py_ssize_t i
+    cdef uint64_t bits
+    cdef int odd
+    for i in range(n):
+        bits = 0
+        if slots[i].kind == TEXT:
+            odd = text_double(slots[i].p, slots[i].length, &bits)
+        elif slots[i].kind >= 0:
+            odd = binary_double(slots[i].p, slots[i].length, &bits)
+        else:
+            odd = MISSING
+        if unlikely(odd):
+            bits = 0
+            column_odd(c, i, &slots[i], odd)
+        out[i] = bits

@@ -1,0 +1,88 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""Digits eight at a time, decimal and hexadecimal, as bytes of one 64-bit word.
+
+Loads end where the digits end, and so reach back before the first of them: a Slot's promise is that
+12 bytes lie before a value.
+"""
+
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+cdef extern from *:
+    """
+    #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+    #error "the compiled codec is for little-endian machines"
+    #endif
+    #define PGWIRE_ZEROS UINT64_C(0x3030303030303030)
+    #define PGWIRE_ONES UINT64_C(0x0101010101010101)
+    #define PGWIRE_HIGH UINT64_C(0x8080808080808080)
+    """
+    const uint64_t ZEROS "PGWIRE_ZEROS"  # eight times the character 0
+    const uint64_t ONES "PGWIRE_ONES"
+    const uint64_t HIGH_BITS "PGWIRE_HIGH"
+
+
+cdef inline uint64_t word(const uint8_t* p) noexcept nogil:
+    """Load eight bytes, the first of them lowest."""
+    cdef uint64_t x
+    memcpy(&x, p, 8)
+    return x
+
+
+cdef inline bint are_digits(uint64_t w) noexcept nogil:
+    """Say whether all eight bytes are 0 to 9."""
+    return (
+        (w | (w + <uint64_t> 0x0606060606060606)) & <uint64_t> 0xF0F0F0F0F0F0F0F0
+    ) == 0
+
+
+cdef inline uint64_t number_of(uint64_t w) noexcept nogil:
+    """Give the number whose digits, the first lowest, the bytes are."""
+    w = w * 10 + (w >> 8)
+    return (
+        (w & <uint64_t> 0x000000FF000000FF) * <uint64_t> 0x000F424000000064
+        + ((w >> 16) & <uint64_t> 0x000000FF000000FF) * <uint64_t> 0x0000271000000001
+    ) >> 32
+
+
+cdef inline uint64_t last_digits_of(uint64_t characters, int32_t n) noexcept nogil:
+    """Give the last n (1 to 8) of eight characters as digits, zeros before them."""
+    cdef int unused = (8 - n) * 8
+    return ((characters ^ ZEROS) >> unused) << unused
+
+
+cdef inline bint parse_digits(const uint8_t* p, int32_t n, uint64_t* out) noexcept nogil:
+    """Read n (1 to 19) digits at p; false if one is not a digit."""
+    cdef const uint8_t* end = p + n
+    cdef uint64_t low, middle, top
+    if n <= 8:
+        low = last_digits_of(word(end - 8), n)
+        out[0] = number_of(low)
+        return are_digits(low)
+    low = word(end - 8) ^ ZEROS
+    if n <= 16:
+        middle = last_digits_of(word(end - 16), n - 8)
+        out[0] = number_of(middle) * 100_000_000 + number_of(low)
+        return are_digits(low) and are_digits(middle)
+    middle = word(end - 16) ^ ZEROS
+    top = last_digits_of(word(end - 24), n - 16)
+    out[0] = (number_of(top) * 100_000_000 + number_of(middle)) * 100_000_000 + number_of(low)
+    return are_digits(low) and are_digits(middle) and are_digits(top)
+
+
+cdef inline bint parse_hex(uint64_t w, uint32_t* out) noexcept nogil:
+    """Read eight hexadecimal characters as four bytes, the first lowest; false if one is not."""
+    cdef uint64_t lower = w | (ONES * 0x20)
+    cdef uint64_t digit, letter, nibbles
+    if w & HIGH_BITS:
+        return False
+    # Bytes are below 0x80 here, so that no sum carries into the next.
+    digit = (w + ONES * 0x50) & ~(w + ONES * 0x46)  # from 0x30 and not from 0x3a
+    letter = (lower + ONES * 0x1F) & ~(lower + ONES * 0x19)  # from 0x61 and not from 0x67
+    if ((digit | letter) & HIGH_BITS) != HIGH_BITS:
+        return False
+    nibbles = (w & (ONES * 0x0F)) + ((w >> 6) & ONES) * 9
+    nibbles = ((nibbles << 4) | (nibbles >> 8)) & <uint64_t> 0x00FF00FF00FF00FF
+    nibbles = (nibbles | (nibbles >> 8)) & <uint64_t> 0x0000FFFF0000FFFF
+    out[0] = <uint32_t> (nibbles | (nibbles >> 16))
+    return True

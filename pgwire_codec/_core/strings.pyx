@@ -1,0 +1,165 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: initializedcheck=False, freethreading_compatible=True
+"""Strings and bytes: copied behind each other, or as views of where they lie.
+
+Text that passes through is copied in a few wide moves and looked at for bytes above ASCII on the
+way. What the server did not send as text is written here for the common types, and is hard for
+the others.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy, memset
+
+from pgwire_codec._core.block cimport (
+    BINARY,
+    HARD,
+    MISSING,
+    TEXT,
+    Column,
+    Kernel,
+    Slot,
+    column_odd,
+    column_room,
+    likely,
+    unlikely,
+)
+from pgwire_codec._core.string_forms cimport (
+    BYTEA_TEXT,
+    HEX_OF_BYTES,
+    NO_FORM,
+    NUMERIC_BINARY,
+    NUMERIC_TEXT,
+    RAW,
+    UTF8,
+    UUID_BINARY,
+    VERSIONED,
+    Form,
+    most_bytes,
+    put_form,
+)
+from pgwire_codec._core.numerics cimport is_numeric
+from pgwire_codec._core.utf8 cimport copy_value, is_utf8
+
+cdef enum:
+    INLINE = 12  # bytes that a view holds in itself
+    CHUNK_BITS = 30  # of the buffers that views point into: each value starts in one's first half
+
+cdef dict BINARY_FORMS = {
+    "text": UTF8,
+    "jsonb": VERSIONED,
+    "jsonpath": VERSIONED,
+    "numeric": NUMERIC_BINARY,
+    "uuid": UUID_BINARY,
+    "bytea": HEX_OF_BYTES,
+    "unknown": HEX_OF_BYTES,
+}
+
+
+cdef Kernel string_kernel(Column* c, str family, str arrow, bint numeric, Py_ssize_t data_size):
+    """Set the column up for strings ("u"), bytes ("z") or views of either ("vu", "vz")."""
+    c.text_form = UTF8
+    c.binary_form = <int> BINARY_FORMS.get(family, NO_FORM)
+    if numeric:
+        c.text_form = NUMERIC_TEXT
+    if arrow.endswith("z"):
+        c.binary_form = RAW
+        if family == "bytea":
+            c.text_form = BYTEA_TEXT
+    if arrow.startswith("v"):
+        c.width = 16
+        # Written bytes stand behind the chunks of the messages.
+        c.high = max((data_size + (1 << CHUNK_BITS) - 1) >> CHUNK_BITS, 1)
+        return run_views
+    c.width = 4
+    return run_utf8 if c.text_form == UTF8 else run_forms
+
+
+cdef int32_t put_value(Column* c, Py_ssize_t index, const Slot* slot, int form) noexcept nogil:
+    """Write a value behind the bytes; how many there are, or -1, and the row is noted."""
+    cdef int32_t size
+    if column_room(c, c.length + index, most_bytes(<Form> form, slot.p, slot.length)):
+        return -1
+    size = put_form(<Form> form, slot.p, slot.length, c.bytes + c.used)
+    if unlikely(size < 0):
+        column_odd(c, index, slot, HARD)
+    return size
+
+
+cdef void run_utf8(Column* c, const Slot* slots, Py_ssize_t n) noexcept nogil:
+    cdef int32_t* offsets = <int32_t*> c.values + c.length + 1
+    cdef Py_ssize_t i
+    cdef int32_t size
+    for i in range(n):
+        size = slots[i].length
+        if likely(slots[i].kind == TEXT):
+            if unlikely(column_room(c, c.length + i, size)):
+                size = 0
+            elif unlikely(copy_value(slots[i].p, size, c.bytes + c.used)):
+                if not is_utf8(slots[i].p, size):
+                    column_odd(c, i, &slots[i], HARD)
+                    size = 0
+            c.used += size
+        elif slots[i].kind == BINARY:
+            c.any_binary = True
+            size = put_value(c, i, &slots[i], c.binary_form)
+            if likely(size > 0):
+                c.used += size
+        else:
+            column_odd(c, i, &slots[i], MISSING)
+        offsets[i] = <int32_t> c.used
+
+
+cdef void run_forms(Column* c, const Slot* slots, Py_ssize_t n) noexcept nogil:
+    cdef int32_t* offsets = <int32_t*> c.values + c.length + 1
+    cdef Py_ssize_t i
+    cdef int32_t size
+    for i in range(n):
+        if likely(slots[i].kind >= 0):
+            size = put_value(
+                c, i, &slots[i], c.text_form if slots[i].kind == TEXT else c.binary_form
+            )
+            if likely(size > 0):
+                c.used += size
+        else:
+            column_odd(c, i, &slots[i], MISSING)
+        offsets[i] = <int32_t> c.used
+
+
+cdef void run_views(Column* c, const Slot* slots, Py_ssize_t n) noexcept nogil:
+    cdef int32_t* out = <int32_t*> c.values + 4 * c.length
+    cdef const uint8_t* p
+    cdef Py_ssize_t i
+    cdef int64_t index, offset
+    cdef int32_t size
+    for i in range(n):
+        memset(out, 0, 16)
+        p = slots[i].p
+        size = slots[i].length
+        if likely(slots[i].kind == TEXT):
+            if unlikely(
+                not (is_numeric(p, size) if c.text_form == NUMERIC_TEXT else is_utf8(p, size))
+            ):
+                column_odd(c, i, &slots[i], HARD)
+                size = -1
+            index = (p - c.start) >> CHUNK_BITS
+            offset = (p - c.start) & ((1 << CHUNK_BITS) - 1)
+        elif slots[i].kind == BINARY:
+            c.any_binary = True
+            size = put_value(c, i, &slots[i], c.binary_form)
+            p = c.bytes + c.used
+            index = c.high
+            offset = c.used
+            if size > INLINE:
+                c.used += size
+        else:
+            column_odd(c, i, &slots[i], MISSING)
+            size = -1
+        if likely(size >= 0):
+            out[0] = size
+            if size <= INLINE:
+                memcpy(out + 1, p, size)
+            else:
+                memcpy(out + 1, p, 4)
+                out[2] = <int32_t> index
+                out[3] = <int32_t> offset
+        out += 4
