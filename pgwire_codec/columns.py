@@ -301,7 +301,7 @@ class ChangeBatch:
         )
         # A key tuple sends the columns outside the key as NULL: they are not sent.
         key_only = old.marker == ord("K")
-        for number, column in enumerate(self.relation.columns):
+        for number, column in enumerate(self.relation.columns if key_only.any() else ()):
             if not column.flags & 1:
                 old.state[number][key_only & (old.state[number] == NULL)] = NOT_SENT
         return old, new

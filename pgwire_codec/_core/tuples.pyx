@@ -11,6 +11,7 @@ from libc.string cimport memcpy, memset
 
 import numpy as np
 
+from pgwire_codec._core.body cimport NEW, OLD, Input, tuple_of
 from pgwire_codec._core.hop cimport column_end, likely
 from pgwire_codec._core.wire cimport load_i16
 from pgwire_codec.tables import NOT_SENT, TupleTable
@@ -26,18 +27,6 @@ cdef enum:
 cdef enum:
     BLOCK_BYTES = 49152  # what a block's cells may take: they stay in the cache
     MOST_ROWS = 256
-
-
-cdef struct Input:
-    const uint8_t* data
-    int64_t size
-    const int64_t* offsets  # of the messages
-    int64_t messages
-    const int64_t* rows  # which of them
-    const int64_t* bodies  # where their tuples begin
-    Py_ssize_t count
-    bint found  # a tuple of the kind that was asked for
-    bint found_other
 
 
 cdef struct Table:
@@ -72,11 +61,11 @@ def tuples(messages, rows, body, Py_ssize_t columns):
         raise ValueError("body must have one offset a row")
     if count == 0 or data.shape[0] == 0:
         return absent(columns, count), absent(columns, count)
-    new, has_new, has_old = tabulate(data, offsets, indexes, bodies, columns, False)
-    old = absent(columns, count)
-    if has_old:
-        old, _, _ = tabulate(data, offsets, indexes, bodies, columns, True)
-    return old, (new if has_new else absent(columns, count))
+    new, any_old = tabulate(data, offsets, indexes, bodies, columns, NEW)
+    if not any_old:
+        return absent(columns, count), new
+    old, _ = tabulate(data, offsets, indexes, bodies, columns, OLD)
+    return old, new
 
 
 def absent(Py_ssize_t columns, Py_ssize_t rows):
@@ -97,10 +86,9 @@ cdef tabulate(
     const int64_t[::1] indexes,
     const int64_t[::1] bodies,
     Py_ssize_t columns,
-    bint old,
+    int which,
 ):
-    """Give the TupleTable of the old, or of the new, tuples; and whether any tuple is such a one,
-    and whether any is the other."""
+    """Give the TupleTable of the old, or of the new, tuples; and whether any row has an old one."""
     cdef Py_ssize_t count = indexes.shape[0]
     cdef Py_ssize_t done = 0
     cdef Input source
@@ -129,13 +117,13 @@ cdef tabulate(
     source.data, source.size = &data[0], data.shape[0]
     source.offsets, source.messages = &offsets[0], offsets.shape[0] - 1
     source.rows, source.bodies, source.count = &indexes[0], &bodies[0], count
-    source.found = source.found_other = False
+    source.any_old = False
     if not open_block(&block, columns):
         raise MemoryError
     try:
         while True:
             with nogil:
-                done = walk(&source, done, old, &table, &block)
+                done = walk(&source, done, which, &table, &block)
             if done == count:
                 break
             if done < 0 or form is not None:
@@ -148,8 +136,8 @@ cdef tabulate(
         free(block.memory)
     if form is None:
         form = np.broadcast_to(np.uint8(0), shape)
-    table_ = TupleTable(marker=marker, state=state, format=form, offset=offset, length=length)
-    return table_, source.found, source.found_other
+    table_of = TupleTable(marker=marker, state=state, format=form, offset=offset, length=length)
+    return table_of, source.any_old
 
 
 cdef bint open_block(Block* block, Py_ssize_t columns):
@@ -168,16 +156,17 @@ cdef bint open_block(Block* block, Py_ssize_t columns):
 
 
 cdef Py_ssize_t walk(
-    Input* source, Py_ssize_t first, bint old, Table* table, Block* block
+    Input* source, Py_ssize_t first, int which, Table* table, Block* block
 ) noexcept nogil:
     """Tabulate from a row on; give count, or the first row of a block that has a value in binary
     form and nowhere to say so, or -1 where a tuple is not whole."""
-    cdef Py_ssize_t row, place, rows
+    cdef Py_ssize_t place, rows
     cdef const uint8_t* p
     cdef const uint8_t* end
     cdef const uint8_t* q
     cdef const uint8_t* q_end
     cdef bint binary
+    cdef int found
     while first < source.count:
         binary = False
         rows = min(block.rows, source.count - first)
@@ -185,75 +174,27 @@ cdef Py_ssize_t walk(
         memset(block.form, 0, block.rows * table.columns)
         place = 0
         while place < rows:
-            row = first + place
-            if place + 1 < rows and source.bodies[row] >= 0 and source.bodies[row + 1] >= 0:
-                p = body_of(source, row, &end)
-                q = body_of(source, row + 1, &q_end)
-                if p == NULL or q == NULL:
-                    return -1
-                if (
-                    p[0] == q[0]
-                    and old == (p[0] != c"N")
-                    and read_two(
-                        source.data, p + 1, end, q + 1, q_end, place, table, block, &binary
-                    )
-                ):
-                    source.found = True
-                    table.marker[row] = p[0]
-                    table.marker[row + 1] = q[0]
+            found = tuple_of(source, first + place, which, &p, &end)
+            if found < 0:
+                return -1
+            if not found:
+                not_sent(block, place, 0, table.columns)
+                place += 1
+                continue
+            table.marker[first + place] = p[0]
+            if place + 1 < rows and tuple_of(source, first + place + 1, which, &q, &q_end) == 1:
+                if read_two(source.data, p + 1, end, q + 1, q_end, place, table, block, &binary):
+                    table.marker[first + place + 1] = q[0]
                     place += 2
                     continue
-            p = NULL
-            if source.bodies[row] >= 0:
-                p = body_of(source, row, &end)
-                if p == NULL:
-                    return -1
-                if old == (p[0] == c"N"):
-                    source.found_other = True
-                    p = other_tuple(p, end, old)
-            if p == NULL:
-                not_sent(block, place, 0, table.columns)
-            else:
-                source.found = True
-                table.marker[row] = p[0]
-                if not read_tuple(source.data, p + 1, end, place, table, block, &binary):
-                    return -1
+            if not read_tuple(source.data, p + 1, end, place, table, block, &binary):
+                return -1
             place += 1
         if binary and table.form == NULL:
             return first
         flush(block, rows, first, table)
         first += rows
     return first
-
-
-cdef inline const uint8_t* body_of(
-    Input* source, Py_ssize_t row, const uint8_t** end
-) noexcept nogil:
-    """Give a row's first marker and its message's end; NULL where they are not in the message."""
-    cdef int64_t message = source.rows[row]
-    cdef int64_t start, stop
-    if not 0 <= message < source.messages:
-        return NULL
-    start, stop = source.offsets[message], source.offsets[message + 1]
-    if not 0 <= start <= source.bodies[row] < stop <= source.size:
-        return NULL
-    end[0] = source.data + stop
-    return source.data + source.bodies[row]
-
-
-cdef inline const uint8_t* other_tuple(
-    const uint8_t* p, const uint8_t* end, bint old
-) noexcept nogil:
-    """Give the new tuple behind an old one, NULL if there is none; no old one is behind a new."""
-    cdef int columns
-    if old or end - p < 3:
-        return NULL
-    columns = load_i16(p + 1)
-    p += 3
-    while columns > 0 and p != NULL:
-        columns -= 1
-        p = column_end(p, end)
-    return NULL if p == end else p
 
 
 cdef inline void not_sent(

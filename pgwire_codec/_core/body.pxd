@@ -1,0 +1,64 @@
+# cython: language_level=3
+"""Find the old, the new or the current tuple of a row."""
+
+from libc.stdint cimport int64_t, uint8_t
+
+from pgwire_codec._core.hop cimport tuple_end
+
+
+cdef enum:
+    OLD = 0
+    NEW = 1
+    CURRENT = 2  # the new one; where there is only an old one, that
+
+
+cdef struct Input:
+    const uint8_t* data
+    int64_t size
+    const int64_t* offsets  # of the messages
+    int64_t messages
+    const int64_t* rows  # which of them
+    const int64_t* bodies  # where their tuples begin; negative for none
+    Py_ssize_t count
+    bint any_old  # set when a row turns out to have an old tuple
+
+
+cdef inline const uint8_t* body_of(
+    const Input* source, Py_ssize_t row, const uint8_t** end
+) noexcept nogil:
+    """Give a row's first marker and its message's end; NULL where they are not in the message."""
+    cdef int64_t message = source.rows[row]
+    cdef int64_t start, stop
+    if not 0 <= message < source.messages:
+        return NULL
+    start, stop = source.offsets[message], source.offsets[message + 1]
+    if not 0 <= start <= source.bodies[row] < stop <= source.size:
+        return NULL
+    end[0] = source.data + stop
+    return source.data + source.bodies[row]
+
+
+cdef inline int tuple_of(
+    Input* source, Py_ssize_t row, int which, const uint8_t** p, const uint8_t** end
+) noexcept nogil:
+    """Point at the marker of a row's tuple: 1; 0 where it has none such; -1 where it is not whole."""
+    cdef const uint8_t* first
+    cdef const uint8_t* second
+    if source.bodies[row] < 0:
+        return 0
+    first = body_of(source, row, end)
+    if first == NULL:
+        return -1
+    p[0] = first
+    if first[0] == c"N":
+        return which != OLD
+    source.any_old = True
+    if which == OLD:
+        return 1
+    second = tuple_end(first + 1, end[0])
+    if second == NULL:
+        return -1
+    if second < end[0]:
+        p[0] = second
+        return 1
+    return which == CURRENT
