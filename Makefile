@@ -18,8 +18,9 @@ $(VENV)/installed: pyproject.toml setup.py $(wildcard pgwire_codec/_core/*.p[yx]
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@
 
-test: venv ## run all tests
+test: venv ## run all tests, and those that need neither Spark nor a server in plain Python too
 	$(BIN)/python -m pytest
+	PGWIRE_CODEC_IMPL=python $(BIN)/python -m pytest -m "not slow"
 
 quick: venv ## run the tests that need neither Spark nor a server
 	$(BIN)/python -m pytest -m "not slow"
@@ -28,6 +29,7 @@ lint: venv ## check style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict pgwire_codec
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint --max-line-length 100 pgwire_codec/_core
 
 demo: venv ## run the demonstration: a shop's changes from an embedded server to tables
 	$(BIN)/pgwire-codec demo

@@ -41,7 +41,7 @@ cdef inline const uint8_t* body_of(
 cdef inline int tuple_of(
     Input* source, Py_ssize_t row, int which, const uint8_t** p, const uint8_t** end
 ) noexcept nogil:
-    """Point at the marker of a row's tuple: 1; 0 where it has none such; -1 where it is not whole."""
+    """Point at the marker of a row's tuple: 1; 0 if there is none such; -1 if it is not whole."""
     cdef const uint8_t* first
     cdef const uint8_t* second
     if source.bodies[row] < 0:

@@ -29,7 +29,7 @@ cdef enum:
 cdef inline bint days_of_date(
     int32_t century, int32_t of_century, int32_t month, int32_t day, int32_t* days
 ) noexcept nogil:
-    """Give days since 1970-01-01 of a year from 1 to 9999; false if the calendar has no such day."""
+    """Give days since 1970-01-01 in the years 1 to 9999; false if the calendar has no such day."""
     cdef int32_t year = century * 100 + of_century
     cdef bint common = of_century != 0  # no year that only its century says is leap
     cdef bint leap = ((of_century if common else century) & 3) == 0

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The parts that ISO dates and times are written in: ``2024-02-29``, ``12:34:56.789``, ``+05:30``."""
+"""The parts of ISO dates and times as text: ``2024-02-29``, ``12:34:56.789``, ``+05:30``."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 

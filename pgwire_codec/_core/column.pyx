@@ -2,21 +2,19 @@
 # cython: initializedcheck=False, freethreading_compatible=True
 """ColumnDecoder: a column's kernel, its rows, and the reference's word on the hard ones."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport uint8_t
 
 import numpy as np
 
 from pgwire_codec._arrow_layout import DTYPES, ArrowBuffers
 from pgwire_codec._core.block cimport (
     CLAMPED,
-    MAX_BYTES,
     NULLED,
     RAISE,
     Column,
     Hard,
     Kernel,
     Policy,
-    Slot,
     column_clear,
     column_init,
     column_reserve,

@@ -3,8 +3,8 @@
 """Decimal text to the nearest binary float, rounded once.
 
 The algorithm of Eisel and Lemire (D. Lemire, "Number Parsing at a Gigabyte per Second", 2021): the
-digits as an integer, times a 128-bit approximation of the power of five. Where that does not decide,
-and outside the normal range, the answer is HARD.
+digits as an integer, times a 128-bit approximation of the power of five. Where that does not
+decide, and outside the normal range, the answer is HARD.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t

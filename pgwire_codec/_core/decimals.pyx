@@ -6,7 +6,7 @@ Of text, what numeric(p,s) always has is quick: exactly s digits behind the poin
 all. Of the binary form, at most four base-10000 digits. Any other goes digit by digit.
 """
 
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, uint8_t, uint16_t, uint64_t
 from libc.string cimport memcmp, memset
 
 from pgwire_codec._core.block cimport (
@@ -20,11 +20,22 @@ from pgwire_codec._core.block cimport (
     Kernel,
     Slot,
     column_odd,
+    hurried,
+    hurries,
     likely,
     unlikely,
 )
 from pgwire_codec._core.decimal_float cimport parse_float, special_float
-from pgwire_codec._core.digits cimport are_digits, last_digits_of, number_of, parse_digits, word
+from pgwire_codec._core.digits cimport (
+    LAST_BYTES,
+    ZEROS,
+    are_digits,
+    last_digits_of,
+    number_of,
+    parse_digits,
+    strays,
+    word,
+)
 from pgwire_codec._core.numerics cimport (
     MAX_DISPLAY_SCALE,
     NEGATIVE,
@@ -63,6 +74,7 @@ cdef Kernel decimal_kernel(Column* c, str arrow):
     # Characters of the last eight that stand behind the point.
     c.mask = (0xFFFFFFFFFFFFFFFF << (64 - 8 * min(scale, 8))) & 0xFFFFFFFFFFFFFFFF
     c.high = 10 ** precision - 1 if precision <= 16 else INT64_MAX
+    c.hurry = 0 < scale < 7 and precision >= 8
     c.width = 32 if bits else 16
     return run_decimal256 if bits else run_decimal128
 
@@ -241,7 +253,36 @@ cdef inline void into_decimal(
         out += words
 
 
+cdef inline bint hurry_decimals(Column* c, const Slot* slots, Py_ssize_t n) noexcept nogil:
+    """Read text of up to eight digits, exactly `scale` of them behind a point, without a sign.
+
+    False if any row is something else.
+    """
+    cdef uint64_t* out = <uint64_t*> c.values + c.length * 2
+    cdef uint64_t mask = c.mask
+    cdef Py_ssize_t point = -1 - c.scale
+    cdef uint32_t least = c.scale + 2, span = 9 - least
+    cdef uint64_t strange = 0, w, before
+    cdef int32_t length
+    cdef const uint8_t* end
+    cdef Py_ssize_t i
+    for i in range(n):
+        length = slots[i].length
+        end = slots[i].p + length
+        before = word(end - 9)
+        w = ((before ^ ((before ^ word(end - 8)) & mask)) ^ ZEROS) & LAST_BYTES[(length - 1) & 15]
+        # A value too short may lie at the start: the byte at `point` is before it, no further off
+        # than a slot's promise.
+        strange |= strays(w) | <uint32_t> slots[i].kind
+        strange |= <uint64_t> (end[point] ^ 0x2E) | (<uint32_t> length - least > span)
+        out[2 * i] = number_of(w)
+        out[2 * i + 1] = 0
+    return hurried(c, strange)
+
+
 cdef void run_decimal128(Column* c, const Slot* slots, Py_ssize_t n) noexcept nogil:
+    if hurries(c) and hurry_decimals(c, slots, n):
+        return
     into_decimal(c, slots, n, 2)
 
 

@@ -7,7 +7,7 @@ memory that lasts only so long, so a row any of whose elements is hard is hard i
 child's rows of it are taken back. Bounds that are written out, and more dimensions, are hard.
 """
 
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 
 from pgwire_codec._core.block cimport (
     BINARY,

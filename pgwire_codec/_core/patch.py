@@ -76,12 +76,14 @@ def _join(runs: list[Run]) -> ArrowBuffers:
                 np.concatenate([lengths[id(array)][start:stop] for array, start, stop in runs])
             )
         ]
-        inner = [
+        inner: list[Run] = [
             (array, int(array.buffers[0][start]), int(array.buffers[0][stop]))
             for array, start, stop in runs
         ]
         if first.format == "+l":
-            joined.children = [_join([(array.children[0], *part) for array, *part in inner])]
+            joined.children = [
+                _join([(array.children[0], start, stop) for array, start, stop in inner])
+            ]
         else:
             joined.buffers.append(
                 np.concatenate([array.buffers[1][start:stop] for array, start, stop in inner])
@@ -128,4 +130,5 @@ def _patch_views(array: ArrowBuffers, rows: Rows, patch: ArrowBuffers, chunks: i
 
 
 def _is_written(views: npt.NDArray[np.int32], chunks: int) -> npt.NDArray[np.bool_]:
-    return (views[:, 0] > INLINE) & (views[:, 2] == chunks)
+    written: npt.NDArray[np.bool_] = (views[:, 0] > INLINE) & (views[:, 2] == chunks)
+    return written

@@ -256,13 +256,12 @@ cdef inline bint read_two(
         return False
     p += 2
     q += 2
-    cell = place
     for column in range(table.columns):
+        cell = column * block.rows + place
         p = read_column(data, p, p_end, cell, block, binary)
         q = read_column(data, q, q_end, cell + 1, block, binary)
         if p == NULL or q == NULL:
             return False
-        cell += block.rows
     return True
 
 

@@ -1,0 +1,14 @@
+"""The compiled codec, under the names of :mod:`pgwire_codec.reference`."""
+
+from typing import ClassVar
+
+from pgwire_codec._core import implementation
+from pgwire_codec._core.messages import decode_frame, decode_message, encode_message
+from pgwire_codec.decoder import BaseDecoder, Codec
+
+__all__ = ["Decoder", "decode_frame", "decode_message", "encode_message"]
+
+
+class Decoder(BaseDecoder):
+    __doc__ = BaseDecoder.__doc__
+    codec: ClassVar[Codec] = implementation

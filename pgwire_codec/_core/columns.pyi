@@ -1,0 +1,19 @@
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from pgwire_codec._input import Messages
+from pgwire_codec.tables import DecodedColumns
+from pgwire_codec.types import ColumnType
+
+def decode_columns(
+    messages: Messages,
+    rows: npt.NDArray[np.int64],
+    body: npt.NDArray[np.int64],
+    columns: int,
+    which: str,
+    wanted: Sequence[tuple[int, ColumnType]],
+    *,
+    unrepresentable: str = "raise",
+) -> DecodedColumns: ...
