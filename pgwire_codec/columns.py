@@ -42,6 +42,7 @@ class Decoding:
     registry: TypeRegistry
     unrepresentable: str
     before: str
+    threads: int
 
 
 class Column:
@@ -372,6 +373,7 @@ class ChangeBatch:
                 which,
                 [(number, self.column_type(columns[number])) for number in numbers],
                 unrepresentable=self._decoding.unrepresentable,
+                threads=self._decoding.threads,
             )
         except ValueProblem:
             # Column by column it says which column and which message.

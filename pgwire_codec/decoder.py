@@ -65,6 +65,8 @@ class BaseDecoder:
         stands where it stood before the call; or it is set aside in ``Changes.rejected``.
     target : {"arrow", "spark"}
         Whose types: with ``"spark"`` only those that Spark takes from a Python worker.
+    threads : int
+        How many threads decode the values of a large batch in ``to_arrow``.
     registry : TypeRegistry, optional
         Where user-defined types are looked up; by default where ``register_type`` puts them.
 
@@ -87,6 +89,7 @@ class BaseDecoder:
         unrepresentable: str = "raise",
         on_error: str = "raise",
         target: str = "arrow",
+        threads: int = 1,
         registry: TypeRegistry | None = None,
     ) -> None:
         self._skip = check_on_error(on_error)
@@ -99,6 +102,7 @@ class BaseDecoder:
             registry=default_registry if registry is None else registry,
             unrepresentable=_one_of("unrepresentable", unrepresentable, "raise", "null", "clamp"),
             before=_one_of("before", before, "key", "full", "none"),
+            threads=_positive("threads", threads),
         )
         self._carry = Carry()
         self._held: dict[Key, Held] = {}
@@ -464,6 +468,12 @@ def _unknown_relation(oid: int, offset: int) -> DecodeError:
         offset=offset,
         expected=f"a Relation message of OID {oid} before its first change",
     )
+
+
+def _positive(name: str, value: int) -> int:
+    if not isinstance(value, int) or value < 1:
+        raise OptionError(f"{name} must be a whole number of 1 or more, not {value!r}")
+    return value
 
 
 def _one_of(name: str, value: str, *allowed: str) -> str:

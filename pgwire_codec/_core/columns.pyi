@@ -16,4 +16,5 @@ def decode_columns(
     wanted: Sequence[tuple[int, ColumnType]],
     *,
     unrepresentable: str = "raise",
+    threads: int = 1,
 ) -> DecodedColumns: ...

@@ -10,20 +10,25 @@ Nothing but the block is kept of where values lie, and everything happens withou
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 
-from pgwire_codec._core.block cimport BINARY, BLOCK, TEXT, Column, Slot, column_run
+from pgwire_codec._core.block cimport BINARY, BLOCK, MAX_BYTES, TEXT, Column, Slot, column_run
 from pgwire_codec._core.body cimport Input, tuple_of
 from pgwire_codec._core.column cimport ColumnDecoder, has_kernel
 from pgwire_codec._core.hop cimport column_end, likely
 from pgwire_codec._core.wire cimport load_i16
 from pgwire_codec._core.tuples import tuples
+from pgwire_codec._core.patch import join_decoded
 from pgwire_codec.reference import values as reference
+from pgwire_codec.reference.values_problem import ValueProblem
 from pgwire_codec.tables import DecodedColumns, TupleTable
 
 cdef enum:
     BLOCK_BYTES = 32768  # what a block's slots may take: they stay in the cache
     NOT_WANTED = -1
+    SMALLEST_SHARE = 4096  # rows that are worth a thread
 
 cdef enum:
     DONE = 0
@@ -49,46 +54,106 @@ cdef struct Plan:
 
 
 def decode_columns(
-    messages, rows, body, Py_ssize_t columns, str which, wanted, *, str unrepresentable="raise"
+    messages,
+    rows,
+    body,
+    Py_ssize_t columns,
+    str which,
+    wanted,
+    *,
+    str unrepresentable="raise",
+    Py_ssize_t threads=1,
 ):
-    """Decode columns of the tuples of messages that ``scan`` accepted; see the twin."""
+    """Decode columns of the tuples of messages that ``scan`` accepted; see the twin.
+
+    With ``threads``, rows are shared out among as many threads, and the shares joined.
+    """
     cdef Py_ssize_t count = len(rows)
-    cdef int chosen = WHICH[which]
     if len(body) != count:
         raise ValueError("body must have one offset a row")
     compiled = [(number, kind) for number, kind in wanted if has_kernel(kind)]
     if len({number for number, _ in compiled}) != len(compiled):
         raise ValueError("a column can be wanted once")
-    decoders = [
-        ColumnDecoder(kind, count, messages.data, unrepresentable) for _, kind in compiled
-    ]
-    present, unchanged = walk_all(
-        messages, rows, body, columns, chosen, [number for number, _ in compiled], decoders
-    )
-    finished = {
-        number: decoder for (number, _), decoder in zip(compiled, decoders, strict=True)
-    }
-    table = None
-    decoded = []
-    for number, kind in wanted:
-        if has_kernel(kind):
-            decoded.append((<ColumnDecoder> finished[number]).finish())
-            continue
-        if table is None:
-            old, new = tuples(messages, rows, body, columns)
-            table = (old, new, TupleTable.current(old, new))[chosen]
-        decoded.append(
-            reference.decode_values(
-                kind,
-                messages.data,
-                table.offset[number],
-                table.length[number],
-                table.state[number],
-                table.format[number],
-                unrepresentable=unrepresentable,
-            )
+    rows = np.ascontiguousarray(rows, np.int64)
+    body = np.ascontiguousarray(body, np.int64)
+
+    def share(first, last):
+        """Decode some of the rows: their columns, which have such a tuple, which are unchanged."""
+        decoders = [
+            ColumnDecoder(kind, last - first, messages.data, unrepresentable)
+            for _, kind in compiled
+        ]
+        numbers = [number for number, _ in compiled]
+        present, unchanged = walk_all(
+            messages, rows[first:last], body[first:last], columns, WHICH[which], numbers, decoders
         )
-    return DecodedColumns(decoded, unchanged, present)
+        return decoders, present, unchanged
+
+    if not may_share(messages.data, compiled):
+        threads = 1
+    edges = shares(count, threads)
+    if len(edges) == 2:
+        decoders, present, unchanged = share(0, count)
+        columns_of = [(<ColumnDecoder> decoder).finish() for decoder in decoders]
+    else:
+        columns_of, present, unchanged = together(share, edges)
+    decoded = dict(zip([number for number, _ in compiled], columns_of, strict=True))
+    others = [(number, kind) for number, kind in wanted if number not in decoded]
+    if others:
+        decoded.update(by_reference(messages, rows, body, columns, which, others, unrepresentable))
+    return DecodedColumns([decoded[number] for number, _ in wanted], unchanged, present)
+
+
+cdef bint may_share(data, compiled):
+    """Whether shares can be joined: not if they are views, or reach what Arrow can address."""
+    return len(data) <= MAX_BYTES and not any(kind.format.startswith("v") for _, kind in compiled)
+
+
+def shares(Py_ssize_t count, Py_ssize_t threads):
+    """Cut the rows into shares, each of whole blocks but the last; give their edges."""
+    cdef Py_ssize_t size = -(-count // max(threads, 1))
+    size = max(-(-size // BLOCK) * BLOCK, SMALLEST_SHARE)
+    return [*range(0, count, size), count] if count else [0, 0]
+
+
+def together(share, edges):
+    """Decode all shares at the same time, and join them."""
+    with ThreadPoolExecutor(len(edges) - 1) as pool:
+        done = list(pool.map(share, edges, edges[1:]))
+        columns = []
+        for pieces in zip(*(decoders for decoders, _, _ in done), strict=True):
+            finished = []
+            for decoder, first in zip(pieces, edges, strict=False):
+                try:
+                    finished.append((<ColumnDecoder> decoder).finish())
+                except ValueProblem as problem:
+                    problem.row += first
+                    raise
+            columns.append(finished)
+        joined = list(pool.map(join_decoded, columns, [edges] * len(columns)))
+    unchanged = [
+        np.concatenate([rows + first for rows, first in zip(pieces, edges, strict=False)])
+        for pieces in zip(*(each for _, _, each in done), strict=True)
+    ]
+    return joined, np.concatenate([present for _, present, _ in done]), unchanged
+
+
+def by_reference(messages, rows, body, Py_ssize_t columns, str which, others, unrepresentable):
+    """Give the columns that have no kernel, by number."""
+    old, new = tuples(messages, rows, body, columns)
+    table = (old, new, TupleTable.current(old, new))[WHICH[which]]
+    return {
+        number: reference.decode_values(
+            kind,
+            messages.data,
+            table.offset[number],
+            table.length[number],
+            table.state[number],
+            table.format[number],
+            unrepresentable=unrepresentable,
+        )
+        for number, kind in others
+    }
 
 
 cdef walk_all(messages, rows, body, Py_ssize_t columns, int which, numbers, decoders):
@@ -99,8 +164,8 @@ cdef walk_all(messages, rows, body, Py_ssize_t columns, int which, numbers, deco
     cdef int found = DONE
     cdef const uint8_t[::1] data = messages.data
     cdef const int64_t[::1] offsets = messages.offsets
-    cdef const int64_t[::1] indexes = np.ascontiguousarray(rows, np.int64)
-    cdef const int64_t[::1] bodies = np.ascontiguousarray(body, np.int64)
+    cdef const int64_t[::1] indexes = rows
+    cdef const int64_t[::1] bodies = body
     present = np.zeros(count, np.bool_)
     cdef uint8_t[::1] present_view = present.view(np.uint8)
     if count == 0 or data.shape[0] == 0:

@@ -23,6 +23,7 @@ def decode_columns(
     wanted: Sequence[tuple[int, ColumnType]],
     *,
     unrepresentable: str = "raise",
+    threads: int = 1,
 ) -> DecodedColumns:
     """Decode columns of the old, the new or the current tuples of messages that ``scan`` accepted.
 
@@ -36,6 +37,8 @@ def decode_columns(
         The columns, by number, and what to decode them as.
     unrepresentable : {"raise", "null", "clamp"}
         As for ``decode_values``.
+    threads : int
+        How many threads may decode at the same time. Here it is one, whatever is asked.
 
     Raises
     ------

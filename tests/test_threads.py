@@ -1,0 +1,77 @@
+"""Decoder(threads=N): the same columns, decoded by several threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import pgwire_codec as pgc
+from tests import build
+
+COLUMNS = (
+    build.column("id", "int4", key=True),
+    build.column("flag", "bool"),
+    build.column("price", "numeric", typmod=(15 << 16 | 2) + 4),
+    build.column("day", "date"),
+    build.column("name"),
+    build.column("tags", "_int4"),
+    build.column("odd", 99_999),  # nobody knows this type
+)
+TABLE = build.relation(1, *COLUMNS)
+
+
+def row(number: int) -> pgc.TupleData:
+    return build.row(
+        str(number),
+        None if number % 7 == 0 else "tf"[number % 2],
+        f"{number}.{number % 100:02}",
+        f"20{number % 100:02}-02-28",
+        ... if number % 11 == 0 else "é" * (number % 5),
+        f"{{{number},NULL}}" if number % 3 else "{}",
+        b"\x01" if number == 9_000 else str(number),
+    )
+
+
+@pytest.fixture(scope="module")
+def messages() -> list[bytes]:
+    changes: list[Any] = [pgc.Insert(None, 1, row(number)) for number in range(10_000)]
+    changes[5_000] = pgc.Delete(None, 1, None, row(5_000))
+    changes[6_000] = build.truncate(1)
+    return build.wire(build.transaction(TABLE, *changes))
+
+
+def decoded(messages: list[bytes], **options: Any) -> list[dict[str, Any]]:
+    return build.only(pgc.Decoder(**options).decode(messages)).to_pylist()
+
+
+@pytest.mark.parametrize("strings", ["copy", "view"])
+@pytest.mark.parametrize("threads", [2, 3, 16])
+def test_any_number_of_threads(messages: list[bytes], threads: int, strings: str) -> None:
+    one = decoded(messages, strings=strings)
+    assert len(one) == 10_000
+    assert decoded(messages, strings=strings, threads=threads) == one
+
+
+def test_the_error_is_that_of_one_thread(messages: list[bytes]) -> None:
+    broken = [*messages]
+    for place, text in ((8_000, b"20x0-02-28"), (9_500, b"not a date")):
+        broken[place + 2] = broken[place + 2].replace(f"20{place % 100:02}-02-28".encode(), text)
+    errors = []
+    for threads in (1, 2):
+        with pytest.raises(pgc.DecodeError) as failure:
+            decoded(broken, threads=threads)
+        errors.append(failure.value)
+    assert errors[0] == errors[1]
+    assert errors[0].message_index == 8_002
+
+
+def test_few_rows_are_not_worth_a_thread() -> None:
+    few = build.wire(build.transaction(TABLE, pgc.Insert(None, 1, row(1))))
+    assert len(decoded(few, threads=8)) == 1
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1.5, "2"])
+def test_what_is_no_number_of_threads(threads: Any) -> None:
+    with pytest.raises(pgc.OptionError, match="threads must be a whole number of 1 or more"):
+        pgc.Decoder(threads=threads)
