@@ -42,7 +42,7 @@ _INTEGERS: Final = {
     "pg_lsn": (">Q", 0, 2**64 - 1),
 }
 #: Nanoseconds of Arrow's time units.
-_UNITS: Final = {"s": 1_000_000_000, "m": 1_000_000, "u": 1_000, "n": 1}
+UNITS: Final = {"s": 1_000_000_000, "m": 1_000_000, "u": 1_000, "n": 1}
 
 
 class Unwritable(Exception):
@@ -163,7 +163,7 @@ def _float8(column: ColumnType, arrow: str, value: int) -> bytes:
 def _numeric(column: ColumnType, arrow: str, value: int) -> bytes:
     """Write numeric_send's sign, scale and base-10000 digits, with the column's own scale."""
     given = int(arrow[2:].split(",")[1]) if arrow.startswith("d:") else 0
-    precision, scale = _digits(column.typmod)
+    precision, scale = numeric_digits(column.typmod)
     if scale is None:
         scale = given
     unscaled = abs(value)
@@ -192,7 +192,7 @@ def _numeric(column: ColumnType, arrow: str, value: int) -> bytes:
     return struct.pack(f">HhHH{len(groups)}H", len(groups), weight, sign, scale, *groups)
 
 
-def _digits(typmod: int) -> tuple[int | None, int | None]:
+def numeric_digits(typmod: int) -> tuple[int | None, int | None]:
     """Give the most digits of a numeric(p,s), and those after its point; None for any."""
     if typmod < 4:
         return None, None
@@ -237,7 +237,7 @@ def _interval(column: ColumnType, arrow: str, value: tuple[int, int, int]) -> by
 
 
 def _micros(arrow: str, value: int, what: str) -> int:
-    micros, rest = divmod(value * _UNITS[arrow[2]], 1000)
+    micros, rest = divmod(value * UNITS[arrow[2]], 1000)
     if rest:
         _refuse(f"{what} in whole microseconds, not {value} ns")
     return micros
