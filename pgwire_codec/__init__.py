@@ -3,7 +3,8 @@
 from pgwire_codec import reference
 from pgwire_codec._impl import IMPL, Decoder, decode_frame, decode_message, encode_message
 from pgwire_codec.carry import Carry
-from pgwire_codec.columns import ChangeBatch, Changes, Column, Rejected, Transactions
+from pgwire_codec.changes import Changes, Rejected, Transactions
+from pgwire_codec.columns import ChangeBatch, Column
 from pgwire_codec.errors import (
     CaptureError,
     DecodeError,

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pgwire_codec.carry import Position, RelationVersion
-from pgwire_codec.columns import ChangeBatch, Decoding, Rejected, Source, Transactions
+from pgwire_codec.changes import Rejected, Transactions
+from pgwire_codec.columns import ChangeBatch, Decoding, Source
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.messages import Message
 from pgwire_codec.transactions import Committed, Key

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from pgwire_codec import _input
 from pgwire_codec._input import Messages
 from pgwire_codec.carry import START, Carry, OpenTransaction, Position, RelationVersion
+from pgwire_codec.changes import Changes, Rejected
 from pgwire_codec.collector import Chunk, Collector, Held
-from pgwire_codec.columns import ChangeBatch, Changes, Decoding, Rejected, Source
+from pgwire_codec.columns import ChangeBatch, Decoding, Source
 from pgwire_codec.errors import DecodeError, ErrorCode, OptionError
 from pgwire_codec.messages import LogicalMessage, Message, Relation, Truncate
 from pgwire_codec.reference.values import Decoded

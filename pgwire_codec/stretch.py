@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pgwire_codec._input import Messages
-from pgwire_codec.columns import EPOCH_MICROSECONDS, Transactions, unix_microseconds
+from pgwire_codec.changes import EPOCH_MICROSECONDS, Transactions, unix_microseconds
 from pgwire_codec.walk import Stretch
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from pgwire_codec._impl import Decoder
-from pgwire_codec.columns import Changes
+from pgwire_codec.changes import Changes
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.spark.records import to_record_batch
 from pgwire_codec.spark.schema import TableSchema, table_schema
