@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import copy
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from pgwire_codec import _input
-from pgwire_codec._input import Messages
-from pgwire_codec.carry import START, Carry, OpenTransaction, Position, RelationVersion
+from pgwire_codec.carry import Carry
 from pgwire_codec.changes import Changes, Rejected
-from pgwire_codec.collector import Chunk, Collector, Held
-from pgwire_codec.columns import ChangeBatch, Decoding, Source
-from pgwire_codec.errors import DecodeError, ErrorCode, OptionError
-from pgwire_codec.messages import LogicalMessage, Message, Relation, Truncate
-from pgwire_codec.reference.values import Decoded
-from pgwire_codec.stretch import plain_transactions
+from pgwire_codec.collector import Collector, Held
+from pgwire_codec.columns import ChangeBatch, Decoding
+from pgwire_codec.errors import OptionError
+from pgwire_codec.messages import Relation
+from pgwire_codec.reader import Codec, Reader
 from pgwire_codec.summary import Outcome, PartPlan, check_on_error
-from pgwire_codec.tables import DecodedColumns, MessageTable, TupleTable
-from pgwire_codec.transactions import PLAIN, Advance, Committed, Key, Resolver
+from pgwire_codec.transactions import Key, Resolver
 from pgwire_codec.types import TypeOptions, TypeRegistry
 from pgwire_codec.types import registry as default_registry
-from pgwire_codec.walk import Run, Stretch, Walk, first_of_each
-
-
-class Codec(Protocol):
-    """The functions of an implementation; ``pgwire_codec.reference`` documents each."""
-
-    decode_message: Callable[..., LogicalMessage]
-    scan: Callable[..., MessageTable]
-    tuples: Callable[..., tuple[TupleTable, TupleTable]]
-    decode_values: Callable[..., Decoded]
-    decode_columns: Callable[..., DecodedColumns]
 
 
 class BaseDecoder:
@@ -174,10 +159,11 @@ class BaseDecoder:
         carry = self._carry.copy()
         collector = Collector({key: held.copy() for key, held in self._held.items()})
         resolver = Resolver(carry, collector)
+        reader = Reader(self.codec, resolver, collector, atomic=self._atomic, skip=self._skip)
         base = 0
         for part in inputs:
             part_lsns = None if lsns is None else lsns[base : base + len(part)]
-            self._read(part, part_lsns, base, resolver, collector)
+            reader.read(part, part_lsns, base)
             base += len(part)
         for key, outcome in outcomes.items():
             held = collector.held.pop(key, None)
@@ -188,219 +174,6 @@ class BaseDecoder:
         changes = self._changes(collector)
         self._carry, self._held = carry, collector.held
         return changes
-
-    def _read(
-        self,
-        messages: Messages,
-        lsns: npt.NDArray[np.uint64] | None,
-        base: int,
-        resolver: Resolver,
-        collector: Collector,
-    ) -> None:
-        """Resolve one input array into the collector."""
-        carry = resolver.carry
-        try:
-            table = self.codec.scan(messages, streaming=carry.in_block, skip=self._skip)
-        except DecodeError as error:
-            index = error.message_index or 0
-            # An earlier message that decodes may be wrong where it stands: its error comes first.
-            head = Messages(messages.data, messages.offsets[: index + 1])
-            self._read(head, lsns, base, resolver, collector)
-            raise error.at(base + index) from None
-        source = Source(messages, table.kind, table.body, lsns, base)
-        for index, damage in table.errors.items():
-            self._reject(collector, source, index, damage)
-        walk = Walk(messages, table, self.codec.decode_message)
-        for index, item in walk.steps(carry.in_block):
-            if not isinstance(item, Stretch):
-                self._step(index, item, table, source, resolver, collector)
-            elif not self._stretch(item, table, source, resolver, collector):
-                for place, step in walk.between(item.start, item.stop, streaming=False):
-                    self._step(place, step, table, source, resolver, collector)
-        carry.in_block = table.streaming
-
-    def _step(
-        self,
-        index: int,
-        item: Run | LogicalMessage,
-        table: MessageTable,
-        source: Source,
-        resolver: Resolver,
-        collector: Collector,
-    ) -> None:
-        try:
-            if isinstance(item, Run):
-                self._run(item, table, source, resolver, collector)
-            elif isinstance(item, Truncate):
-                self._truncate(index, item, source, resolver, collector)
-            elif isinstance(item, Message):
-                self._message(item, resolver, collector)
-            else:
-                resolver.apply(item)
-        except DecodeError as error:
-            if error.message_index is not None:  # rejected where it stands
-                raise
-            stop = item.stop if isinstance(item, Run) else index + 1
-            for place in range(index, stop):
-                self._reject(collector, source, place, error)
-
-    def _stretch(
-        self,
-        stretch: Stretch,
-        table: MessageTable,
-        source: Source,
-        resolver: Resolver,
-        collector: Collector,
-    ) -> bool:
-        """Take a stretch of plain transactions at once; False where it has to be walked through."""
-        transactions = plain_transactions(source.messages, stretch)
-        if transactions is None or transactions.commit_lsn[0] <= resolver.carry.delivered_lsn:
-            return False
-        if resolver.carry.cut_off[0] >= transactions.commit_lsn[0]:
-            return False
-        is_change = table.body[stretch.start : stretch.stop] >= 0
-        chunk = Chunk(
-            source,
-            stretch.start + np.flatnonzero(is_change),
-            table.relation[stretch.start : stretch.stop][is_change],
-            np.zeros(0, np.int64),
-            {},
-        )
-        versions = {oid: resolver.version(oid) for oid in np.unique(chunk.relation).tolist()}
-        if None in versions.values():
-            return False
-        numbers = np.repeat(np.arange(len(transactions)), transactions.changes)
-        before = np.cumsum(transactions.changes) - transactions.changes
-        chunk.seq = np.arange(len(chunk.rows)) - before[numbers]
-        for oid, version in versions.items():
-            if version is not None:
-                chunk.versions[oid] = version
-                self._check_width(chunk, oid, version, table, collector)
-        resolver.apply(Advance(int(transactions.commit_lsn[-1])))
-        collector.emit_stretch(transactions, chunk, numbers)
-        return True
-
-    def _reject(self, collector: Collector, source: Source, index: int, error: DecodeError) -> None:
-        placed = error.at(source.base + index)
-        if not self._skip:
-            raise placed from None
-        collector.rejected.append(Rejected(source.base + index, source.messages[index], placed))
-
-    def _run(
-        self,
-        run: Run,
-        table: MessageTable,
-        source: Source,
-        resolver: Resolver,
-        collector: Collector,
-    ) -> None:
-        key, start = resolver.advance(Position(run.stop - run.start), first_of_each(table, run))
-        chunk = Chunk(
-            source,
-            np.arange(run.start, run.stop, dtype=np.int64),
-            table.relation[run.start : run.stop],
-            np.arange(start.changes, start.changes + run.stop - run.start, dtype=np.int64),
-            {},
-        )
-        unknown = []
-        for oid in np.unique(chunk.relation).tolist():
-            version = resolver.version(oid)
-            if version is None:
-                unknown.append(oid)
-            else:
-                chunk.versions[oid] = version
-                self._check_width(chunk, oid, version, table, collector)
-        if unknown:
-            lost = np.isin(chunk.relation, unknown)
-            for index in chunk.rows[lost].tolist():
-                place = int(table.body[index] - source.messages.offsets[index]) - 4
-                error = _unknown_relation(int(table.relation[index]), place)
-                self._reject(collector, source, index, error)
-            chunk = chunk.keep(~lost)
-        self._add(key, chunk, resolver, collector)
-
-    def _check_width(
-        self,
-        chunk: Chunk,
-        oid: int,
-        version: RelationVersion,
-        table: MessageTable,
-        collector: Collector,
-    ) -> None:
-        """Report tuples that have more or fewer columns than their Relation (15.0 and 15.1 do)."""
-        rows = chunk.rows[chunk.relation == oid]
-        columns = len(version.relation.columns)
-        for index in rows[table.width[rows] != columns].tolist():
-            width = int(table.width[index])
-            collector.warnings.append(
-                DecodeError(
-                    ErrorCode.TOO_WIDE if width > columns else ErrorCode.TOO_NARROW,
-                    offset=int(table.body[index] - chunk.source.messages.offsets[index]) + 1,
-                    expected=f"{columns} columns of {version.qualified_name}, not {width}",
-                    message_index=chunk.source.base + index,
-                )
-            )
-
-    def _truncate(
-        self,
-        index: int,
-        message: Truncate,
-        source: Source,
-        resolver: Resolver,
-        collector: Collector,
-    ) -> None:
-        """A truncate is a row in the batch of each table that it names."""
-        oids = message.relation_oids
-        first = {} if message.xid is None else {message.xid: START}
-        key, start = resolver.advance(Position(len(oids)), first)
-        versions = {}
-        unknown = []
-        for number, oid in enumerate(oids):
-            version = resolver.version(oid)
-            if version is None:
-                unknown.append((number, oid))
-            else:
-                versions[oid] = version
-        if unknown:
-            number, oid = unknown[0]
-            place = (6 if message.xid is None else 10) + 4 * number
-            self._reject(collector, source, index, _unknown_relation(oid, place))
-        chunk = Chunk(
-            source,
-            np.full(len(oids), index, np.int64),
-            np.array(oids, np.uint32),
-            np.arange(start.changes, start.changes + len(oids), dtype=np.int64),
-            versions,
-        )
-        known = np.array([oid in versions for oid in oids], np.bool_)
-        self._add(key, chunk.keep(known), resolver, collector)
-
-    def _message(self, message: Message, resolver: Resolver, collector: Collector) -> None:
-        if not message.flags & 1:
-            collector.logical_messages.append(message)
-            return
-        first = {} if message.xid is None else {message.xid: START}
-        key, start = resolver.advance(Position(0, 1), first)
-        if self._arrives(key, resolver):
-            collector.logical_messages.append(message)
-        else:
-            collector.of(key).messages.append((start.messages, message))
-
-    def _arrives(self, key: Key, resolver: Resolver) -> bool:
-        """Whether the transaction's changes are given as they arrive."""
-        plain = resolver.carry.plain
-        return not self._atomic and key == PLAIN and plain is not None and plain.gid is None
-
-    def _add(self, key: Key, chunk: Chunk, resolver: Resolver, collector: Collector) -> None:
-        plain = resolver.carry.plain
-        if plain is not None and self._arrives(key, resolver):
-            if plain.final_lsn <= resolver.carry.delivered_lsn:
-                return  # repeated by a new session
-            chunk = chunk.keep(chunk.seq >= plain.told)
-            if len(chunk.rows):
-                collector.emit(Held([chunk]), _promised(plain))
-        elif len(chunk.rows):
-            collector.of(key).chunks.append(chunk)
 
     def _changes(self, collector: Collector) -> Changes:
         batches = collector.batches(self._decoding)
@@ -448,27 +221,6 @@ class PartDecoder:
         the part leaves open and that commit behind it.
         """
         return self._decoder._decode(messages, lsn, self._outcomes if last else {})
-
-
-def _promised(plain: OpenTransaction) -> Committed:
-    """Give what Begin says of a plain transaction, which the server sends once it is committed."""
-    return Committed(
-        xid=plain.xid,
-        commit_lsn=plain.final_lsn,
-        end_lsn=0,
-        commit_time=plain.commit_time,
-        origin=plain.origin,
-        gid=None,
-        changes=plain.position.changes,
-    )
-
-
-def _unknown_relation(oid: int, offset: int) -> DecodeError:
-    return DecodeError(
-        ErrorCode.UNKNOWN_RELATION,
-        offset=offset,
-        expected=f"a Relation message of OID {oid} before its first change",
-    )
 
 
 def _positive(name: str, value: int) -> int:

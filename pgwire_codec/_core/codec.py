@@ -4,7 +4,8 @@ from typing import ClassVar
 
 from pgwire_codec._core import implementation
 from pgwire_codec._core.messages import decode_frame, decode_message, encode_message
-from pgwire_codec.decoder import BaseDecoder, Codec
+from pgwire_codec.decoder import BaseDecoder
+from pgwire_codec.reader import Codec
 
 __all__ = ["Decoder", "decode_frame", "decode_message", "encode_message"]
 
