@@ -494,3 +494,75 @@ def test_memory_outlives_the_decoder() -> None:
     numbers = core.decode_values(type_of("int8"), *arrays(rows, 13)).array.buffers[0]
     assert numbers.tolist() == list(range(1000))
     assert not numbers.flags.owndata
+
+
+@pytest.mark.parametrize("target", ["arrow", "spark"])
+def test_ordinary_values_do_not_need_the_reference(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Decoded:
+        raise AssertionError("asked the reference")
+
+    monkeypatch.setattr(reference, "decode_values", refuse)
+    options = TypeOptions(target=target)
+    for name, (ordinary, binary, _) in MIXED.items():
+        kind = _kind(name.removesuffix("[]"), options)
+        rows = [ordinary, (None, False)]
+        if not (name in ("inet", "interval") and kind.format == "u"):
+            rows.append(binary)
+        assert core.decode_values(kind, *arrays(rows, 13)).array.length == len(rows)
+    for name, text in [
+        ("int2", "-32768"),
+        ("int4", "-2147483648"),
+        ("int8", "9223372036854775807"),
+        ("oid", "4294967295"),
+        ("xid8", "9223372036854775807"),
+        ("pg_lsn", "16/B374D848"),
+        ("float8", "1.7976931348623157e+308"),
+        ("float8", "-0.30000000000000004"),
+        ("float4", "3.4028235e+38"),
+        ("numeric", "12345678901234567890.123"),
+        ("numeric(38,10)", "-1234567890123456789012345678.0123456789"),
+        ("numeric(20,8)", "0.12345678"),
+        ("date", "9999-12-31"),
+        ("time", "23:59:59.999999"),
+        ("timestamp", "0001-01-01 00:00:00.1"),
+        ("timestamptz", "2024-02-29 12:34:56.789+05:30"),
+        ("interval", "-1 years -2 mons +3 days -04:05:06.789"),
+        ("text", "naïve €uro 😀"),
+        ("json", "{}"),
+        ("_text", '{"a b","c\\"d",NULL,e}'),
+        ("_timestamptz", '{"2024-02-29 12:00:00+00"}'),
+    ]:
+        got = core.decode_values(_kind(name, options), *arrays([(text.encode(), False)], 13))
+        assert got.array.null_count == 0
+
+
+@pytest.mark.parametrize(("policy", "null_count"), [("null", 2), ("clamp", 0)])
+def test_infinite_times_do_not_need_the_reference(
+    policy: str, null_count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(reference, "decode_values")
+    for name in ("date", "timestamp", "timestamptz"):
+        rows = [(b"infinity", False), (b"-infinity", False)]
+        got = core.decode_values(type_of(name), *arrays(rows, 13), unrepresentable=policy)
+        assert (got.array.null_count, got.invalid.tolist()) == (null_count, [0, 1])
+    got = core.decode_values(
+        type_of("numeric", 983046), *arrays([(b"NaN", False)], 13), unrepresentable=policy
+    )
+    assert (got.array.null_count, got.invalid.tolist()) == (1, [0])
+
+
+def test_large_columns() -> None:
+    """Buffers that outgrow the first guess, and pages of every size."""
+    count = 600_000
+    texts = [b"x" * (row // 40_000) + b"%d" % row for row in range(count)]
+    rows = [(text, False) for text in texts]
+    got = core.decode_values(type_of("text"), *arrays(rows, 13)).array
+    assert got.buffers[1].tobytes() == b"".join(texts)
+    assert got.buffers[0].tolist()[1:] == np.cumsum([len(text) for text in texts]).tolist()
+    data, offsets, lengths, state, formats = arrays(
+        [(b"%d" % row, False) for row in range(count)], 13
+    )
+    numbers = core.decode_values(type_of("int8"), data, offsets, lengths, state, formats).array
+    assert numbers.buffers[0].tolist() == list(range(count))

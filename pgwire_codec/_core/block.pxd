@@ -63,6 +63,7 @@ cdef struct Column:
     const uint8_t* end  # behind it
     Policy policy
     bint failed  # out of memory
+    bint all_values  # whether every slot of the block at hand has a value
 
     Py_ssize_t length  # rows that are done
     Py_ssize_t capacity  # rows that there is room for
@@ -95,6 +96,8 @@ cdef struct Column:
     int text_form
     int binary_form
     bint any_binary
+    bint hurry  # whether to try the loop for what most columns are, without a branch a value
+    int patience  # blocks until it is tried again
     uint8_t delimiter
     uint32_t element_oid  # that a binary array must tell
     bint any_element  # … unless it may tell any
@@ -122,6 +125,23 @@ cdef inline int column_room(Column* c, int64_t row, Py_ssize_t more) noexcept no
     if likely(more <= c.room - c.used):
         return 0
     return column_grow_bytes(c, row, more)
+
+
+cdef inline bint hurries(Column* c) noexcept nogil:
+    """Say whether to try a block in a hurry."""
+    if not c.all_values:  # then there are slots that point nowhere
+        return False
+    if c.patience:
+        c.patience -= 1
+        return False
+    return c.hurry
+
+
+cdef inline bint hurried(Column* c, uint64_t strange) noexcept nogil:
+    """Say whether the block is done: nothing in it was strange. If not, wait before the next try."""
+    if strange:
+        c.patience = 16
+    return strange == 0
 
 
 cdef inline int64_t nearest(int odd, int64_t low, int64_t high) noexcept nogil:

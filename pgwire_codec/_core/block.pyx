@@ -9,6 +9,33 @@ cdef extern from "Python.h" nogil:
     void* PyMem_RawRealloc(void* p, size_t n)
     void PyMem_RawFree(void* p)
 
+cdef extern from *:
+    """
+    #if defined(__linux__)
+    #include <sys/mman.h>
+    #endif
+    #define PGWIRE_PAGE 4096
+    #define PGWIRE_LARGE ((size_t) 4 << 20)
+    #define PGWIRE_SMALL ((size_t) 64 << 10)
+    /* A page that is first touched by a store costs more than decoding what fills it. Large pages
+       where numpy asks for them, too; below that all pages at once, if they `will` be filled.
+       A refusal changes nothing. */
+    static void pgwire_expect(void* p, size_t n, int will) {
+    #if defined(__linux__) && defined(MADV_HUGEPAGE)
+        size_t skipped = PGWIRE_PAGE - (size_t) p % PGWIRE_PAGE;
+        if (n >= PGWIRE_LARGE)
+            madvise((char*) p + skipped, (n - skipped) / PGWIRE_PAGE * PGWIRE_PAGE, MADV_HUGEPAGE);
+    #if defined(MADV_POPULATE_WRITE)
+        else if (will && n >= PGWIRE_SMALL)
+            madvise(
+                (char*) p + skipped, (n - skipped) / PGWIRE_PAGE * PGWIRE_PAGE, MADV_POPULATE_WRITE);
+    #endif
+    #endif
+        (void) p, (void) n, (void) will;
+    }
+    """
+    void expect "pgwire_expect"(void* p, size_t n, bint will) noexcept nogil
+
 
 cdef void column_init(Column* c) noexcept nogil:
     memset(c, 0, sizeof(Column))
@@ -39,6 +66,7 @@ cdef int column_run(
         # From the first null on the bitmap reaches as far as the rows.
         if cover_validity(c, c.length + n):
             return -1
+    c.all_values = all_values
     c.kernel(c, slots, n)
     c.length += n
     return -1 if c.failed else 0
@@ -54,6 +82,8 @@ cdef int column_reserve(Column* c, Py_ssize_t rows) noexcept nogil:
     if grown is NULL:
         c.failed = True
         return -1
+    # The first time `rows` is what will come; later it is a guess.
+    expect(grown, <size_t> ((rows + 1) * c.width), c.capacity == 0)
     c.values = <uint8_t*> grown
     if c.capacity == 0:
         memset(c.values, 0, <size_t> c.width)  # the first offset
@@ -78,7 +108,7 @@ cdef int cover_validity(Column* c, Py_ssize_t rows) noexcept nogil:
 
 
 cdef int column_grow_bytes(Column* c, int64_t row, Py_ssize_t more) noexcept nogil:
-    cdef Py_ssize_t room
+    cdef Py_ssize_t room, guess = 0
     cdef void* grown
     if more > MAX_BYTES - c.used:
         if c.overflow_row < 0:
@@ -87,11 +117,16 @@ cdef int column_grow_bytes(Column* c, int64_t row, Py_ssize_t more) noexcept nog
         return -1
     # Doubling a large buffer would leave half of it unused at the worst moment.
     room = c.room * 2 if c.room < (1 << 20) else c.room + c.room // 2
-    room = min(max(room, c.used + more, 4096), MAX_BYTES)
+    if BLOCK <= c.length < c.capacity:
+        # What the rows so far took says what the others will.
+        guess = <Py_ssize_t> (1.03 * c.used / c.length * c.capacity)
+        guess = max(guess, c.used + (c.used >> 3))
+    room = min(max(guess if guess else room, c.used + more, 16 * BLOCK), MAX_BYTES)
     grown = PyMem_RawRealloc(c.bytes, <size_t> (room + SLACK))
     if grown is NULL:
         c.failed = True
         return -1
+    expect(grown, <size_t> (room + SLACK), guess > 0)
     c.bytes = <uint8_t*> grown
     c.room = room
     return 0

@@ -16,10 +16,16 @@ cdef extern from *:
     #define PGWIRE_ZEROS UINT64_C(0x3030303030303030)
     #define PGWIRE_ONES UINT64_C(0x0101010101010101)
     #define PGWIRE_HIGH UINT64_C(0x8080808080808080)
+    #define PGWIRE_FROM(byte) (UINT64_MAX << (8 * (byte)))
+    /* By how many of a word's last bytes are digits, 1 to 8: those bytes. */
+    static const uint64_t PGWIRE_LAST[16] = {
+        0, PGWIRE_FROM(7), PGWIRE_FROM(6), PGWIRE_FROM(5), PGWIRE_FROM(4), PGWIRE_FROM(3),
+        PGWIRE_FROM(2), PGWIRE_FROM(1), PGWIRE_FROM(0), 0, 0, 0, 0, 0, 0, 0};
     """
     const uint64_t ZEROS "PGWIRE_ZEROS"  # eight times the character 0
     const uint64_t ONES "PGWIRE_ONES"
     const uint64_t HIGH_BITS "PGWIRE_HIGH"
+    const uint64_t LAST_BYTES "PGWIRE_LAST"[16]
 
 
 cdef inline uint64_t word(const uint8_t* p) noexcept nogil:
@@ -29,11 +35,13 @@ cdef inline uint64_t word(const uint8_t* p) noexcept nogil:
     return x
 
 
+cdef inline uint64_t strays(uint64_t w) noexcept nogil:
+    """Give nothing if all eight bytes are 0 to 9, else some bits."""
+    return (w | (w + <uint64_t> 0x0606060606060606)) & <uint64_t> 0xF0F0F0F0F0F0F0F0
+
+
 cdef inline bint are_digits(uint64_t w) noexcept nogil:
-    """Say whether all eight bytes are 0 to 9."""
-    return (
-        (w | (w + <uint64_t> 0x0606060606060606)) & <uint64_t> 0xF0F0F0F0F0F0F0F0
-    ) == 0
+    return strays(w) == 0
 
 
 cdef inline uint64_t number_of(uint64_t w) noexcept nogil:

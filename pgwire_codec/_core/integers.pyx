@@ -19,10 +19,12 @@ from pgwire_codec._core.block cimport (
     Kernel,
     Slot,
     column_odd,
+    hurried,
+    hurries,
     likely,
     unlikely,
 )
-from pgwire_codec._core.digits cimport parse_digits
+from pgwire_codec._core.digits cimport LAST_BYTES, ZEROS, number_of, parse_digits, strays, word
 from pgwire_codec._core.wire cimport load_i16, load_i32, load_i64, load_u32, load_u64
 
 ctypedef fused Stored:
@@ -45,6 +47,7 @@ cdef Kernel integer_kernel(Column* c, str family, str arrow):
     c.high = (1 << bits) - 1
     c.low = 0 if family == "uint4" else -1 - c.high
     c.wire_width = (bits + 1) // 8
+    c.hurry = True
     if arrow == "s":
         return run_int2
     if arrow == "i":
@@ -84,6 +87,24 @@ cdef inline int binary_integer(const uint8_t* p, int32_t n, Column* c, int64_t* 
     return FINE
 
 
+cdef inline bint hurry_integers(
+    Column* c, const Slot* slots, Py_ssize_t n, Stored* out
+) noexcept nogil:
+    """Read text of one to eight digits; false if any row is something else."""
+    cdef uint64_t strange = 0, w, value
+    cdef uint64_t high = <uint64_t> c.high
+    cdef int32_t length
+    cdef Py_ssize_t i
+    for i in range(n):
+        length = slots[i].length
+        w = (word(slots[i].p + length - 8) ^ ZEROS) & LAST_BYTES[length & 15]
+        value = number_of(w)
+        strange |= strays(w) | <uint32_t> slots[i].kind
+        strange |= <uint64_t> (<uint32_t> (length - 1) > 7) | (value > high)
+        out[i] = <Stored> value
+    return hurried(c, strange)
+
+
 cdef inline void into_integers(
     Column* c, const Slot* slots, Py_ssize_t n, Stored* out
 ) noexcept nogil:
@@ -91,6 +112,8 @@ cdef inline void into_integers(
     cdef int64_t value
     cdef int64_t low = c.low, high = c.high
     cdef int odd
+    if hurries(c) and hurry_integers(c, slots, n, out):
+        return
     for i in range(n):
         value = 0
         if likely(slots[i].kind == TEXT):

@@ -7,7 +7,7 @@ way. What the server did not send as text is written here for the common types, 
 the others.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
 from pgwire_codec._core.block cimport (
@@ -86,26 +86,36 @@ cdef int32_t put_value(Column* c, Py_ssize_t index, const Slot* slot, int form) 
 
 
 cdef void run_utf8(Column* c, const Slot* slots, Py_ssize_t n) noexcept nogil:
+    """Copy text that passes through, in both forms where they are the same."""
     cdef int32_t* offsets = <int32_t*> c.values + c.length + 1
+    cdef int last_plain = BINARY if c.binary_form == UTF8 else TEXT
+    # Locals, for the compiler must take every store of a byte for one into the column.
+    cdef uint8_t* out = c.bytes + c.used
+    cdef Py_ssize_t left = c.room - c.used
     cdef Py_ssize_t i
     cdef int32_t size
     for i in range(n):
         size = slots[i].length
-        if likely(slots[i].kind == TEXT):
-            if unlikely(column_room(c, c.length + i, size)):
-                size = 0
-            elif unlikely(copy_value(slots[i].p, size, c.bytes + c.used)):
-                if not is_utf8(slots[i].p, size):
-                    column_odd(c, i, &slots[i], HARD)
+        if likely(<uint32_t> slots[i].kind <= <uint32_t> last_plain):
+            if unlikely(size > left):
+                if column_room(c, c.length + i, size):
                     size = 0
-            c.used += size
+                out = c.bytes + c.used
+                left = c.room - c.used
+            if unlikely(copy_value(slots[i].p, size, out)) and not is_utf8(slots[i].p, size):
+                column_odd(c, i, &slots[i], HARD)
+                size = 0
         elif slots[i].kind == BINARY:
             c.any_binary = True
-            size = put_value(c, i, &slots[i], c.binary_form)
-            if likely(size > 0):
-                c.used += size
+            size = max(put_value(c, i, &slots[i], c.binary_form), 0)
+            out = c.bytes + c.used
+            left = c.room - c.used
         else:
             column_odd(c, i, &slots[i], MISSING)
+            size = 0
+        out += size
+        left -= size
+        c.used += size
         offsets[i] = <int32_t> c.used
 
 
