@@ -1,0 +1,1 @@
+"""How fast decoding is: against the limit, the reference and other programs, in one run."""

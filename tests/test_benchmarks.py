@@ -1,0 +1,55 @@
+"""The benchmarks run, on tiny data, and their report has all the steps."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not all(map(find_spec, ["adbc_driver_postgresql", "matplotlib"])),
+        reason="needs the extra bench",
+    ),
+    pytest.mark.skipif(
+        find_spec("pgwire_codec._core.scan") is None, reason="needs the compiled core"
+    ),
+]
+
+
+def run(*arguments: str | Path) -> str:
+    environment = {**os.environ, "PGWIRE_CODEC_IMPL": "cython"}
+    done = subprocess.run(
+        [sys.executable, "-m", *map(str, arguments)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_tiny_run_is_reported(tmp_path: Path) -> None:
+    results = tmp_path / "results.json"
+    json_option = f"--benchmark-json={results}"
+    run("pytest", "benchmarks", "--size=tiny", json_option, "--benchmark-quiet", "-q")
+    printed = run("benchmarks.report", results, tmp_path / "docs")
+
+    measured = json.loads(results.read_text("utf-8"))["benchmarks"]
+    assert all(len(each["extra_info"]["cpu_seconds"]) >= 5 for each in measured)
+    steps = ["the limit", "scan", "tuples", "2 of 16 columns", "all columns", "record batches"]
+    for step in [*steps, "reference:", "adbc:", "decode_message", "encode_batch", "resolve"]:
+        assert step in printed
+    assert printed.split("\n\n")[0] in (tmp_path / "docs" / "benchmarks.md").read_text("utf-8")
+    chart = ElementTree.parse(tmp_path / "docs" / "benchmarks.svg")
+    assert "adbc" in "".join(chart.getroot().itertext())
