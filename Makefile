@@ -2,9 +2,10 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
+SIZE ?= full
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test quick lint demo clean
+.PHONY: help venv test quick lint demo bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -33,6 +34,19 @@ lint: venv ## check style, format and types
 
 demo: venv ## run the demonstration: a shop's changes from an embedded server to tables
 	$(BIN)/pgwire-codec demo
+
+# pypgoutput without what it depends on: that would put a second psycopg2 in the first one's place.
+$(VENV)/bench: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	$(BIN)/python -m pip install --quiet --no-deps pypgoutput==0.0.3
+	@touch $@
+
+bench: $(VENV)/bench ## measure each step beside its peers, write docs/benchmarks.md (SIZE=quick: only print)
+	@mkdir -p build/benchmarks
+	$(BIN)/python -m pytest -q benchmarks --size=$(SIZE) --benchmark-quiet \
+		--benchmark-json=build/benchmarks/results.json
+	$(BIN)/python -m benchmarks.report build/benchmarks/results.json \
+		$(if $(filter full,$(SIZE)),docs,build/benchmarks)
 
 clean: ## remove what building and testing left behind
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks
