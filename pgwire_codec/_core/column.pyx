@@ -36,6 +36,7 @@ from pgwire_codec.reference.values_problem import ValueProblem
 cdef extern from "Python.h" nogil:
     void* PyMem_RawMalloc(size_t n)
 
+cdef uint8_t NOTHING = 0
 cdef dict POLICIES = {"raise": RAISE, "null": NULLED, "clamp": CLAMPED}
 cdef frozenset INTEGERS = frozenset(
     ("bool", "int2", "int4", "int8", "uint4", "uint8", "pg_lsn")
@@ -108,9 +109,9 @@ cdef class ColumnDecoder:
         self.data = data
         self.view = data
         self.policy = unrepresentable
-        if self.view.shape[0]:
-            self.c.start = &self.view[0]
-            self.c.end = self.c.start + self.view.shape[0]
+        # Not NULL without bytes: memcpy must not be given that even for a value of none.
+        self.c.start = &self.view[0] if self.view.shape[0] else &NOTHING
+        self.c.end = self.c.start + self.view.shape[0]
         self.c.policy = <Policy> <int> POLICIES[unrepresentable]
         self.c.kernel = kernel_of(&self.c, column_type, self.view.shape[0])
         if column_reserve(&self.c, max(rows, 1)):
