@@ -43,7 +43,8 @@ from pgwire_codec.messages import (
     XLogData,
 )
 from pgwire_codec.parallel import summarise
-from pgwire_codec.summary import PartPlan, Plan, Summary, fold, plan
+from pgwire_codec.planning import PartPlan, Plan, fold, plan
+from pgwire_codec.summary import Summary
 from pgwire_codec.types import TypeRegistry, register_type
 
 __version__ = "0.1.0"

@@ -15,8 +15,9 @@ from pgwire_codec.collector import Collector, Held
 from pgwire_codec.columns import ChangeBatch, Decoding
 from pgwire_codec.errors import OptionError
 from pgwire_codec.messages import Relation
+from pgwire_codec.planning import Outcome, PartPlan
 from pgwire_codec.reader import Codec, Reader
-from pgwire_codec.summary import Outcome, PartPlan, check_on_error
+from pgwire_codec.summary import check_on_error
 from pgwire_codec.transactions import Key, Resolver
 from pgwire_codec.types import TypeOptions, TypeRegistry
 from pgwire_codec.types import registry as default_registry

@@ -2,20 +2,20 @@
 
 A part is any run of messages. Its :class:`Summary` says what the part does to a
 :class:`~pgwire_codec.carry.Carry`, whatever came before it; summaries fold left to right.
-:func:`plan` folds them all and gives each part what its decoding needs to know of the parts before
+:func:`pgwire_codec.plan` folds them all and gives each part what its decoding needs to know of the parts before
 it (the carry) and of those behind it (the outcomes of the transactions that it leaves open), so
 that parts can be decoded at the same time and in any order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pgwire_codec import _input
 from pgwire_codec._input import Messages
-from pgwire_codec.carry import START, Carry, Position, RelationVersion
+from pgwire_codec.carry import START, Position
 from pgwire_codec.errors import DecodeError, OptionError
 from pgwire_codec.messages import (
     Begin,
@@ -35,7 +35,7 @@ from pgwire_codec.messages import (
 from pgwire_codec.spec import MESSAGES, STREAM_CONTENT
 from pgwire_codec.stretch import plain_transactions
 from pgwire_codec.tables import MessageTable
-from pgwire_codec.transactions import PLAIN, Advance, Committed, Key, Resolver
+from pgwire_codec.transactions import Advance
 from pgwire_codec.walk import Run, Stretch, Walk, first_of_each
 
 Scan = Callable[..., MessageTable]
@@ -342,134 +342,6 @@ class _Recorder:
 
 def _first(xid: int | None) -> dict[int, Position]:
     return {} if xid is None else {xid: START}
-
-
-def fold(carry: Carry, summary: Summary, *, on_error: str = "raise") -> Carry:
-    """Give the carry behind a part, from the carry before it and the part's summary.
-
-    Raises ``DecodeError`` (without message index) when the part cannot follow this carry; with
-    ``on_error="skip"`` what cannot follow is passed over, as ``Decoder`` does.
-    """
-    return plan([summary], carry, on_error=on_error).carry
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What becomes, behind a part, of a transaction that the part leaves open.
-
-    Attributes
-    ----------
-    committed : Committed or None
-        Its commit; None when it is rolled back, repeated, or open to the end.
-    before : Position or None
-        Only what stands before it in the transaction counts; None: all does.
-    """
-
-    committed: Committed | None = None
-    before: Position | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PartPlan:
-    """What the decoding of a part needs to know of the others. Picklable."""
-
-    carry: Carry
-    outcomes: dict[Key, Outcome]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How to decode each part, and the carry behind the last.
-
-    ``versions`` has every version of a Relation that was told, in the order in which they were.
-    """
-
-    parts: tuple[PartPlan, ...]
-    carry: Carry
-    versions: tuple[RelationVersion, ...]
-
-
-def plan(
-    summaries: Iterable[Summary], carry: Carry | None = None, *, on_error: str = "raise"
-) -> Plan:
-    """Fold the summaries of consecutive parts into what each part's decoding needs.
-
-    Parameters
-    ----------
-    summaries : iterable of Summary
-        In the order of the parts.
-    carry : Carry, optional
-        What came before the first part; nothing by default.
-    on_error : {"raise", "skip"}
-        As for ``Decoder``, and the same as for the decoding of the parts.
-
-    Raises
-    ------
-    DecodeError
-        When a part cannot follow the ones before it.
-    """
-    skip = check_on_error(on_error)
-    planner = _Planner()
-    resolver = Resolver(Carry() if carry is None else carry.copy(), planner)
-    parts = []
-    for summary in summaries:
-        if summary.new_session:
-            resolver.new_session()
-        before = resolver.carry.copy()
-        _apply(summary, resolver, skip=skip)
-        parts.append(PartPlan(before, planner.watch(resolver.carry)))
-    return Plan(tuple(parts), resolver.carry, tuple(dict.fromkeys(resolver.versions)))
-
-
-class _Planner:
-    """The sink that tells earlier parts what becomes of the transactions that they left open."""
-
-    def __init__(self) -> None:
-        self._watched: dict[Key, list[Outcome]] = {}
-
-    def watch(self, carry: Carry) -> dict[Key, Outcome]:
-        """Give an outcome, to be filled in, for each transaction that is open now."""
-        keys: list[Key] = [] if carry.plain is None else [PLAIN]
-        keys += [("stream", xid) for xid in carry.streams]
-        keys += [("prepared", gid) for gid in carry.prepared]
-        outcomes = {key: Outcome() for key in keys}
-        for key, outcome in outcomes.items():
-            self._watched.setdefault(key, []).append(outcome)
-        return outcomes
-
-    def commit(self, key: Key, committed: Committed) -> None:
-        for outcome in self._watched.pop(key, ()):
-            outcome.committed = committed
-
-    def drop(self, key: Key) -> None:
-        self._watched.pop(key, None)
-
-    def truncate(self, key: Key, position: Position) -> None:
-        for outcome in self._watched.get(key, ()):
-            if outcome.before is None or position < outcome.before:
-                outcome.before = position
-
-    def rename(self, key: Key, new: Key) -> None:
-        self._watched[new] = self._watched.pop(key, [])
-
-
-def _apply(summary: Summary, resolver: Resolver, *, skip: bool) -> None:
-    carry = resolver.carry
-    for event in summary.events(carry.in_block):
-        try:
-            if not isinstance(event, Changes):
-                resolver.apply(event)
-            elif event.xid is None:
-                resolver.advance(event.position, event.first)
-            else:
-                resolver.apply(StreamStart(event.xid, event.first_segment))
-                resolver.advance(event.position, event.first)
-                resolver.apply(StreamStop())
-        except DecodeError:
-            if not skip:
-                raise
-    if summary.ends_in_block is not None:
-        carry.in_block = summary.ends_in_block
 
 
 def check_on_error(on_error: str) -> bool:

@@ -13,10 +13,10 @@ import pyarrow as pa
 from pgwire_codec._impl import Decoder
 from pgwire_codec.changes import Changes
 from pgwire_codec.errors import DecodeError
+from pgwire_codec.planning import PartPlan, Plan, plan
 from pgwire_codec.spark.records import to_record_batch
 from pgwire_codec.spark.schema import TableSchema, table_schema
 from pgwire_codec.spark.survey import PART, Part, check_ordinals, split_by_part, survey
-from pgwire_codec.summary import PartPlan, Plan, plan
 from pgwire_codec.types import TypeOptions, TypeRegistry
 from pgwire_codec.types import registry as default_registry
 

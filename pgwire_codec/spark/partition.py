@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pgwire_codec._impl import Decoder
 from pgwire_codec.carry import Carry
 from pgwire_codec.parallel import summarise_pieces
-from pgwire_codec.summary import PartPlan, Plan, plan
+from pgwire_codec.planning import PartPlan, Plan, plan
 
 if TYPE_CHECKING:
     from pyspark import RDD

@@ -1,0 +1,140 @@
+"""Fold summaries into what the decoding of each part needs to know of the other parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pgwire_codec.carry import Carry, Position, RelationVersion
+from pgwire_codec.errors import DecodeError
+from pgwire_codec.messages import StreamStart, StreamStop
+from pgwire_codec.summary import Changes, Summary, check_on_error
+from pgwire_codec.transactions import PLAIN, Committed, Key, Resolver
+
+
+def fold(carry: Carry, summary: Summary, *, on_error: str = "raise") -> Carry:
+    """Give the carry behind a part, from the carry before it and the part's summary.
+
+    Raises ``DecodeError`` (without message index) when the part cannot follow this carry; with
+    ``on_error="skip"`` what cannot follow is passed over, as ``Decoder`` does.
+    """
+    return plan([summary], carry, on_error=on_error).carry
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What becomes, behind a part, of a transaction that the part leaves open.
+
+    Attributes
+    ----------
+    committed : Committed or None
+        Its commit; None when it is rolled back, repeated, or open to the end.
+    before : Position or None
+        Only what stands before it in the transaction counts; None: all does.
+    """
+
+    committed: Committed | None = None
+    before: Position | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartPlan:
+    """What the decoding of a part needs to know of the others. Picklable."""
+
+    carry: Carry
+    outcomes: dict[Key, Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to decode each part, and the carry behind the last.
+
+    ``versions`` has every version of a Relation that was told, in the order in which they were.
+    """
+
+    parts: tuple[PartPlan, ...]
+    carry: Carry
+    versions: tuple[RelationVersion, ...]
+
+
+def plan(
+    summaries: Iterable[Summary], carry: Carry | None = None, *, on_error: str = "raise"
+) -> Plan:
+    """Fold the summaries of consecutive parts into what each part's decoding needs.
+
+    Parameters
+    ----------
+    summaries : iterable of Summary
+        In the order of the parts.
+    carry : Carry, optional
+        What came before the first part; nothing by default.
+    on_error : {"raise", "skip"}
+        As for ``Decoder``, and the same as for the decoding of the parts.
+
+    Raises
+    ------
+    DecodeError
+        When a part cannot follow the ones before it.
+    """
+    skip = check_on_error(on_error)
+    planner = _Planner()
+    resolver = Resolver(Carry() if carry is None else carry.copy(), planner)
+    parts = []
+    for summary in summaries:
+        if summary.new_session:
+            resolver.new_session()
+        before = resolver.carry.copy()
+        _apply(summary, resolver, skip=skip)
+        parts.append(PartPlan(before, planner.watch(resolver.carry)))
+    return Plan(tuple(parts), resolver.carry, tuple(dict.fromkeys(resolver.versions)))
+
+
+class _Planner:
+    """The sink that tells earlier parts what becomes of the transactions that they left open."""
+
+    def __init__(self) -> None:
+        self._watched: dict[Key, list[Outcome]] = {}
+
+    def watch(self, carry: Carry) -> dict[Key, Outcome]:
+        """Give an outcome, to be filled in, for each transaction that is open now."""
+        keys: list[Key] = [] if carry.plain is None else [PLAIN]
+        keys += [("stream", xid) for xid in carry.streams]
+        keys += [("prepared", gid) for gid in carry.prepared]
+        outcomes = {key: Outcome() for key in keys}
+        for key, outcome in outcomes.items():
+            self._watched.setdefault(key, []).append(outcome)
+        return outcomes
+
+    def commit(self, key: Key, committed: Committed) -> None:
+        for outcome in self._watched.pop(key, ()):
+            outcome.committed = committed
+
+    def drop(self, key: Key) -> None:
+        self._watched.pop(key, None)
+
+    def truncate(self, key: Key, position: Position) -> None:
+        for outcome in self._watched.get(key, ()):
+            if outcome.before is None or position < outcome.before:
+                outcome.before = position
+
+    def rename(self, key: Key, new: Key) -> None:
+        self._watched[new] = self._watched.pop(key, [])
+
+
+def _apply(summary: Summary, resolver: Resolver, *, skip: bool) -> None:
+    carry = resolver.carry
+    for event in summary.events(carry.in_block):
+        try:
+            if not isinstance(event, Changes):
+                resolver.apply(event)
+            elif event.xid is None:
+                resolver.advance(event.position, event.first)
+            else:
+                resolver.apply(StreamStart(event.xid, event.first_segment))
+                resolver.advance(event.position, event.first)
+                resolver.apply(StreamStop())
+        except DecodeError:
+            if not skip:
+                raise
+    if summary.ends_in_block is not None:
+        carry.in_block = summary.ends_in_block
