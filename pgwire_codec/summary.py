@@ -2,9 +2,9 @@
 
 A part is any run of messages. Its :class:`Summary` says what the part does to a
 :class:`~pgwire_codec.carry.Carry`, whatever came before it; summaries fold left to right.
-:func:`pgwire_codec.plan` folds them all and gives each part what its decoding needs to know of the parts before
-it (the carry) and of those behind it (the outcomes of the transactions that it leaves open), so
-that parts can be decoded at the same time and in any order.
+:func:`pgwire_codec.plan` folds them all and gives each part what its decoding needs to know of the
+parts before it (the carry) and of those behind it (the outcomes of the transactions that it leaves
+open), so that parts can be decoded at the same time and in any order.
 """
 
 from __future__ import annotations
