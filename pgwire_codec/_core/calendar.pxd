@@ -1,22 +1,26 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Days of the proleptic Gregorian calendar, and PostgreSQL's epoch and limits in them."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
 
 cdef extern from *:
     """
     #define PGWIRE_DAY INT64_C(86400000000)
-    /* Of a common and of a leap year: days before each month, and in it; 0 is no month. */
-    static const uint16_t PGWIRE_MONTHS[2][16] = {
-        {0, 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 0, 0, 0},
-        {0, 0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335, 0, 0, 0}};
-    static const uint8_t PGWIRE_DAYS[2][16] = {
-        {0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31, 0, 0, 0},
-        {0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31, 0, 0, 0}};
+    #define PGWIRE_YEAR_ROOM (256 * 100 + 256)
+    static int32_t PGWIRE_YEARS[PGWIRE_YEAR_ROOM];
+    /* Of a common and of a leap year: days before each month, times 256, and days in it. */
+    #define PGWIRE_MONTH(before, days) ((before) << 8 | (days))
+    static const uint32_t PGWIRE_MONTHS[2][16] = {
+        {0, PGWIRE_MONTH(0, 31), PGWIRE_MONTH(31, 28), PGWIRE_MONTH(59, 31), PGWIRE_MONTH(90, 30),
+         PGWIRE_MONTH(120, 31), PGWIRE_MONTH(151, 30), PGWIRE_MONTH(181, 31), PGWIRE_MONTH(212, 31),
+         PGWIRE_MONTH(243, 30), PGWIRE_MONTH(273, 31), PGWIRE_MONTH(304, 30), PGWIRE_MONTH(334, 31)},
+        {0, PGWIRE_MONTH(0, 31), PGWIRE_MONTH(31, 29), PGWIRE_MONTH(60, 31), PGWIRE_MONTH(91, 30),
+         PGWIRE_MONTH(121, 31), PGWIRE_MONTH(152, 30), PGWIRE_MONTH(182, 31), PGWIRE_MONTH(213, 31),
+         PGWIRE_MONTH(244, 30), PGWIRE_MONTH(274, 31), PGWIRE_MONTH(305, 30), PGWIRE_MONTH(335, 31)}};
     """
     const int64_t DAY "PGWIRE_DAY"  # microseconds
-    const uint16_t DAYS_BEFORE "PGWIRE_MONTHS"[2][16]
-    const uint8_t DAYS_IN "PGWIRE_DAYS"[2][16]
+    int32_t YEARS "PGWIRE_YEARS"[]
+    const uint32_t MONTHS "PGWIRE_MONTHS"[2][16]
 
 cdef enum:
     EPOCH_DAYS = 10957  # from 1970-01-01 to 2000-01-01
@@ -24,20 +28,30 @@ cdef enum:
     # datatype/timestamp.h, moved to 1970
     MIN_DATE = -2440588
     MAX_DATE = 2145042905
+    # Bits of a year below the days before it.
+    LEAP = 1
+    NO_YEAR = 2
+    YEAR_SHIFT = 2
 
 
-cdef inline bint days_of_date(
-    int32_t century, int32_t of_century, int32_t month, int32_t day, int32_t* days
+cdef inline void fill_years() noexcept nogil:
+    """Tabulate the years; a module that reads dates does it once."""
+    cdef int32_t year, leap, days = -YEAR_0_DAYS
+    for year in range(10_000):
+        leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+        YEARS[year] = days * (1 << YEAR_SHIFT) + leap
+        days += 365 + leap
+    YEARS[0] |= NO_YEAR
+
+
+cdef inline uint32_t date_strays(
+    uint32_t century, uint32_t of_century, uint32_t month, uint32_t day, int32_t* days
 ) noexcept nogil:
-    """Give days since 1970-01-01 in the years 1 to 9999; false if the calendar has no such day."""
-    cdef int32_t year = century * 100 + of_century
-    cdef bint common = of_century != 0  # no year that only its century says is leap
-    cdef bint leap = ((of_century if common else century) & 3) == 0
-    cdef int32_t centuries = century + common  # before the year, counting year 0
-    if year == 0 or month > 12 or day == 0 or day > DAYS_IN[leap][month]:
-        return False
-    days[0] = (
-        year * 365 + ((year + 3) >> 2) - centuries + ((centuries + 3) >> 2)
-        + DAYS_BEFORE[leap][month] + day - 1 - YEAR_0_DAYS
-    )
-    return True
+    """Give days since 1970-01-01 in the years 1 to 9999; not 0 if the calendar has no such day.
+
+    All four numbers are below 256; that the year has no more than four digits is not asked.
+    """
+    cdef int32_t year = YEARS[century * 100 + of_century]
+    cdef uint32_t row = MONTHS[year & LEAP][month & 15]
+    days[0] = (year >> YEAR_SHIFT) + <int32_t> ((row >> 8) + day) - 1
+    return (year & NO_YEAR) | (month & ~<uint32_t> 15) | (day - 1 >= (row & 0xFF))

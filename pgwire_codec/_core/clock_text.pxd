@@ -4,8 +4,8 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from pgwire_codec._core.block cimport FINE, HARD
-from pgwire_codec._core.calendar cimport days_of_date
-from pgwire_codec._core.digits cimport ZEROS, are_digits, last_digits_of, number_of, word
+from pgwire_codec._core.calendar cimport date_strays
+from pgwire_codec._core.digits cimport ZEROS, are_digits, last_digits_of, number_of, strays, word
 
 cdef extern from *:
     """
@@ -19,24 +19,27 @@ cdef inline uint64_t pairs_of(uint64_t w) noexcept nogil:
     return (w * 10 + (w >> 8)) & <uint64_t> 0x00FF00FF00FF00FF
 
 
-cdef inline int date_unchecked(const uint8_t* p, int32_t* days) noexcept nogil:
-    """Read the ten bytes of ``2024-02-29``, which the caller has checked to be there."""
-    cdef uint64_t year_first = word(p), day_last = word(p + 2), w
-    if year_first & <uint64_t> 0xFF0000FF00000000 != <uint64_t> 0x2D00002D00000000:
-        return HARD
+cdef inline uint64_t iso_date_strays(const uint8_t* p, int32_t* days) noexcept nogil:
+    """Read ten bytes that may be ``2024-02-29``; not 0 if they are no date."""
+    cdef uint64_t year_first = word(p), day_last = word(p + 2), w, pairs
     w = (
         (year_first & <uint64_t> 0x00000000FFFFFFFF)
         | ((day_last << 8) & <uint64_t> 0x0000FFFF00000000)
         | (day_last & <uint64_t> 0xFFFF000000000000)
     ) ^ ZEROS
-    if not are_digits(w):
-        return HARD
-    w = pairs_of(w)
-    if not days_of_date(
-        w & 0xFF, (w >> 16) & 0xFF, (w >> 32) & 0xFF, (w >> 48) & 0xFF, days
-    ):
-        return HARD
-    return FINE
+    pairs = pairs_of(w)
+    return (
+        ((year_first & <uint64_t> 0xFF0000FF00000000) ^ <uint64_t> 0x2D00002D00000000)
+        | strays(w)
+        | date_strays(
+            pairs & 0xFF, (pairs >> 16) & 0xFF, (pairs >> 32) & 0xFF, (pairs >> 48) & 0xFF, days
+        )
+    )
+
+
+cdef inline int date_unchecked(const uint8_t* p, int32_t* days) noexcept nogil:
+    """Read ``2024-02-29``; the caller has checked that ten bytes are there."""
+    return HARD if iso_date_strays(p, days) else FINE
 
 
 cdef inline int clock_unchecked(const uint8_t* p, int32_t n, int64_t* micros) noexcept nogil:

@@ -120,7 +120,8 @@ cdef int parse_float(
     if p < end and p[0] == 0x2E:
         p += 1
         start = p
-        while digits and significant <= MAX_DIGITS - 8 and end - p >= 8:
+        # Zeros that lead count as digits here: then more is dropped than need be, but not too much.
+        while significant <= MAX_DIGITS - 8 and end - p >= 8:
             chunk = word(p) ^ ZEROS
             if not are_digits(chunk):
                 break

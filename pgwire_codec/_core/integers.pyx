@@ -24,8 +24,23 @@ from pgwire_codec._core.block cimport (
     likely,
     unlikely,
 )
-from pgwire_codec._core.digits cimport LAST_BYTES, ZEROS, number_of, parse_digits, strays, word
-from pgwire_codec._core.wire cimport load_i16, load_i32, load_i64, load_u32, load_u64
+from pgwire_codec._core.digits cimport (
+    LAST_BYTES,
+    ZEROS,
+    number_of,
+    parse_digits,
+    parse_hex,
+    strays,
+    word,
+)
+from pgwire_codec._core.wire cimport (
+    PGWIRE_SWAP32,
+    load_i16,
+    load_i32,
+    load_i64,
+    load_u32,
+    load_u64,
+)
 
 ctypedef fused Stored:
     int16_t
@@ -154,30 +169,25 @@ cdef inline int text_uint8(const uint8_t* p, int32_t n, uint64_t* out) noexcept 
     return FINE
 
 
-cdef inline int hex_half(const uint8_t* p, int32_t n, uint64_t* out) noexcept nogil:
-    cdef int32_t i
-    cdef uint8_t letter
+cdef inline int hex_half(const uint8_t* p, int32_t n, uint32_t* out) noexcept nogil:
+    cdef uint64_t zeros
     if n < 1 or n > 8:
         return HARD
-    for i in range(n):
-        letter = p[i] | 0x20
-        if p[i] - <uint32_t> 0x30 <= 9:
-            out[0] = out[0] << 4 | (p[i] - 0x30)
-        elif letter - <uint32_t> 0x61 <= 5:
-            out[0] = out[0] << 4 | (letter - 0x57)
-        else:
-            return HARD
+    zeros = ((word(p + n - 8) ^ ZEROS) & LAST_BYTES[n]) ^ ZEROS
+    if not parse_hex(zeros, out):
+        return HARD
+    out[0] = PGWIRE_SWAP32(out[0])
     return FINE
 
 
 cdef inline int text_lsn(const uint8_t* p, int32_t n, uint64_t* out) noexcept nogil:
     cdef int32_t slash = 0
-    cdef uint64_t upper = 0, lower = 0
+    cdef uint32_t upper = 0, lower = 0
     while slash < n and slash < 9 and p[slash] != 0x2F:
         slash += 1
     if slash >= n or hex_half(p, slash, &upper) or hex_half(p + slash + 1, n - slash - 1, &lower):
         return HARD
-    out[0] = upper << 32 | lower
+    out[0] = <uint64_t> upper << 32 | lower
     return FINE
 
 

@@ -7,46 +7,7 @@ from libc.string cimport memcpy
 from pgwire_codec._core.digits cimport HIGH_BITS, word
 
 
-cdef inline Py_ssize_t sequence_length(const uint8_t* p, Py_ssize_t n) noexcept nogil:
-    """Give the length of the well-formed sequence (Unicode, table 3-7) at p, or 0."""
-    cdef uint8_t first = p[0], low = 0x80, high = 0xBF
-    cdef Py_ssize_t length, i
-    if first < 0x80:
-        return 1
-    if first < 0xC2 or first > 0xF4:
-        return 0
-    length = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
-    if length > n:
-        return 0
-    if first == 0xE0:  # shorter forms, surrogates, and what is past U+10FFFF
-        low = 0xA0
-    elif first == 0xED:
-        high = 0x9F
-    elif first == 0xF0:
-        low = 0x90
-    elif first == 0xF4:
-        high = 0x8F
-    if p[1] < low or p[1] > high:
-        return 0
-    for i in range(2, length):
-        if p[i] & 0xC0 != 0x80:
-            return 0
-    return length
-
-
-cdef inline bint is_utf8(const uint8_t* p, Py_ssize_t n) noexcept nogil:
-    """Agree with Python's strict decoder."""
-    cdef const uint8_t* end = p + n
-    cdef Py_ssize_t length
-    while p != end:
-        if end - p >= 16 and not (word(p) | word(p + 8)) & HIGH_BITS:
-            p += 16
-            continue
-        length = sequence_length(p, end - p)
-        if length == 0:
-            return False
-        p += length
-    return True
+cdef bint is_utf8(const uint8_t* p, Py_ssize_t n) noexcept nogil
 
 
 cdef inline void put_word(uint8_t* out, uint64_t w) noexcept nogil:
