@@ -132,13 +132,26 @@ def test_any_message_is_written_as_the_reference_writes_it(message: Any) -> None
 
 
 def test_a_tuple_of_many_columns_and_long_values() -> None:
-    for kinds in (b"t" * 63, b"b" * 64, b"t" * 65, b"n" * 1600, b"tbnu" * 400, b"u"):
+    for kinds in (
+        b"t" * 63,
+        b"b" * 64,
+        b"t" * 65,
+        b"n" * 1600,
+        b"tbnu" * 400,
+        b"t" + b"n" * 1600,
+        b"u",
+    ):
         for size in (0, 1, 100, 70_000):
             values = tuple(bytes(size) if kind in b"tb" else None for kind in kinds)
             message = pgc.Insert(None, 7, pgc.TupleData(kinds, values))
             kind, (_, data) = same_encoding(message)
             assert kind == "value"
             assert same_decoding(data, False) == ("value", exact(message))
+
+
+def test_functions_are_documented_as_the_reference_is() -> None:
+    for name in core.__all__:
+        assert getattr(core, name).__doc__ == getattr(reference, name).__doc__
 
 
 # What is no message.

@@ -133,7 +133,6 @@ cdef bint is_plain(object data) except -1:
 
 
 def decode_message(data, *, bint streaming=False):
-    """Decode one pgoutput message; see :func:`pgwire_codec.reference.decode_message`."""
     message = decode(data, False, streaming)
     if message is None:
         message = reference.decode_message(data, streaming=streaming)
@@ -143,13 +142,16 @@ def decode_message(data, *, bint streaming=False):
 
 
 def decode_frame(data):
-    """Decode one frame; see :func:`pgwire_codec.reference.decode_frame`."""
     frame = decode(data, True, False)
     if frame is None:
         frame = reference.decode_frame(data)
         if is_plain(data):
             raise _disagreement(data, frame)
     return frame
+
+
+decode_message.__doc__ = reference.decode_message.__doc__
+decode_frame.__doc__ = reference.decode_frame.__doc__
 
 
 def _disagreement(data, message):

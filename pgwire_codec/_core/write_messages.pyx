@@ -399,7 +399,9 @@ cdef object write_message(Layout layout, object message):
 
 
 def encode_message(message):
-    """Write a message or a frame; see :func:`pgwire_codec.reference.encode_message`."""
     layout = LAYOUTS.get(type(message))
     data = None if layout is None else write_message(<Layout> layout, message)
     return reference.encode_message(message) if data is None else data
+
+
+encode_message.__doc__ = reference.encode_message.__doc__
