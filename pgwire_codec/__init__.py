@@ -1,7 +1,14 @@
 """PostgreSQL's logical replication stream (pgoutput), decoded into numpy and Arrow columns."""
 
 from pgwire_codec import reference
-from pgwire_codec._impl import IMPL, Decoder, decode_frame, decode_message, encode_message
+from pgwire_codec._impl import (
+    IMPL,
+    Decoder,
+    decode_frame,
+    decode_message,
+    encode_batch,
+    encode_message,
+)
 from pgwire_codec.carry import Carry
 from pgwire_codec.changes import Changes, Rejected, Transactions
 from pgwire_codec.columns import ChangeBatch, Column
@@ -96,6 +103,7 @@ __all__ = [
     "XLogData",
     "decode_frame",
     "decode_message",
+    "encode_batch",
     "encode_message",
     "fold",
     "format_lsn",

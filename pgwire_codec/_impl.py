@@ -45,14 +45,28 @@ def _is_compiled() -> bool:
     )
 
 
-__all__ = ["IMPL", "Decoder", "decode_frame", "decode_message", "encode_message"]
+__all__ = [
+    "IMPL",
+    "Decoder",
+    "decode_frame",
+    "decode_message",
+    "encode_batch",
+    "encode_message",
+]
 
 IMPL, _module = choose(os.environ.get("PGWIRE_CODEC_IMPL") or "auto")
 
 if TYPE_CHECKING:
-    from pgwire_codec.reference import Decoder, decode_frame, decode_message, encode_message
+    from pgwire_codec.reference import (
+        Decoder,
+        decode_frame,
+        decode_message,
+        encode_batch,
+        encode_message,
+    )
 else:
     Decoder = _module.Decoder
     decode_frame = _module.decode_frame
     decode_message = _module.decode_message
+    encode_batch = _module.encode_batch
     encode_message = _module.encode_message

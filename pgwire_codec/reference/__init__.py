@@ -6,8 +6,9 @@ from pgwire_codec.decoder import BaseDecoder
 from pgwire_codec.reader import Codec
 from pgwire_codec.reference import implementation
 from pgwire_codec.reference.codec import decode_frame, decode_message, encode_message
+from pgwire_codec.reference.encode import encode_batch
 
-__all__ = ["Decoder", "decode_frame", "decode_message", "encode_message"]
+__all__ = ["Decoder", "decode_frame", "decode_message", "encode_batch", "encode_message"]
 
 
 class Decoder(BaseDecoder):
