@@ -167,7 +167,8 @@ cdef void run_views(Column* c, const Slot* slots, Py_ssize_t n) noexcept nogil:
         if likely(size >= 0):
             out[0] = size
             if size <= INLINE:
-                memcpy(out + 1, p, size)
+                if size:
+                    memcpy(out + 1, p, size)
             else:
                 memcpy(out + 1, p, 4)
                 out[2] = <int32_t> index
