@@ -12,7 +12,6 @@ import pgwire_codec as pgc
 from benchmarks import steps, tables
 from benchmarks.measure import measure, measure_stream
 from benchmarks.streams import Stream
-from pgwire_codec._core.encode import encode_batch
 
 KEY_AND_DATE = (0, 10)  # two columns of 16
 
@@ -89,12 +88,12 @@ def bench_decode_message(benchmark: BenchmarkFixture, lineitem: Stream, form: st
 
 def bench_encode_batch(benchmark: BenchmarkFixture, form: str, size: str) -> None:
     made = tables.lineitem(tables.SIZES[size])
-    encoded = pa.array(encode_batch(made.relation, made.rows, binary=form == "binary"))
+    encoded = pa.array(pgc.encode_batch(made.relation, made.rows, binary=form == "binary"))
     chunks = made.rows.combine_chunks().to_batches(max_chunksize=50_000)
 
     def step() -> None:
         for chunk in chunks:
-            encode_batch(made.relation, chunk, binary=form == "binary")
+            pgc.encode_batch(made.relation, chunk, binary=form == "binary")
 
     measure(
         benchmark,

@@ -113,4 +113,5 @@ def bench_adbc(benchmark: BenchmarkFixture, server: str) -> None:
             table="lineitem",
             form="binary",
             operation="select",
+            rounds=5,
         )

@@ -13,6 +13,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from benchmarks import steps
 from benchmarks.measure import measure, measure_stream
+from benchmarks.steps import Step
 from benchmarks.streams import Stream, path_of
 from benchmarks.tables import SIZES
 
@@ -66,33 +67,38 @@ def bench_memory(benchmark: BenchmarkFixture, streams: Streams, size: str, form:
 
 
 @pytest.mark.parametrize("name", ["decode", "to_arrow"])
-def bench_two_threads(benchmark: BenchmarkFixture, streams: Streams, name: str) -> None:
-    """Two Python threads take half of lineitem each; beside it one takes all."""
+@pytest.mark.parametrize("how", ["threads=2", "two decoders"])
+def bench_two_threads(benchmark: BenchmarkFixture, streams: Streams, name: str, how: str) -> None:
+    """All of lineitem by two threads; beside it by one."""
     stream = streams("lineitem text")
-    half = len(stream.messages) // 2
-    halves = [stream.first(half), stream.rest(half)]
-    if name == "decode":
-        work = [steps.decode(part, steps.batches(part, BATCH)) for part in halves]
+
+    def made(part: Stream, rows: int | None, **options: object) -> Step:
+        if name == "decode":
+            return steps.decode(part, steps.batches(part, rows), **options)
+        return steps.to_arrow(part, rows, **options)
+
+    if how == "threads=2":
+        one, two = made(stream, None), made(stream, None, threads=2)
     else:
-        work = [steps.to_arrow(part, BATCH) for part in halves]
+        half = len(stream.messages) // 2
+        work = [made(stream.first(half), BATCH), made(stream.rest(half), BATCH)]
 
-    def one() -> None:
-        for each in work:
-            each()
+        def one() -> None:
+            for each in work:
+                each()
 
-    def two() -> None:
-        threads = [threading.Thread(target=each) for each in work]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        def two() -> None:
+            threads = [threading.Thread(target=each) for each in work]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
 
     measure(
         benchmark,
         two,
-        name=f"{name}, two threads",
+        name=f"{name}, {how}",
         rows=len(stream.messages),
-        size=sum(batch.size for batch in steps.batches(stream, None)),
         beside=one,
         kind="threads",
         table="lineitem",

@@ -20,6 +20,7 @@ class Result:
     seconds: list[float]
     cpu_seconds: list[float]
     beside_seconds: list[float]
+    beside_cpu_seconds: list[float]
     load: float
     who: str = "cython"
     kind: str = "speed"
@@ -33,22 +34,28 @@ class Result:
 
     @property
     def rows_per_second(self) -> float:
-        return self.rows / median(self.seconds)
-
-    @property
-    def bytes_per_second(self) -> float:
-        return self.bytes / median(self.seconds)
-
-    @property
-    def rows_per_cpu_second(self) -> float:
+        """Of the CPU's seconds, which one thread on a quiet machine has all of."""
         return self.rows / median(self.cpu_seconds)
 
     @property
+    def bytes_per_second(self) -> float:
+        return self.bytes / median(self.cpu_seconds)
+
+    @property
     def ratio(self) -> float | None:
-        """How much longer the step takes than what was measured beside it, as its inverse."""
+        """How long what was measured beside the step took, for each second of the step."""
+        pairs = zip(self.beside_cpu_seconds, self.cpu_seconds, strict=False)
+        return _median([beside / seconds for beside, seconds in pairs])
+
+    @property
+    def clock_rows_per_second(self) -> float:
+        return self.rows / median(self.seconds)
+
+    @property
+    def clock_ratio(self) -> float | None:
+        """As :attr:`ratio`, by the clock: for what has more than one thread."""
         pairs = zip(self.beside_seconds, self.seconds, strict=False)
-        ratios = [beside / seconds for beside, seconds in pairs]
-        return median(ratios) if ratios else None
+        return _median([beside / seconds for beside, seconds in pairs])
 
 
 @dataclass(frozen=True)
@@ -91,9 +98,13 @@ class Run:
         return None if other is None else result.rows_per_second / other.rows_per_second
 
     def to_adbc(self, result: Result) -> float | None:
-        """How many times adbc's rows per CPU second, where all of lineitem becomes columns."""
+        """How many times adbc's speed, where all of lineitem becomes columns."""
         other = self.find(who="adbc")
         whole = result.step in ("decode", "to_arrow") and result.operation == "insert"
         if other is None or not whole or result.table != "lineitem" or result.who != "cython":
             return None
-        return result.rows_per_cpu_second / other.rows_per_cpu_second
+        return result.rows_per_second / other.rows_per_second
+
+
+def _median(values: list[float]) -> float | None:
+    return median(values) if values else None

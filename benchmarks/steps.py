@@ -82,6 +82,7 @@ def decode(
     who: str = "cython",
     *,
     wanted: Sequence[int] | None = None,
+    **options: object,
 ) -> Step:
     """Typed columns of tuples that were scanned; all of them, or those wanted."""
     codec, columns = CODECS[who], len(stream.relation.columns)
@@ -93,12 +94,14 @@ def decode(
 
     def step() -> None:
         for batch in cut:
-            codec.decode_columns(batch.messages, batch.rows, batch.body, columns, "current", chosen)
+            codec.decode_columns(
+                batch.messages, batch.rows, batch.body, columns, "current", chosen, **options
+            )
 
     return step
 
 
-def to_arrow(stream: Stream, rows: int | None, who: str = "cython") -> Step:
+def to_arrow(stream: Stream, rows: int | None, who: str = "cython", **options: object) -> Step:
     """From messages to record batches; each batch is a transaction, and has a decoder."""
     transactions: list[pa.LargeBinaryArray] = [
         stream.transaction(first, count) for first, count in _cuts(stream, rows)
@@ -107,7 +110,7 @@ def to_arrow(stream: Stream, rows: int | None, who: str = "cython") -> Step:
 
     def step() -> None:
         for messages in transactions:
-            for changes in decoder().decode(messages):
+            for changes in decoder(**options).decode(messages):
                 changes.to_arrow()
 
     return step

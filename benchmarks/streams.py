@@ -12,7 +12,6 @@ import pyarrow as pa
 import pgwire_codec as pgc
 from benchmarks import tables
 from benchmarks.tables import SIZES, Size
-from pgwire_codec._core.encode import encode_batch
 
 KEPT = Path(__file__).parent.parent / "build" / "benchmarks"
 XID = 700
@@ -140,7 +139,7 @@ def _make(name: str, size: Size) -> tuple[pgc.Relation, pa.LargeBinaryArray]:
     if operation == "update" and table == "documents":
         # Nine updates of ten leave the long text alone.
         options["unchanged"] = {"body": np.arange(rows.num_rows) % 10 != 0}
-    return relation, pa.array(encode_batch(relation, rows, **options))
+    return relation, pa.array(pgc.encode_batch(relation, rows, **options))
 
 
 def _write(path: Path, made: Stream) -> None:
