@@ -138,7 +138,7 @@ cdef inline bint hurries(Column* c) noexcept nogil:
 
 
 cdef inline bint hurried(Column* c, uint64_t strange) noexcept nogil:
-    """Say whether the block is done: nothing in it was strange. If not, wait before the next try."""
+    """Say whether the block is done: nothing was strange. If not, wait before the next try."""
     if strange:
         c.patience = 16
     return strange == 0

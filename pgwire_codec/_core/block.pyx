@@ -24,7 +24,8 @@ cdef extern from *:
     #if defined(__linux__) && defined(MADV_HUGEPAGE)
         size_t skipped = PGWIRE_PAGE - (size_t) p % PGWIRE_PAGE;
         if (n >= PGWIRE_LARGE)
-            madvise((char*) p + skipped, (n - skipped) / PGWIRE_PAGE * PGWIRE_PAGE, MADV_HUGEPAGE);
+            madvise(
+                (char*) p + skipped, (n - skipped) / PGWIRE_PAGE * PGWIRE_PAGE, MADV_HUGEPAGE);
     #if defined(MADV_POPULATE_WRITE)
         else if (will && n >= PGWIRE_SMALL)
             madvise(

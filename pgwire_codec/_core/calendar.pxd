@@ -9,14 +9,14 @@ cdef extern from *:
     #define PGWIRE_YEAR_ROOM (256 * 100 + 256)
     static int32_t PGWIRE_YEARS[PGWIRE_YEAR_ROOM];
     /* Of a common and of a leap year: days before each month, times 256, and days in it. */
-    #define PGWIRE_MONTH(before, days) ((before) << 8 | (days))
+    #define PGWIRE_OF(before, days) ((before) << 8 | (days))
     static const uint32_t PGWIRE_MONTHS[2][16] = {
-        {0, PGWIRE_MONTH(0, 31), PGWIRE_MONTH(31, 28), PGWIRE_MONTH(59, 31), PGWIRE_MONTH(90, 30),
-         PGWIRE_MONTH(120, 31), PGWIRE_MONTH(151, 30), PGWIRE_MONTH(181, 31), PGWIRE_MONTH(212, 31),
-         PGWIRE_MONTH(243, 30), PGWIRE_MONTH(273, 31), PGWIRE_MONTH(304, 30), PGWIRE_MONTH(334, 31)},
-        {0, PGWIRE_MONTH(0, 31), PGWIRE_MONTH(31, 29), PGWIRE_MONTH(60, 31), PGWIRE_MONTH(91, 30),
-         PGWIRE_MONTH(121, 31), PGWIRE_MONTH(152, 30), PGWIRE_MONTH(182, 31), PGWIRE_MONTH(213, 31),
-         PGWIRE_MONTH(244, 30), PGWIRE_MONTH(274, 31), PGWIRE_MONTH(305, 30), PGWIRE_MONTH(335, 31)}};
+        {0, PGWIRE_OF(0, 31), PGWIRE_OF(31, 28), PGWIRE_OF(59, 31), PGWIRE_OF(90, 30),
+         PGWIRE_OF(120, 31), PGWIRE_OF(151, 30), PGWIRE_OF(181, 31), PGWIRE_OF(212, 31),
+         PGWIRE_OF(243, 30), PGWIRE_OF(273, 31), PGWIRE_OF(304, 30), PGWIRE_OF(334, 31)},
+        {0, PGWIRE_OF(0, 31), PGWIRE_OF(31, 29), PGWIRE_OF(60, 31), PGWIRE_OF(91, 30),
+         PGWIRE_OF(121, 31), PGWIRE_OF(152, 30), PGWIRE_OF(182, 31), PGWIRE_OF(213, 31),
+         PGWIRE_OF(244, 30), PGWIRE_OF(274, 31), PGWIRE_OF(305, 30), PGWIRE_OF(335, 31)}};
     """
     const int64_t DAY "PGWIRE_DAY"  # microseconds
     int32_t YEARS "PGWIRE_YEARS"[]

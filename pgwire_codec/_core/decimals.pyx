@@ -6,7 +6,7 @@ Of text, what numeric(p,s) always has is quick: exactly s digits behind the poin
 all. Of the binary form, at most four base-10000 digits. Any other goes digit by digit.
 """
 
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memset
 
 from pgwire_codec._core.block cimport (
