@@ -23,13 +23,13 @@ cdef extern from *:
     static void pgwire_expect(void* p, size_t n, int will) {
     #if defined(__linux__) && defined(MADV_HUGEPAGE)
         size_t skipped = PGWIRE_PAGE - (size_t) p % PGWIRE_PAGE;
+        char* pages = (char*) p + skipped;
+        size_t size = n < skipped ? 0 : (n - skipped) / PGWIRE_PAGE * PGWIRE_PAGE;
         if (n >= PGWIRE_LARGE)
-            madvise(
-                (char*) p + skipped, (n - skipped) / PGWIRE_PAGE * PGWIRE_PAGE, MADV_HUGEPAGE);
+            madvise(pages, size, MADV_HUGEPAGE);
     #if defined(MADV_POPULATE_WRITE)
         else if (will && n >= PGWIRE_SMALL)
-            madvise(
-                (char*) p + skipped, (n - skipped) / PGWIRE_PAGE * PGWIRE_PAGE, MADV_POPULATE_WRITE);
+            madvise(pages, size, MADV_POPULATE_WRITE);
     #endif
     #endif
         (void) p, (void) n, (void) will;
