@@ -20,7 +20,7 @@ from pgwire_codec._core.column cimport ColumnDecoder, has_kernel
 from pgwire_codec._core.hop cimport column_end, likely
 from pgwire_codec._core.wire cimport load_i16
 from pgwire_codec._core.tuples import tuples
-from pgwire_codec._core.patch import join_decoded
+from pgwire_codec._core.join import join_decoded
 from pgwire_codec.reference import values as reference
 from pgwire_codec.reference.values_problem import ValueProblem
 from pgwire_codec.tables import DecodedColumns, TupleTable
@@ -111,8 +111,8 @@ cdef bint may_share(data, compiled):
 
 def shares(Py_ssize_t count, Py_ssize_t threads):
     """Cut the rows into shares, each of whole blocks but the last; give their edges."""
-    cdef Py_ssize_t size = -(-count // max(threads, 1))
-    size = max(-(-size // BLOCK) * BLOCK, SMALLEST_SHARE)
+    cdef Py_ssize_t size = (count + threads - 1) // threads
+    size = max((size + BLOCK - 1) // BLOCK * BLOCK, SMALLEST_SHARE)
     return [*range(0, count, size), count] if count else [0, 0]
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pgwire_codec._arrow_layout import ArrowBuffers, valid_rows, validity_bitmap
-from pgwire_codec.reference.values import Decoded
 from pgwire_codec.reference.values_build import INLINE, offsets_of
 
 Rows = npt.NDArray[np.int64]
@@ -102,17 +101,6 @@ def _join(runs: list[Run]) -> ArrowBuffers:
         parts = [values[id(array)][start:stop] for array, start, stop in runs if start < stop]
         joined.buffers = [np.concatenate(parts).reshape(-1) if parts else first.buffers[0][:0]]
     return joined
-
-
-def join_decoded(pieces: Sequence[Decoded], edges: Sequence[int]) -> Decoded:
-    """Put the shares of a column behind each other; ``edges`` say which row each begins with."""
-    arrays = [piece.array for piece in pieces]
-    if any(array.format == "z" for array in arrays):
-        for array in arrays:  # an unknown type is binary once a value came in binary form
-            array.format = "z"
-    joined = _join([(array, 0, array.length) for array in arrays])
-    invalid = [piece.invalid + first for piece, first in zip(pieces, edges, strict=False)]
-    return Decoded(joined, np.concatenate(invalid))
 
 
 def _patch_views(array: ArrowBuffers, rows: Rows, patch: ArrowBuffers, chunks: int) -> None:
