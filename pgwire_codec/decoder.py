@@ -80,6 +80,10 @@ class BaseDecoder:
         registry: TypeRegistry | None = None,
     ) -> None:
         self._skip = check_on_error(on_error)
+        if not isinstance(atomic, bool):
+            raise OptionError(f"atomic must be True or False, not {atomic!r}")
+        if registry is not None and not isinstance(registry, TypeRegistry):
+            raise OptionError(f"registry must be a TypeRegistry, not {type(registry).__name__}")
         self._atomic = atomic
         self._decoding = Decoding(
             tuples=self.codec.tuples,
@@ -209,6 +213,8 @@ class PartDecoder:
     """
 
     def __init__(self, decoder: BaseDecoder, part: PartPlan) -> None:
+        if not isinstance(part, PartPlan):
+            raise TypeError(f"part must be a PartPlan, of plan().parts, not {type(part).__name__}")
         self._decoder = copy(decoder)
         self._decoder._atomic = True
         self._decoder._carry = part.carry.copy()

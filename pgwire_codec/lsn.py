@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 
 _LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})", re.ASCII)
@@ -12,6 +13,7 @@ def format_lsn(lsn: int) -> str:
 
     Raises ``ValueError`` when it does not fit 64 bits.
     """
+    lsn = operator.index(lsn)  # numpy's integers too; TypeError for what is no integer
     if not 0 <= lsn < 1 << 64:
         raise ValueError(f"an LSN is an int from 0 to 2**64 - 1, not {lsn!r}")
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
@@ -22,6 +24,8 @@ def parse_lsn(text: str) -> int:
 
     Raises ``ValueError`` for anything but two hexadecimal numbers of 1 to 8 digits around a slash.
     """
+    if not isinstance(text, str):
+        raise TypeError(f"an LSN is read from a str like 16/B374D848, not {type(text).__name__}")
     match = _LSN.fullmatch(text)
     if match is None:
         raise ValueError(f"an LSN is written like 16/B374D848, not {text!r}")

@@ -81,6 +81,8 @@ def plan(
     resolver = Resolver(Carry() if carry is None else carry.copy(), planner)
     parts = []
     for summary in summaries:
+        if not isinstance(summary, Summary):
+            raise TypeError(f"summaries must be Summary objects, not {type(summary).__name__}")
         if summary.new_session:
             resolver.new_session()
         before = resolver.carry.copy()

@@ -91,6 +91,10 @@ class TypeRegistry:
         element: str | int | None = None,
     ) -> PgType:
         """Tell what a user-defined type's OID is; see :func:`register_type`."""
+        if not isinstance(oid, int) or not isinstance(name, str):
+            raise OptionError(
+                f"a type has an OID, an int, and a name, a str: not {oid!r}, {name!r}"
+            )
         if not 0 < oid < 2**32:
             raise OptionError(f"type OID {oid}: an OID is between 1 and 4294967295")
         if oid in _BUILTIN_BY_OID:

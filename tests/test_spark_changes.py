@@ -213,6 +213,8 @@ def test_what_cannot_be_decoded_says_so(spark: SparkSession, spark_api: Any) -> 
         decode(good, on_error="ignore")
     with pytest.raises(ValueError, match="not unique"):
         decode(good.union(good))
+    with pytest.raises(TypeError, match="must be a Spark DataFrame, not list"):
+        decode([])
     with pytest.raises(TypeError, match="streaming"):
         decode(spark.readStream.format("rate").load())
     broken = [*capture.messages]

@@ -71,9 +71,10 @@ def decode_columns(
     cdef Py_ssize_t count = len(rows)
     if len(body) != count:
         raise ValueError("body must have one offset a row")
-    compiled = [(number, kind) for number, kind in wanted if has_kernel(kind)]
+    # Once each: columns of one name, which no server sends, are wanted as the last of them.
+    compiled = [(number, kind) for number, kind in dict.fromkeys(wanted) if has_kernel(kind)]
     if len({number for number, _ in compiled}) != len(compiled):
-        raise ValueError("a column can be wanted once")
+        raise ValueError("a column can be wanted as one type")
     rows = np.ascontiguousarray(rows, np.int64)
     body = np.ascontiguousarray(body, np.int64)
 

@@ -207,9 +207,11 @@ def _plan(parts: list[Part], on_error: str) -> Plan:
 
 def _choose(messages: DataFrame, ordinal: str, data: str, lsn: str | None) -> DataFrame:
     """Give the DataFrame of (ordinal, data, lsn), and check that it can be that."""
-    from pyspark.sql import functions
+    from pyspark.sql import DataFrame, functions
     from pyspark.sql.types import BinaryType, IntegralType
 
+    if not isinstance(messages, DataFrame):
+        raise TypeError(f"messages must be a Spark DataFrame, not {type(messages).__name__}")
     if messages.isStreaming:
         raise TypeError(
             "messages is a streaming DataFrame: decode_changes has to read it before it can decode "
