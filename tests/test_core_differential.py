@@ -22,7 +22,17 @@ import pgwire_codec as pgc
 from pgwire_codec._pg_type import BUILTIN
 from pgwire_codec.types import TypeOptions, column_type
 from tests import strategies
-from tests.build import shapes, streamed, transaction, walk, wire
+from tests.build import (
+    column,
+    delete,
+    insert,
+    relation,
+    shapes,
+    streamed,
+    transaction,
+    walk,
+    wire,
+)
 from tests.corpus import Capture, captures
 from tests.golden import MESSAGES
 from tests.twins import Pair, exact, same, same_functions
@@ -142,6 +152,13 @@ def test_wrong_messages(messages: list[Any], wanted: tuple[str, int, int], on_er
     assert pair.decode(wire(messages)) == (wanted[0] if on_error == "raise" else None)
 
 
+def test_columns_of_one_name() -> None:
+    twice = relation(2, column("c", "int4"), column("c", "date"), column("d"))
+    change = insert(2, "1", "2024-02-29", "x")
+    Pair().decode(wire(transaction(twice, change, delete(2, old=change.new))))
+    Pair(on_error="skip").decode(wire(transaction(twice, insert(2, "1", "2", "x"), change)))
+
+
 def damaged(capture: Capture, chosen: random.Random, share: float) -> list[bytes]:
     """A share of the messages with a byte changed, or cut; tags stay, so that the rest makes sense.
 
@@ -237,13 +254,13 @@ def structures() -> dict[Any, tuple[bytes, bool, pgc.Relation | None]]:
         relations: dict[int, pgc.Relation] = {}
         for data, streaming in walk(capture):
             key: Any = (data, streaming)
-            relation = None
+            told = None
             if data[:1] in b"RIUD":
                 message = pgc.decode_message(data, streaming=streaming)
                 if isinstance(message, pgc.Relation):
                     relations[message.oid] = message
                 elif isinstance(message, (pgc.Insert, pgc.Update, pgc.Delete)):
-                    relation = relations.get(message.relation_oid)
+                    told = relations.get(message.relation_oid)
                     tuples = [getattr(message, name, None) for name in ("key", "old", "new")]
                     lengths = [
                         each and (each.kinds, tuple(value and len(value) for value in each.values))
@@ -252,7 +269,7 @@ def structures() -> dict[Any, tuple[bytes, bool, pgc.Relation | None]]:
                     key = (data[:1], streaming, *lengths)
             elif data[:1] in b"BCSEcA":
                 key = (data[:1], streaming, len(data))
-            found.setdefault(key, (data, streaming, relation))
+            found.setdefault(key, (data, streaming, told))
     return found
 
 
@@ -260,10 +277,10 @@ def structures() -> dict[Any, tuple[bytes, bool, pgc.Relation | None]]:
 def test_every_structure_of_the_corpus_cut_and_changed_at_each_byte() -> None:
     several = structures().values()
     assert len(several) > 1000
-    for data, streaming, relation in several:
+    for data, streaming, told in several:
         if len(data) > 1000:  # hundreds of columns: each is like the one before it
             continue
-        columns = () if relation is None else relation.columns
+        columns = () if told is None else told.columns
         same_in_pieces(
             data,
             streaming,
@@ -307,8 +324,8 @@ def changes(draw: st.DrawFn, told: list[pgc.Relation], xid: int | None) -> Any:
     """A change of one of the tables; now and then of another width, or of none of them."""
     if not told or draw(st.integers(0, 15)) == 0:
         return draw(strategies.messages(xid is not None))
-    relation = draw(st.sampled_from(told))
-    oids = [column.type_oid for column in relation.columns]
+    table = draw(st.sampled_from(told))
+    oids = [column.type_oid for column in table.columns]
     if draw(st.integers(0, 15)) == 0:
         oids = [*oids, 25] if draw(st.booleans()) else oids[:-1]
 
@@ -320,12 +337,12 @@ def changes(draw: st.DrawFn, told: list[pgc.Relation], xid: int | None) -> Any:
     if kind == "T":
         return pgc.Truncate(xid, 0, tuple(each.oid for each in told))
     if kind == "I":
-        return pgc.Insert(xid, relation.oid, row())
+        return pgc.Insert(xid, table.oid, row())
     if kind in "Dd":
         old = row()
-        return pgc.Delete(xid, relation.oid, *((old, None) if kind == "d" else (None, old)))
+        return pgc.Delete(xid, table.oid, *((old, None) if kind == "d" else (None, old)))
     key, old_row = (row() if kind == "K" else None), (row() if kind == "O" else None)
-    return pgc.Update(xid, relation.oid, key, old_row, row())
+    return pgc.Update(xid, table.oid, key, old_row, row())
 
 
 @st.composite

@@ -45,10 +45,10 @@ def plain(value: Any) -> Any:
     return type(value).__name__, value
 
 
-def outcome(call: Callable[[], Any]) -> Any:
+def outcome(call: Callable[..., Any], *args: Any, **options: Any) -> Any:
     """What a call gave, or the error with which it refused; any other error is not caught."""
     try:
-        return plain(call())
+        return plain(call(*args, **options))
     except (pgc.DecodeError, pgc.EncodeError, ValueProblem) as error:
         return (
             plain(error) if not isinstance(error, pgc.EncodeError) else ("EncodeError", str(error))
@@ -57,8 +57,8 @@ def outcome(call: Callable[[], Any]) -> Any:
 
 def same(name: str, *args: Any, **options: Any) -> Any:
     """Call a function of both implementations; give what both gave."""
-    ours = outcome(lambda: getattr(compiled, name)(*args, **options))
-    theirs = outcome(lambda: getattr(plain_codec, name)(*args, **options))
+    ours = outcome(getattr(compiled, name), *args, **options)
+    theirs = outcome(getattr(plain_codec, name), *args, **options)
     assert ours == theirs
     return ours
 
@@ -114,7 +114,7 @@ def of_batch(batch: ChangeBatch) -> Iterator[tuple[Any, ...]]:
     for which in ("old", "new"):
         for column in getattr(batch, which).values():
             yield which, column.name, *of_column(column)
-    yield "record batch", outcome(lambda: build(batch, None))
+    yield "record batch", outcome(build, batch, None)
 
 
 def of_column(column: Column) -> Iterator[Any]:
