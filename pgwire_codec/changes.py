@@ -62,8 +62,9 @@ class Transactions:
 
     @classmethod
     def concatenate(cls, parts: Sequence[Transactions]) -> Transactions:
-        if not parts:
-            return cls.of([])
+        parts = [part for part in parts if len(part)]
+        if len(parts) < 2:
+            return parts[0] if parts else cls.of([])
         return cls(
             *(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls))
         )

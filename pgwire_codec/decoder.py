@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from pgwire_codec import _input
+from pgwire_codec._codec import Codec
 from pgwire_codec.carry import Carry
 from pgwire_codec.changes import Changes, Rejected
 from pgwire_codec.collector import Collector, Held
@@ -16,7 +17,7 @@ from pgwire_codec.columns import ChangeBatch, Decoding
 from pgwire_codec.errors import OptionError
 from pgwire_codec.messages import Relation
 from pgwire_codec.planning import Outcome, PartPlan
-from pgwire_codec.reader import Codec, Reader
+from pgwire_codec.reader import Reader
 from pgwire_codec.summary import check_on_error
 from pgwire_codec.transactions import Key, Resolver
 from pgwire_codec.types import TypeOptions, TypeRegistry

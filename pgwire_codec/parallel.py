@@ -37,5 +37,4 @@ def summarise(messages: object, *, on_error: str = "raise", new_session: bool = 
 
 def summarise_pieces(*, on_error: str = "raise", new_session: bool = False) -> Summariser:
     """Begin the summary of a part that comes in pieces: ``add`` each, then ask for ``summary``."""
-    codec = Decoder.codec
-    return Summariser(codec.scan, codec.decode_message, on_error=on_error, new_session=new_session)
+    return Summariser(Decoder.codec, on_error=on_error, new_session=new_session)

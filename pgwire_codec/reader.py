@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
-
 import numpy as np
 import numpy.typing as npt
 
+from pgwire_codec._codec import Codec
 from pgwire_codec._input import Messages
 from pgwire_codec.carry import START, OpenTransaction, Position, RelationVersion
 from pgwire_codec.changes import Rejected
@@ -15,21 +13,10 @@ from pgwire_codec.collector import Chunk, Collector, Held
 from pgwire_codec.columns import Source
 from pgwire_codec.errors import DecodeError, ErrorCode
 from pgwire_codec.messages import LogicalMessage, Message, Truncate
-from pgwire_codec.reference.values import Decoded
 from pgwire_codec.stretch import plain_transactions
-from pgwire_codec.tables import DecodedColumns, MessageTable, TupleTable
+from pgwire_codec.tables import MessageTable
 from pgwire_codec.transactions import PLAIN, Advance, Committed, Key, Resolver
 from pgwire_codec.walk import Run, Stretch, Walk, first_of_each
-
-
-class Codec(Protocol):
-    """The functions of an implementation; ``pgwire_codec.reference`` documents each."""
-
-    decode_message: Callable[..., LogicalMessage]
-    scan: Callable[..., MessageTable]
-    tuples: Callable[..., tuple[TupleTable, TupleTable]]
-    decode_values: Callable[..., Decoded]
-    decode_columns: Callable[..., DecodedColumns]
 
 
 class Reader:
@@ -112,7 +99,7 @@ class Reader:
         stretch: Stretch,
     ) -> bool:
         """Take a stretch of plain transactions at once; False where it has to be walked through."""
-        transactions = plain_transactions(self._source.messages, stretch)
+        transactions = plain_transactions(self._source.messages, stretch, self._codec.boundaries)
         if transactions is None or transactions.commit_lsn[0] <= self._resolver.carry.delivered_lsn:
             return False
         if self._resolver.carry.cut_off[0] >= transactions.commit_lsn[0]:

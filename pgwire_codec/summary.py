@@ -9,11 +9,11 @@ open), so that parts can be decoded at the same time and in any order.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pgwire_codec import _input
+from pgwire_codec._codec import Codec
 from pgwire_codec._input import Messages
 from pgwire_codec.carry import START, Position
 from pgwire_codec.errors import DecodeError, OptionError
@@ -37,9 +37,6 @@ from pgwire_codec.stretch import plain_transactions
 from pgwire_codec.tables import MessageTable
 from pgwire_codec.transactions import Advance
 from pgwire_codec.walk import Run, Stretch, Walk, first_of_each
-
-Scan = Callable[..., MessageTable]
-DecodeMessage = Callable[..., LogicalMessage]
 
 
 @dataclass(slots=True)
@@ -109,11 +106,8 @@ class Summariser:
     As long as nothing tells whether the part began inside a stream block, it is read both ways.
     """
 
-    def __init__(
-        self, scan: Scan, decode_message: DecodeMessage, *, on_error: str, new_session: bool
-    ) -> None:
-        self._scan = scan
-        self._decode_message = decode_message
+    def __init__(self, codec: Codec, *, on_error: str, new_session: bool) -> None:
+        self._codec = codec
         self._skip = check_on_error(on_error)
         self._new_session = new_session
         self._count = 0
@@ -138,7 +132,7 @@ class Summariser:
         certain = len(self._recorders) == 1
         if in_block not in self._errors:
             try:
-                recorder.record(part, self._scan, self._decode_message, self._skip)
+                recorder.record(part, self._codec, self._skip)
             except DecodeError as error:
                 self._errors[in_block] = error.at(self._count + (error.message_index or 0))
         if certain and in_block in self._errors:
@@ -185,13 +179,13 @@ class _Recorder:
         self._relations: dict[int | None, dict[int, Relation]] = {}  # told last, by transaction
         self._types: dict[int | None, dict[int, Type]] = {}
 
-    def record(self, part: Messages, scan: Scan, decode_message: DecodeMessage, skip: bool) -> None:
-        table = scan(part, streaming=self.in_block, skip=skip)
-        walk = Walk(part, table, decode_message)
+    def record(self, part: Messages, codec: Codec, skip: bool) -> None:
+        table = codec.scan(part, streaming=self.in_block, skip=skip)
+        walk = Walk(part, table, codec.decode_message)
         for _, item in walk.steps(self.in_block):
             if not isinstance(item, Stretch):
                 self._step(item, table)
-            elif (transactions := plain_transactions(part, item)) is not None:
+            elif (transactions := plain_transactions(part, item, codec.boundaries)) is not None:
                 self._begun = self._block = None
                 self._advance(int(transactions.commit_lsn[-1]))
             else:

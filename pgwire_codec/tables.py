@@ -107,6 +107,25 @@ class TupleTable:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Boundaries:
+    """What the Begin and the Commit messages of transactions say, one element a transaction.
+
+    Attributes
+    ----------
+    xid : numpy.ndarray of uint32
+    final_lsn, commit_lsn, end_lsn : numpy.ndarray of uint64
+    commit_time : numpy.ndarray of int64
+        As on the wire: microseconds since 2000-01-01 UTC.
+    """
+
+    xid: npt.NDArray[np.uint32]
+    final_lsn: npt.NDArray[np.uint64]
+    commit_lsn: npt.NDArray[np.uint64]
+    end_lsn: npt.NDArray[np.uint64]
+    commit_time: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class DecodedColumns:
     """Columns of the old, the new or the current tuples.
 

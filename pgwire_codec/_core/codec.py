@@ -2,11 +2,11 @@
 
 from typing import ClassVar
 
+from pgwire_codec._codec import Codec
 from pgwire_codec._core import implementation
 from pgwire_codec._core.encode import encode_batch
 from pgwire_codec._core.messages import decode_frame, decode_message, encode_message
 from pgwire_codec.decoder import BaseDecoder
-from pgwire_codec.reader import Codec
 
 __all__ = ["Decoder", "decode_frame", "decode_message", "encode_batch", "encode_message"]
 

@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
+from pgwire_codec._codec import Codec
 from pgwire_codec.decoder import BaseDecoder
-from pgwire_codec.reader import Codec
 from pgwire_codec.reference import implementation
 from pgwire_codec.reference.codec import decode_frame, decode_message, encode_message
 from pgwire_codec.reference.encode import encode_batch

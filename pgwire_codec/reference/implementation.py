@@ -1,9 +1,17 @@
 """The functions that a decoder calls, under the names that every implementation gives them."""
 
+from pgwire_codec.reference.boundaries import boundaries
 from pgwire_codec.reference.codec import decode_message
 from pgwire_codec.reference.columns import decode_columns
 from pgwire_codec.reference.scan import scan
 from pgwire_codec.reference.tuples import tuples
 from pgwire_codec.reference.values import decode_values
 
-__all__ = ["decode_columns", "decode_message", "decode_values", "scan", "tuples"]
+__all__ = [
+    "boundaries",
+    "decode_columns",
+    "decode_message",
+    "decode_values",
+    "scan",
+    "tuples",
+]
