@@ -84,7 +84,8 @@ read a file of lineitem and made one record batch of it: `Decoder.decode` and `t
 ## Two threads
 
 By the clock, against one thread that does the same work: one call with `threads=2`, and two Python
-threads that have a decoder and half of the rows each.
+threads that have a decoder and half of the rows each. With a load average well above 2, other
+programs had the second core, and the ratio says nothing.
 
 {threads}
 
@@ -208,10 +209,11 @@ def threads(run: Run) -> str:
             result.step,
             f"{result.clock_rows_per_second / 1e6:.3g}",
             _number(result.clock_ratio, ".2f"),
+            f"{result.load:.1f}",
         ]
         for result in run.select(kind="threads")
     ]
-    return grid(["step", "million rows/s", "× one thread"], lines)
+    return grid(["step", "million rows/s", "× one thread", "load average"], lines)
 
 
 def load(run: Run) -> str:
