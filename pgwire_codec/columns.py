@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,10 @@ class Decoding:
     unrepresentable: str
     before: str
     threads: int
+
+
+#: The operations that may have an old tuple.
+_HAVE_OLD: Final = np.frombuffer(b"UD", np.uint8)
 
 
 class Column:
@@ -360,11 +364,14 @@ class ChangeBatch:
         """Decode columns of the ``"old"`` or the ``"current"`` tuples, all at once."""
         columns = self.relation.columns
         numbers = [self._numbers[name] for name in names]
+        body = self._source.body[self._rows]
+        if which == "old":  # only updates and deletes have old tuples: do not look at the others
+            body[~np.isin(self.op, _HAVE_OLD)] = -1
         try:
             return self._decoding.decode_columns(
                 self._source.messages,
                 self._rows,
-                self._source.body[self._rows],
+                body,
                 len(columns),
                 which,
                 [(number, self.column_type(columns[number])) for number in numbers],

@@ -6,6 +6,21 @@ from libc.stdint cimport int64_t, uint8_t
 from pgwire_codec._core.hop cimport tuple_end
 
 
+cdef extern from *:
+    """
+    #if defined(__GNUC__)
+    #define pgwire_prefetch(p) __builtin_prefetch(p)
+    #else
+    #define pgwire_prefetch(p) ((void) (p))
+    #endif
+    """
+    void pgwire_prefetch(const void* p) noexcept nogil
+
+cdef enum:
+    AHEAD = 12  # rows: their first bytes come from memory while those before are walked
+    LINES = 4  # cache lines of each
+    LINE = 64
+
 cdef enum:
     OLD = 0
     NEW = 1
@@ -21,6 +36,17 @@ cdef struct Input:
     const int64_t* bodies  # where their tuples begin; negative for none
     Py_ssize_t count
     bint any_old  # set when a row turns out to have an old tuple
+
+
+cdef inline void prefetch(const Input* source, Py_ssize_t row) noexcept nogil:
+    """Ask for the tuples of a row that will be walked soon."""
+    cdef int64_t line
+    if row + AHEAD < source.count:
+        for line in range(LINES):
+            # Where it points does not matter: no address is an error to a prefetch.
+            pgwire_prefetch(<const void*> (
+                <size_t> source.data + <size_t> (source.bodies[row + AHEAD] + LINE * line)
+            ))
 
 
 cdef inline const uint8_t* body_of(

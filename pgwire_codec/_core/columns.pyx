@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from pgwire_codec._core.block cimport BINARY, BLOCK, MAX_BYTES, TEXT, Column, Slot, column_run
-from pgwire_codec._core.body cimport Input, tuple_of
+from pgwire_codec._core.body cimport Input, prefetch, tuple_of
 from pgwire_codec._core.column cimport ColumnDecoder, has_kernel
 from pgwire_codec._core.hop cimport column_end, likely
 from pgwire_codec._core.wire cimport load_i16
@@ -244,6 +244,8 @@ cdef int walk(Input* source, Plan* plan, int which) noexcept nogil:
             plan.gaps[at] = False
         row = 0
         while row < rows:
+            prefetch(source, first + row)
+            prefetch(source, first + row + 1)
             found = tuple_of(source, first + row, which, &p, &end)
             if found < 0:
                 return NOT_WHOLE

@@ -11,7 +11,7 @@ from libc.string cimport memcpy, memset
 
 import numpy as np
 
-from pgwire_codec._core.body cimport NEW, OLD, Input, tuple_of
+from pgwire_codec._core.body cimport NEW, OLD, Input, prefetch, tuple_of
 from pgwire_codec._core.hop cimport column_end, likely
 from pgwire_codec._core.wire cimport load_i16
 from pgwire_codec.tables import NOT_SENT, TupleTable
@@ -174,6 +174,8 @@ cdef Py_ssize_t walk(
         memset(block.form, 0, block.rows * table.columns)
         place = 0
         while place < rows:
+            prefetch(source, first + place)
+            prefetch(source, first + place + 1)
             found = tuple_of(source, first + place, which, &p, &end)
             if found < 0:
                 return -1
