@@ -3,9 +3,10 @@
 VENV := .venv
 BIN := $(VENV)/bin
 SIZE ?= full
+FUZZ_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test quick lint demo bench clean
+.PHONY: help venv test quick lint sanitize fuzz demo bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -31,6 +32,18 @@ lint: venv ## check style, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict pgwire_codec
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint --max-line-length 100 pgwire_codec/_core
+
+sanitize: venv ## run the quick tests with the core under gcc's sanitizers
+	$(BIN)/python -m pip install --quiet setuptools
+	./tools/build-copy build/sanitize $(BIN)/python CC=gcc PGWIRE_CODEC_SANITIZE=address,undefined
+	cd build/sanitize && \
+		LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
+		ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=32 UBSAN_OPTIONS=print_stacktrace=1 \
+		PYTHONMALLOC=malloc PGWIRE_CODEC_IMPL=cython \
+		$(abspath $(BIN))/python -m pytest -m "not slow" -p no:cacheprovider
+
+fuzz: venv ## compare the core with the reference on mutated inputs (FUZZ_SECONDS=600)
+	FUZZ_SECONDS=$(FUZZ_SECONDS) ./fuzz/run $(BIN)/python
 
 demo: venv ## run the demonstration: a shop's changes from an embedded server to tables
 	$(BIN)/pgwire-codec demo
