@@ -34,7 +34,7 @@ lint: venv ## check style, format and types
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint --max-line-length 100 pgwire_codec/_core
 
 sanitize: venv ## run the quick tests with the core under gcc's sanitizers
-	$(BIN)/python -m pip install --quiet setuptools
+	$(BIN)/python -m pip install --quiet "setuptools>=77"
 	./tools/build-copy build/sanitize $(BIN)/python CC=gcc PGWIRE_CODEC_SANITIZE=address,undefined
 	cd build/sanitize && \
 		LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
