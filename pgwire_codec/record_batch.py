@@ -62,22 +62,16 @@ def _metadata(
         "_origin": _strings(batch.origin.tolist()) if batch.has_origin else _nothing(rows),
         "_unchanged": _names(unchanged, rows),
     }
-    before = _before(batch)
-    if before is not None:
-        fields["_before"] = before
+    if batch.before_columns:
+        # The old tuple's columns that were asked for; null where there is no old tuple.
+        before = batch.decode("old", batch.before_columns)
+        values = dict(zip(batch.before_columns, before.columns, strict=True))
+        arrays = {name: each.array for name, each in values.items()}
+        fields["_before"] = _struct(arrays, rows, before.present)
+        invalid = {**invalid, **{f"_before.{name}": each.invalid for name, each in values.items()}}
     if batch.invalid_is_told:
         fields["_invalid"] = _names(invalid, rows)
     return fields
-
-
-def _before(batch: ChangeBatch) -> ArrowBuffers | None:
-    """Give the old tuple's columns that were asked for; null where there is no old tuple."""
-    names = batch.before_columns
-    if not names:
-        return None
-    decoded = batch.decode("old", names)
-    fields = {name: each.array for name, each in zip(names, decoded.columns, strict=True)}
-    return _struct(fields, len(batch), decoded.present)
 
 
 def _struct(

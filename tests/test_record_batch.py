@@ -362,3 +362,11 @@ def test_what_was_taken_outlives_the_batch() -> None:
     taken = pa.record_batch(made)
     del made
     assert taken.to_pylist() == wanted
+
+
+def test_invalid_names_what_was_not_kept_of_the_old_tuple() -> None:
+    dated = build.relation(1, build.column("d", "date", key=True), build.column("v"), identity="f")
+    change = build.update(1, build.row("2024-02-29", "new"), old=build.row("infinity", "old"))
+    table = build.batch(change, relation=dated, unrepresentable="null").to_arrow()
+    assert table["_before"].to_pylist() == [{"d": None}]
+    assert table["_invalid"].to_pylist() == [["_before.d"]]
