@@ -338,9 +338,9 @@ class ChangeBatch:
         ``_unchanged`` list<string> (names of unchanged TOAST columns, null where there are none),
         ``_before`` struct (the old tuple's key columns, or all of them with ``before="full"``; not
         there with ``before="none"`` or without a replica identity), and, unless
-        ``unrepresentable="raise"``, ``_invalid`` list<string> (names of columns whose value was made
-        null or clamped; ``_before.name`` for one of the old tuple). A metadata column whose name the
-        table has, too, gets a further underscore in front.
+        ``unrepresentable="raise"``, ``_invalid`` list<string> (names of the columns whose value was
+        made null or clamped; ``_before.name`` for one of the old tuple). A metadata column whose
+        name the table has, too, gets a further underscore in front.
         """
         try:
             import pyarrow

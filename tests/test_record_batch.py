@@ -365,8 +365,8 @@ def test_what_was_taken_outlives_the_batch() -> None:
 
 
 def test_invalid_names_what_was_not_kept_of_the_old_tuple() -> None:
-    dated = build.relation(1, build.column("d", "date", key=True), build.column("v"), identity="f")
-    change = build.update(1, build.row("2024-02-29", "new"), old=build.row("infinity", "old"))
-    table = build.batch(change, relation=dated, unrepresentable="null").to_arrow()
-    assert table["_before"].to_pylist() == [{"d": None}]
+    dated = relation(1, column("d", "date", key=True), column("v", key=True), identity="f")
+    change = update(1, row("2024-02-29", "new"), old=row("infinity", "old"))
+    table = batch(change, relation=dated, unrepresentable="null").to_arrow()
+    assert table["_before"].to_pylist() == [{"d": None, "v": "old"}]
     assert table["_invalid"].to_pylist() == [["_before.d"]]
