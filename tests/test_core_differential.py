@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -23,10 +24,12 @@ from pgwire_codec._pg_type import BUILTIN
 from pgwire_codec.types import TypeOptions, column_type
 from tests import strategies
 from tests.build import (
+    T,
     column,
     delete,
     insert,
     relation,
+    row,
     shapes,
     streamed,
     transaction,
@@ -35,7 +38,7 @@ from tests.build import (
 )
 from tests.corpus import Capture, captures
 from tests.golden import MESSAGES
-from tests.twins import Pair, exact, same, same_functions
+from tests.twins import Pair, compiled, exact, same, same_functions
 from tests.values_golden import GOLDEN
 from tests.wrong import each_wrong
 
@@ -69,6 +72,25 @@ def numbered() -> list[tuple[int, Capture]]:
     """The captures, each with its number in its scenario."""
     by_scenario = itertools.groupby(captures(), key=lambda capture: capture.scenario)
     return [each for _, several in by_scenario for each in enumerate(several)]
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil"),
+    [
+        ("scan", lambda found: replace(found, width=found.width + 1)),
+        ("tuples", lambda found: found[::-1]),
+        ("decode_columns", lambda found: replace(found, columns=found.columns[::-1])),
+    ],
+)
+def test_a_difference_would_be_seen(
+    monkeypatch: pytest.MonkeyPatch, name: str, spoil: Callable[[Any], Any]
+) -> None:
+    messages = wire(transaction(T, insert(1, "1", "a", None), delete(1, key=row("1", None, None))))
+    Pair().decode(messages)
+    right = getattr(compiled, name)
+    monkeypatch.setattr(compiled, name, lambda *args, **options: spoil(right(*args, **options)))
+    with pytest.raises(AssertionError):
+        Pair().decode(messages)
 
 
 # Real streams.
@@ -329,7 +351,7 @@ def changes(draw: st.DrawFn, told: list[pgc.Relation], xid: int | None) -> Any:
     if draw(st.integers(0, 15)) == 0:
         oids = [*oids, 25] if draw(st.booleans()) else oids[:-1]
 
-    def row() -> pgc.TupleData:
+    def some_row() -> pgc.TupleData:
         columns = [draw(values_of(oid)) for oid in oids]
         return pgc.TupleData(b"".join(kind for kind, _ in columns), tuple(v for _, v in columns))
 
@@ -337,12 +359,12 @@ def changes(draw: st.DrawFn, told: list[pgc.Relation], xid: int | None) -> Any:
     if kind == "T":
         return pgc.Truncate(xid, 0, tuple(each.oid for each in told))
     if kind == "I":
-        return pgc.Insert(xid, table.oid, row())
+        return pgc.Insert(xid, table.oid, some_row())
     if kind in "Dd":
-        old = row()
+        old = some_row()
         return pgc.Delete(xid, table.oid, *((old, None) if kind == "d" else (None, old)))
-    key, old_row = (row() if kind == "K" else None), (row() if kind == "O" else None)
-    return pgc.Update(xid, table.oid, key, old_row, row())
+    key, old_row = (some_row() if kind == "K" else None), (some_row() if kind == "O" else None)
+    return pgc.Update(xid, table.oid, key, old_row, some_row())
 
 
 @st.composite
