@@ -413,6 +413,7 @@ LEAKS = """
 
 
 @needs_core
+@pytest.mark.slow  # memory of the process: a measure that a busy machine can blur
 def test_nothing_is_leaked() -> None:
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(LEAKS)], capture_output=True, text=True, check=False
