@@ -17,6 +17,8 @@ COLUMNS = (
     build.column("name"),
     build.column("tags", "_int4"),
     build.column("odd", 99_999),  # nobody knows this type
+    build.column("words", "_text"),
+    build.column("raw", "bytea"),
 )
 TABLE = build.relation(1, *COLUMNS)
 
@@ -30,6 +32,8 @@ def row(number: int) -> pgc.TupleData:
         ... if number % 11 == 0 else "é" * (number % 5),
         f"{{{number},NULL}}" if number % 3 else "{}",
         b"\x01" if number == 9_000 else str(number),
+        f'{{NULL,"a\\\\{number}",{"x" * (number % 9)}b}}' if number % 5 else None,
+        f"\\x{number:08x}" if number % 13 else f"\\{number % 100:03o}",
     )
 
 
@@ -51,6 +55,17 @@ def test_any_number_of_threads(messages: list[bytes], threads: int, strings: str
     one = decoded(messages, strings=strings)
     assert len(one) == 10_000
     assert decoded(messages, strings=strings, threads=threads) == one
+
+
+def test_what_cannot_be_represented_stands_in_its_own_row(messages: list[bytes]) -> None:
+    odd = [*messages]
+    for place in (3, 4_999, 8_001, 9_999):
+        odd[place + 2] = odd[place + 2].replace(f"20{place % 100:02}-02-28".encode(), b"infinity")
+        odd[place + 2] = odd[place + 2].replace(b"\x00\x00\x00\x0ainf", b"\x00\x00\x00\x08inf")
+    for unrepresentable in ("null", "clamp"):
+        one = decoded(odd, unrepresentable=unrepresentable)
+        assert [at for at, row in enumerate(one) if row["_invalid"]] == [3, 4_999, 8_001, 9_999]
+        assert decoded(odd, unrepresentable=unrepresentable, threads=2) == one
 
 
 def test_the_error_is_that_of_one_thread(messages: list[bytes]) -> None:

@@ -69,6 +69,8 @@ cdef struct Column:
     Py_ssize_t capacity  # rows that there is room for
     Py_ssize_t width  # bytes a row in `values`
     uint8_t* values  # fixed-width values, or views, or the offsets (int32) of bytes or elements
+    bint has_offsets
+    bint is_lent  # whether `values` are part of another column's
     uint8_t* validity  # bitmap; NULL while no row is null
     Py_ssize_t validity_size
     Py_ssize_t nulls
@@ -115,6 +117,8 @@ cdef int column_reserve(Column* c, Py_ssize_t rows) noexcept nogil
 cdef int column_grow_bytes(Column* c, int64_t row, Py_ssize_t more) noexcept nogil
 cdef int column_odd(Column* c, Py_ssize_t index, const Slot* slot, int odd) noexcept nogil
 cdef void column_note_invalid(Column* c, int64_t row) noexcept nogil
+cdef void column_lend(Column* c, Column* to, Py_ssize_t row, Py_ssize_t rows) noexcept nogil
+cdef int column_append(Column* c, Column* other) noexcept nogil
 cdef void column_rewind(
     Column* c, Py_ssize_t length, Py_ssize_t used, Py_ssize_t nulls
 ) noexcept nogil

@@ -2,40 +2,10 @@
 # cython: initializedcheck=False, freethreading_compatible=True
 """A column's growing buffers, and its rows that are not ordinary."""
 
-from libc.stdint cimport int64_t, uint8_t
-from libc.string cimport memset
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy, memset
 
-cdef extern from "Python.h" nogil:
-    void* PyMem_RawRealloc(void* p, size_t n)
-    void PyMem_RawFree(void* p)
-
-cdef extern from *:
-    """
-    #if defined(__linux__)
-    #include <sys/mman.h>
-    #endif
-    #define PGWIRE_PAGE 4096
-    #define PGWIRE_LARGE ((size_t) 4 << 20)
-    #define PGWIRE_SMALL ((size_t) 64 << 10)
-    /* A page that is first touched by a store costs more than decoding what fills it. Large pages
-       where numpy asks for them, too; below that all pages at once, if they `will` be filled.
-       A refusal changes nothing. */
-    static void pgwire_expect(void* p, size_t n, int will) {
-    #if defined(__linux__) && defined(MADV_HUGEPAGE)
-        size_t skipped = PGWIRE_PAGE - (size_t) p % PGWIRE_PAGE;
-        char* pages = (char*) p + skipped;
-        size_t size = n < skipped ? 0 : (n - skipped) / PGWIRE_PAGE * PGWIRE_PAGE;
-        if (n >= PGWIRE_LARGE)
-            madvise(pages, size, MADV_HUGEPAGE);
-    #if defined(MADV_POPULATE_WRITE)
-        else if (will && n >= PGWIRE_SMALL)
-            madvise(pages, size, MADV_POPULATE_WRITE);
-    #endif
-    #endif
-        (void) p, (void) n, (void) will;
-    }
-    """
-    void expect "pgwire_expect"(void* p, size_t n, bint will) noexcept nogil
+from pgwire_codec._core.pool cimport pool_expect, pool_free, pool_realloc
 
 
 cdef void column_init(Column* c) noexcept nogil:
@@ -45,15 +15,16 @@ cdef void column_init(Column* c) noexcept nogil:
 
 cdef void column_clear(Column* c) noexcept nogil:
     """Free all that the column, and its child, still own."""
-    PyMem_RawFree(c.values)
-    PyMem_RawFree(c.validity)
-    PyMem_RawFree(c.bytes)
-    PyMem_RawFree(c.hard)
-    PyMem_RawFree(c.invalid)
-    PyMem_RawFree(c.scratch)
+    if not c.is_lent:
+        pool_free(c.values)
+    pool_free(c.validity)
+    pool_free(c.bytes)
+    pool_free(c.hard)
+    pool_free(c.invalid)
+    pool_free(c.scratch)
     if c.child is not NULL:
         column_clear(c.child)
-        PyMem_RawFree(c.child)
+        pool_free(c.child)
     column_init(c)
 
 
@@ -79,12 +50,12 @@ cdef int column_reserve(Column* c, Py_ssize_t rows) noexcept nogil:
     if rows <= c.capacity:
         return 0
     rows = max(rows, c.capacity + c.capacity // 2)
-    grown = PyMem_RawRealloc(c.values, <size_t> ((rows + 1) * c.width))
+    grown = pool_realloc(c.values, <size_t> ((rows + 1) * c.width))
     if grown is NULL:
         c.failed = True
         return -1
     # The first time `rows` is what will come; later it is a guess.
-    expect(grown, <size_t> ((rows + 1) * c.width), c.capacity == 0)
+    pool_expect(grown, <size_t> ((rows + 1) * c.width), c.capacity == 0)
     c.values = <uint8_t*> grown
     if c.capacity == 0:
         memset(c.values, 0, <size_t> c.width)  # the first offset
@@ -98,7 +69,7 @@ cdef int cover_validity(Column* c, Py_ssize_t rows) noexcept nogil:
     cdef void* grown
     if size <= c.validity_size:
         return 0
-    grown = PyMem_RawRealloc(c.validity, <size_t> size)
+    grown = pool_realloc(c.validity, <size_t> size)
     if grown is NULL:
         c.failed = True
         return -1
@@ -123,11 +94,11 @@ cdef int column_grow_bytes(Column* c, int64_t row, Py_ssize_t more) noexcept nog
         guess = <Py_ssize_t> (1.03 * c.used / c.length * c.capacity)
         guess = max(guess, c.used + (c.used >> 3))
     room = min(max(guess if guess else room, c.used + more, 16 * BLOCK), MAX_BYTES)
-    grown = PyMem_RawRealloc(c.bytes, <size_t> (room + SLACK))
+    grown = pool_realloc(c.bytes, <size_t> (room + SLACK))
     if grown is NULL:
         c.failed = True
         return -1
-    expect(grown, <size_t> (room + SLACK), guess > 0)
+    pool_expect(grown, <size_t> (room + SLACK), guess > 0)
     c.bytes = <uint8_t*> grown
     c.room = room
     return 0
@@ -145,7 +116,7 @@ cdef void column_note_invalid(Column* c, int64_t row) noexcept nogil:
     cdef void* grown
     if c.invalid_count == c.invalid_room:
         room = max(64, c.invalid_room * 2)
-        grown = PyMem_RawRealloc(c.invalid, <size_t> room * sizeof(int64_t))
+        grown = pool_realloc(c.invalid, <size_t> room * sizeof(int64_t))
         if grown is NULL:
             c.failed = True
             return
@@ -160,7 +131,7 @@ cdef void note_hard(Column* c, int64_t row, const Slot* slot) noexcept nogil:
     cdef void* grown
     if c.hard_count == c.hard_room:
         room = max(64, c.hard_room * 2)
-        grown = PyMem_RawRealloc(c.hard, <size_t> room * sizeof(Hard))
+        grown = pool_realloc(c.hard, <size_t> room * sizeof(Hard))
         if grown is NULL:
             c.failed = True
             return
@@ -201,3 +172,75 @@ cdef void column_rewind(
     c.length = length
     c.used = used
     c.nulls = nulls
+
+
+cdef void column_lend(Column* c, Column* to, Py_ssize_t row, Py_ssize_t rows) noexcept nogil:
+    """Let an empty column, without offsets, write its rows where those of `c` from `row` on are."""
+    to.values = c.values + row * c.width
+    to.capacity = rows
+    to.is_lent = True
+
+
+cdef int column_append(Column* c, Column* other) noexcept nogil:
+    """Put the rows of another column of the same type behind those of `c`. 0, or -1 out of memory.
+
+    They are no views. Values that were lent are where they belong already.
+    """
+    cdef Py_ssize_t base = c.length
+    cdef Py_ssize_t at
+    if other.length == 0:
+        return 0
+    if column_reserve(c, base + other.length):
+        return -1
+    if other.has_offsets:
+        if append_offsets(c, other):
+            return -1
+    elif not other.is_lent:
+        memcpy(c.values + base * c.width, other.values, <size_t> (other.length * c.width))
+    if other.nulls and append_validity(c, other):
+        return -1
+    c.length = base + other.length
+    if c.validity is not NULL and cover_validity(c, c.length):
+        return -1
+    c.any_binary |= other.any_binary
+    if c.overflow_row < 0 and other.overflow_row >= 0:
+        c.overflow_row = base + other.overflow_row
+        c.overflow_length = other.overflow_length
+    for at in range(other.hard_count):
+        note_hard(c, base + other.hard[at].row, &other.hard[at].slot)
+    for at in range(other.invalid_count):
+        column_note_invalid(c, base + other.invalid[at])
+    return -1 if c.failed else 0
+
+
+cdef int append_offsets(Column* c, Column* other) noexcept nogil:
+    """Append what the offsets of another column point to, and the offsets."""
+    cdef int32_t* offsets = <int32_t*> c.values + c.length
+    cdef const int32_t* others = <const int32_t*> other.values
+    cdef int32_t end = offsets[0]
+    cdef Py_ssize_t at
+    for at in range(1, other.length + 1):
+        offsets[at] = end + others[at]
+    if c.child is not NULL:
+        return column_append(c.child, other.child)
+    if other.used > c.room - c.used and column_grow_bytes(c, c.length, other.used):
+        return -1
+    if other.used:
+        memcpy(c.bytes + c.used, other.bytes, <size_t> other.used)
+        c.used += other.used
+    return 0
+
+
+cdef int append_validity(Column* c, Column* other) noexcept nogil:
+    """Append another column's null rows."""
+    cdef Py_ssize_t row
+    if cover_validity(c, c.length + other.length):
+        return -1
+    if c.length & 7 == 0:
+        memcpy(c.validity + (c.length >> 3), other.validity, <size_t> ((other.length + 7) >> 3))
+        c.nulls += other.nulls
+        return 0
+    for row in range(other.length):
+        if not other.validity[row >> 3] >> (row & 7) & 1:
+            mark_null(c, c.length + row)
+    return 0

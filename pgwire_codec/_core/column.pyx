@@ -17,6 +17,7 @@ from pgwire_codec._core.block cimport (
     Policy,
     column_clear,
     column_init,
+    column_lend,
     column_reserve,
 )
 from pgwire_codec._core.decimals cimport decimal_kernel
@@ -24,6 +25,7 @@ from pgwire_codec._core.floats cimport float_kernel
 from pgwire_codec._core.integers cimport integer_kernel
 from pgwire_codec._core.lists cimport list_kernel
 from pgwire_codec._core.memory cimport array_of
+from pgwire_codec._core.pool cimport pool_realloc
 from pgwire_codec._core.strings cimport string_kernel
 from pgwire_codec._core.times cimport time_kernel
 from pgwire_codec._core.uuids cimport uuid_kernel
@@ -32,9 +34,6 @@ from pgwire_codec.reference import values as reference
 from pgwire_codec.reference.render import element_oid
 from pgwire_codec.reference.values_build import chunks_of, overflow
 from pgwire_codec.reference.values_problem import ValueProblem
-
-cdef extern from "Python.h" nogil:
-    void* PyMem_RawMalloc(size_t n)
 
 cdef uint8_t NOTHING = 0
 cdef dict POLICIES = {"raise": RAISE, "null": NULLED, "clamp": CLAMPED}
@@ -62,13 +61,14 @@ cdef Kernel kernel_of(Column* c, column_type, Py_ssize_t data_size):
     if arrow in ("u", "vu") or family in ("unknown", "bytea"):
         return string_kernel(c, family, arrow, column_type.numeric, data_size)
     if arrow == "+l":
-        c.child = <Column*> PyMem_RawMalloc(sizeof(Column))
+        c.child = <Column*> pool_realloc(NULL, sizeof(Column))
         if c.child is NULL:
             raise MemoryError
         column_init(c.child)
         c.child.start = c.start
         c.child.end = c.end
         c.child.policy = c.policy
+        c.child.has_offsets = column_type.child.format in ("u", "z")
         c.child.kernel = kernel_of(c.child, column_type.child, data_size)
         if column_reserve(c.child, 1):
             raise MemoryError
@@ -97,12 +97,23 @@ cdef class ColumnDecoder:
         The contiguous array that every slot's value lies in.
     unrepresentable : {"raise", "null", "clamp"}
         As for ``reference.values.decode_values``.
+    place_in : ColumnDecoder, optional
+        The decoder, with room for these rows, too, from row `first` on, that the rows will be
+        appended to; it has to live as long.
     """
 
     def __cinit__(self):
         column_init(&self.c)
 
-    def __init__(self, column_type, Py_ssize_t rows, data, str unrepresentable="raise"):
+    def __init__(
+        self,
+        column_type,
+        Py_ssize_t rows,
+        data,
+        str unrepresentable="raise",
+        ColumnDecoder place_in=None,
+        Py_ssize_t first=0,
+    ):
         if self.c.kernel is not NULL:
             raise RuntimeError("a ColumnDecoder is set up once")
         self.column_type = column_type
@@ -113,8 +124,11 @@ cdef class ColumnDecoder:
         self.c.start = &self.view[0] if self.view.shape[0] else &NOTHING
         self.c.end = self.c.start + self.view.shape[0]
         self.c.policy = <Policy> <int> POLICIES[unrepresentable]
+        self.c.has_offsets = column_type.format in ("u", "z", "+l")
         self.c.kernel = kernel_of(&self.c, column_type, self.view.shape[0])
-        if column_reserve(&self.c, max(rows, 1)):
+        if place_in is not None and not self.c.has_offsets:
+            column_lend(&place_in.c, &self.c, first, rows)
+        elif column_reserve(&self.c, max(rows, 1)):
             raise MemoryError
 
     def __dealloc__(self):

@@ -10,19 +10,27 @@ Nothing but the block is kept of where values lie, and everything happens withou
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 
-from concurrent.futures import ThreadPoolExecutor
+import os
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy as np
 
-from pgwire_codec._core.block cimport BINARY, BLOCK, MAX_BYTES, TEXT, Column, Slot, column_run
+from pgwire_codec._core.block cimport (
+    BINARY,
+    BLOCK,
+    MAX_BYTES,
+    TEXT,
+    Column,
+    Slot,
+    column_append,
+    column_run,
+)
 from pgwire_codec._core.body cimport Input, prefetch, tuple_of
 from pgwire_codec._core.column cimport ColumnDecoder, has_kernel
 from pgwire_codec._core.hop cimport column_end, likely
 from pgwire_codec._core.wire cimport load_i16
 from pgwire_codec._core.tuples import tuples
-from pgwire_codec._core.join import join_decoded
 from pgwire_codec.reference import values as reference
-from pgwire_codec.reference.values_problem import ValueProblem
 from pgwire_codec.tables import DecodedColumns, TupleTable
 
 cdef enum:
@@ -78,26 +86,20 @@ def decode_columns(
     rows = np.ascontiguousarray(rows, np.int64)
     body = np.ascontiguousarray(body, np.int64)
 
-    def share(first, last):
-        """Decode some of the rows: their columns, which have such a tuple, which are unchanged."""
-        decoders = [
-            ColumnDecoder(kind, last - first, messages.data, unrepresentable)
-            for _, kind in compiled
-        ]
-        numbers = [number for number, _ in compiled]
-        present, unchanged = walk_all(
-            messages, rows[first:last], body[first:last], columns, WHICH[which], numbers, decoders
-        )
-        return decoders, present, unchanged
+    edges = shares(count, threads if may_share(messages.data, compiled) else 1)
+    parts = decoders_of(compiled, edges, messages.data, unrepresentable)
 
-    if not may_share(messages.data, compiled):
-        threads = 1
-    edges = shares(count, threads)
-    if len(edges) == 2:
-        decoders, present, unchanged = share(0, count)
-        columns_of = [(<ColumnDecoder> decoder).finish() for decoder in decoders]
-    else:
-        columns_of, present, unchanged = together(share, edges)
+    def walk_share(part):
+        first, last = edges[part], edges[part + 1]
+        return walk_all(
+            messages, rows[first:last], body[first:last], columns, WHICH[which],
+            [number for number, _ in compiled], parts[part],
+        )
+
+    present, unchanged = together(walk_share, edges)
+    for others in parts[1:]:
+        append_all(parts[0], others)
+    columns_of = [(<ColumnDecoder> decoder).finish() for decoder in parts[0]]
     decoded = dict(zip([number for number, _ in compiled], columns_of, strict=True))
     others = [(number, kind) for number, kind in wanted if number not in decoded]
     if others:
@@ -117,26 +119,59 @@ def shares(Py_ssize_t count, Py_ssize_t threads):
     return [*range(0, count, size), count] if count else [0, 0]
 
 
-def together(share, edges):
-    """Decode all shares at the same time, and join them."""
-    with ThreadPoolExecutor(len(edges) - 1) as pool:
-        done = list(pool.map(share, edges, edges[1:]))
-        columns = []
-        for pieces in zip(*(decoders for decoders, _, _ in done), strict=True):
-            finished = []
-            for decoder, first in zip(pieces, edges, strict=False):
-                try:
-                    finished.append((<ColumnDecoder> decoder).finish())
-                except ValueProblem as problem:
-                    problem.row += first
-                    raise
-            columns.append(finished)
-        joined = list(pool.map(join_decoded, columns, [edges] * len(columns)))
+def decoders_of(compiled, edges, data, str unrepresentable):
+    """Give a decoder a column for each share; those of the first have room for all rows."""
+    cdef Py_ssize_t first, last
+    cdef Py_ssize_t rows = edges[len(edges) - 1]
+    whole = [ColumnDecoder(kind, rows, data, unrepresentable) for _, kind in compiled]
+    parts = [whole]
+    for first, last in zip(edges[1:], edges[2:]):
+        parts.append([
+            ColumnDecoder(kind, last - first, data, unrepresentable, decoder, first)
+            for (_, kind), decoder in zip(compiled, whole, strict=True)
+        ])
+    return parts
+
+
+def together(walk_share, edges):
+    """Walk over all shares at the same time, the first in this thread; join what they give."""
+    shares = len(edges) - 1
+    if shares == 1:
+        return walk_share(0)
+    others = [helpers(shares - 1).submit(walk_share, part) for part in range(1, shares)]
+    try:
+        first = walk_share(0)
+    finally:
+        wait(others)  # they write into memory that belongs to this call
+    done = [first, *(other.result() for other in others)]
     unchanged = [
         np.concatenate([rows + first for rows, first in zip(pieces, edges, strict=False)])
-        for pieces in zip(*(each for _, _, each in done), strict=True)
+        for pieces in zip(*(rows for _, rows in done), strict=True)
     ]
-    return joined, np.concatenate([present for _, present, _ in done]), unchanged
+    return np.concatenate([present for present, _ in done]), unchanged
+
+
+def helpers(Py_ssize_t threads):
+    """Give that many threads; they are kept, as starting one takes as long as some 1,000 rows."""
+    if threads not in HELPERS:
+        HELPERS[threads] = ThreadPoolExecutor(threads, thread_name_prefix="pgwire_codec")
+    return HELPERS[threads]
+
+
+HELPERS = {}
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=HELPERS.clear)  # the threads stay with the parent
+
+
+cdef append_all(decoders, others):
+    """Put the rows of each of the others behind those of a decoder."""
+    cdef ColumnDecoder decoder, other
+    cdef int failed
+    for decoder, other in zip(decoders, others, strict=True):
+        with nogil:
+            failed = column_append(&decoder.c, &other.c)
+        if failed:
+            raise MemoryError
 
 
 def by_reference(messages, rows, body, Py_ssize_t columns, str which, others, unrepresentable):

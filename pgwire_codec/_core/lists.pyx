@@ -26,10 +26,8 @@ from pgwire_codec._core.block cimport (
     likely,
     unlikely,
 )
+from pgwire_codec._core.pool cimport pool_realloc
 from pgwire_codec._core.wire cimport load_i32, load_u32
-
-cdef extern from "Python.h" nogil:
-    void* PyMem_RawRealloc(void* p, size_t n)
 
 cdef enum:
     GROUP = 64  # elements that the child is handed at once
@@ -75,7 +73,7 @@ cdef int run_unescaped(Column* c, const uint8_t* p, int32_t n) noexcept nogil:
     cdef int32_t at = 0
     cdef int code
     if size > c.scratch_size:
-        grown = PyMem_RawRealloc(c.scratch, <size_t> size)
+        grown = pool_realloc(c.scratch, <size_t> size)
         if grown is NULL:
             c.failed = True
             return HARD

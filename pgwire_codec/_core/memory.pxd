@@ -4,3 +4,4 @@
 from libc.stdint cimport uint8_t
 
 cdef object array_of(uint8_t** p, Py_ssize_t size, object dtype)
+cdef object new_array(tuple shape, object dtype)

@@ -7,9 +7,7 @@ from libc.stdint cimport uint8_t
 
 import numpy as np
 
-cdef extern from "Python.h" nogil:
-    void* PyMem_RawRealloc(void* p, size_t n)
-    void PyMem_RawFree(void* p)
+from pgwire_codec._core.pool cimport pool_expect, pool_free, pool_realloc
 
 
 cdef class Memory:
@@ -22,7 +20,7 @@ cdef class Memory:
         PyBuffer_FillInfo(buffer, self, self.p, self.size, 0, flags)
 
     def __dealloc__(self):
-        PyMem_RawFree(self.p)
+        pool_free(self.p)
 
 
 cdef object array_of(uint8_t** p, Py_ssize_t size, object dtype):
@@ -35,7 +33,24 @@ cdef object array_of(uint8_t** p, Py_ssize_t size, object dtype):
     memory.p = p[0]
     memory.size = size
     p[0] = NULL
-    shrunk = PyMem_RawRealloc(memory.p, <size_t> size)
+    shrunk = pool_realloc(memory.p, <size_t> size)
     if shrunk is not NULL:
         memory.p = shrunk
     return np.frombuffer(memory, dtype)
+
+
+cdef object new_array(tuple shape, object dtype):
+    """Give an array, like ``numpy.empty``."""
+    cdef Memory memory
+    cdef Py_ssize_t size = np.dtype(dtype).itemsize
+    for length in shape:
+        size *= length
+    if size == 0:
+        return np.empty(shape, dtype)
+    memory = Memory()
+    memory.p = pool_realloc(NULL, <size_t> size)
+    if memory.p is NULL:
+        raise MemoryError
+    memory.size = size
+    pool_expect(memory.p, <size_t> size, True)
+    return np.frombuffer(memory, dtype).reshape(shape)

@@ -7,22 +7,23 @@ The twin of :mod:`pgwire_codec.reference.tuples`.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy, memset
 
 import numpy as np
 
 from pgwire_codec._core.body cimport NEW, OLD, Input, prefetch, tuple_of
 from pgwire_codec._core.hop cimport column_end, likely
+from pgwire_codec._core.memory cimport new_array
 from pgwire_codec._core.wire cimport load_i16
 from pgwire_codec.tables import NOT_SENT, TupleTable
 
 cdef enum:
-    # States, as in pgwire_codec.tables.
-    S_NULL = 0
+    # States, as in pgwire_codec.tables; NULL is 0.
     S_VALUE = 1
     S_UNCHANGED = 2
     S_NOT_SENT = 3
-    BINARY_FORM = 1
+
+cdef enum:
+    ABSENT = 0  # the kind of a column that the tuple does not have
 
 cdef enum:
     BLOCK_BYTES = 49152  # what a block's cells may take: they stay in the cache
@@ -44,8 +45,7 @@ cdef struct Block:
     # The cells of a few rows, column by column: written row by row, flushed column by column.
     int64_t* offset
     int32_t* length
-    uint8_t* state
-    uint8_t* form
+    uint8_t* kind  # as on the wire, or ABSENT
     Py_ssize_t rows  # there is room for
     void* memory
 
@@ -96,10 +96,10 @@ cdef tabulate(
     cdef Block block
     shape = (columns, count)
     marker = np.zeros(count, np.uint8)
-    state = np.empty(shape, np.uint8)
+    state = new_array(shape, np.uint8)
     form = None
-    offset = np.empty(shape, np.int64)
-    length = np.empty(shape, np.int32)
+    offset = new_array(shape, np.int64)
+    length = new_array(shape, np.int32)
     cdef uint8_t[::1] marker_view = marker
     cdef uint8_t[:, ::1] state_view = state
     cdef uint8_t[:, ::1] form_view
@@ -129,7 +129,8 @@ cdef tabulate(
             if done < 0 or form is not None:
                 raise RuntimeError("tuples() was given messages that scan() did not accept")
             # The first value in binary form: from here on there is something to write.
-            form = np.zeros(shape, np.uint8)
+            form = new_array(shape, np.uint8)
+            form[:, :done] = 0
             form_view = form
             table.form = &form_view[0, 0]
     finally:
@@ -142,16 +143,15 @@ cdef tabulate(
 
 cdef bint open_block(Block* block, Py_ssize_t columns):
     """Make a block of as many rows as the cache takes."""
-    cdef Py_ssize_t rows = BLOCK_BYTES // (14 * max(columns, 1))
+    cdef Py_ssize_t rows = BLOCK_BYTES // (13 * max(columns, 1))
     rows = max(8, min(rows, MOST_ROWS)) | 1  # odd: powers of two collide in the cache
     block.rows = rows
-    block.memory = malloc(14 * rows * max(columns, 1))
+    block.memory = malloc(13 * rows * max(columns, 1))
     if block.memory == NULL:
         return False
     block.offset = <int64_t*> block.memory
     block.length = <int32_t*> (block.offset + rows * columns)
-    block.state = <uint8_t*> (block.length + rows * columns)
-    block.form = block.state + rows * columns
+    block.kind = <uint8_t*> (block.length + rows * columns)
     return True
 
 
@@ -165,13 +165,9 @@ cdef Py_ssize_t walk(
     cdef const uint8_t* end
     cdef const uint8_t* q
     cdef const uint8_t* q_end
-    cdef bint binary
     cdef int found
     while first < source.count:
-        binary = False
         rows = min(block.rows, source.count - first)
-        memset(block.state, S_VALUE, block.rows * table.columns)
-        memset(block.form, 0, block.rows * table.columns)
         place = 0
         while place < rows:
             prefetch(source, first + place)
@@ -185,14 +181,14 @@ cdef Py_ssize_t walk(
                 continue
             table.marker[first + place] = p[0]
             if place + 1 < rows and tuple_of(source, first + place + 1, which, &q, &q_end) == 1:
-                if read_two(source.data, p + 1, end, q + 1, q_end, place, table, block, &binary):
+                if read_two(source.data, p + 1, end, q + 1, q_end, place, table, block):
                     table.marker[first + place + 1] = q[0]
                     place += 2
                     continue
-            if not read_tuple(source.data, p + 1, end, place, table, block, &binary):
+            if not read_tuple(source.data, p + 1, end, place, table, block):
                 return -1
             place += 1
-        if binary and table.form == NULL:
+        if table.form == NULL and any_binary(block, rows, table.columns):
             return first
         flush(block, rows, first, table)
         first += rows
@@ -205,7 +201,7 @@ cdef inline void not_sent(
     """Fill a row from a column on."""
     cdef Py_ssize_t cell = column * block.rows + place
     while column < columns:
-        block.state[cell] = S_NOT_SENT
+        block.kind[cell] = ABSENT
         block.offset[cell] = 0
         block.length[cell] = 0
         cell += block.rows
@@ -219,7 +215,6 @@ cdef inline bint read_tuple(
     Py_ssize_t place,
     Table* table,
     Block* block,
-    bint* binary,
 ) noexcept nogil:
     """Tabulate one tuple; False where it is not whole."""
     cdef Py_ssize_t column, width
@@ -228,7 +223,7 @@ cdef inline bint read_tuple(
     width = max(0, min(<Py_ssize_t> load_i16(p), table.columns))
     p += 2
     for column in range(width):
-        p = read_column(data, p, end, column * block.rows + place, block, binary)
+        p = read_column(data, p, end, column * block.rows + place, block)
         if p == NULL:
             return False
     if width < table.columns:
@@ -245,7 +240,6 @@ cdef inline bint read_two(
     Py_ssize_t place,
     Table* table,
     Block* block,
-    bint* binary,
 ) noexcept nogil:
     """Tabulate the tuples of two rows column by column, so that one need not wait for the other.
 
@@ -260,8 +254,8 @@ cdef inline bint read_two(
     q += 2
     for column in range(table.columns):
         cell = column * block.rows + place
-        p = read_column(data, p, p_end, cell, block, binary)
-        q = read_column(data, q, q_end, cell + 1, block, binary)
+        p = read_column(data, p, p_end, cell, block)
+        q = read_column(data, q, q_end, cell + 1, block)
         if p == NULL or q == NULL:
             return False
     return True
@@ -273,27 +267,40 @@ cdef inline const uint8_t* read_column(
     const uint8_t* end,
     Py_ssize_t cell,
     Block* block,
-    bint* binary,
 ) noexcept nogil:
-    """Write one column into its cell, whose state is S_VALUE; give its end, NULL if not whole."""
+    """Write one column into its cell; give its end, NULL if it is not whole."""
     cdef const uint8_t* next_column = column_end(p, end)
-    cdef uint8_t kind
     if next_column == NULL:
         return NULL
-    kind = p[0]
-    if likely(kind == c"t"):
-        block.offset[cell] = p + 5 - data
-        block.length[cell] = <int32_t> (next_column - p - 5)
-    elif kind == c"b":
-        binary[0] = True
-        block.form[cell] = BINARY_FORM
+    block.kind[cell] = p[0]
+    if likely(next_column - p > 1):
         block.offset[cell] = p + 5 - data
         block.length[cell] = <int32_t> (next_column - p - 5)
     else:
-        block.state[cell] = S_NULL if kind == c"n" else S_UNCHANGED
         block.offset[cell] = 0
         block.length[cell] = 0
     return next_column
+
+
+cdef inline uint8_t state_of(uint8_t kind) noexcept nogil:
+    cdef uint8_t value = (kind == c"t") | (kind == c"b")
+    cdef uint8_t unchanged = kind == c"u"
+    cdef uint8_t absent = kind == ABSENT
+    return S_VALUE * value | S_UNCHANGED * unchanged | S_NOT_SENT * absent
+
+
+cdef inline bint any_binary(
+    const Block* block, Py_ssize_t rows, Py_ssize_t columns
+) noexcept nogil:
+    """Whether a block has a value in binary form."""
+    cdef Py_ssize_t column, row
+    cdef uint8_t found = 0
+    cdef const uint8_t* kind
+    for column in range(columns):
+        kind = block.kind + column * block.rows
+        for row in range(rows):
+            found |= kind[row] == c"b"
+    return found
 
 
 cdef inline void flush(
@@ -303,21 +310,24 @@ cdef inline void flush(
     cdef Py_ssize_t column, row
     cdef int64_t* offset
     cdef int32_t* length
+    cdef uint8_t* byte
     cdef const int64_t* block_offset
     cdef const int32_t* block_length
+    cdef const uint8_t* kind
     for column in range(table.columns):
         offset = table.offset + column * table.rows + first
         length = table.length + column * table.rows + first
+        byte = table.state + column * table.rows + first
         block_offset = block.offset + column * block.rows
         block_length = block.length + column * block.rows
+        kind = block.kind + column * block.rows
         for row in range(rows):  # not memcpy, which is slow to start
             offset[row] = block_offset[row]
         for row in range(rows):
             length[row] = block_length[row]
+        for row in range(rows):  # without a branch: many rows at once
+            byte[row] = state_of(kind[row])
         if table.form != NULL:
-            memcpy(
-                table.form + column * table.rows + first, block.form + column * block.rows, rows
-            )
-        memcpy(
-            table.state + column * table.rows + first, block.state + column * block.rows, rows
-        )
+            byte = table.form + column * table.rows + first
+            for row in range(rows):
+                byte[row] = kind[row] == c"b"
