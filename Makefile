@@ -2,22 +2,24 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
+EXTRA ?= dev
 SIZE ?= full
 FUZZ_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test quick lint sanitize fuzz demo bench clean
+.PHONY: help venv test quick test-spark test-postgresql lint sanitize fuzz demo bench bench-wheel bench-compare \
+	bench-page wheel test-arm64 clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
-venv: $(VENV)/installed ## create .venv with everything the tests need (PYTHON=... names the interpreter)
+venv: $(VENV)/installed ## create .venv with what the tests need (PYTHON=... is its interpreter)
 
 # A stamp, because neither the directory's nor the interpreter's time says what is installed.
 $(VENV)/installed: pyproject.toml setup.py $(wildcard pgwire_codec/_core/*.p[yx]?)
 	@test -x $(BIN)/python || { python=$$(.ci/find-python) && "$$python" -m venv --clear $(VENV); }
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRA)]'
 	@touch $@
 
 test: venv ## run all tests, and those that need neither Spark nor a server in plain Python too
@@ -31,7 +33,8 @@ lint: venv ## check style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict pgwire_codec
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint --max-line-length 100 pgwire_codec/_core
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint --max-line-length 100 pgwire_codec
+	./tools/actionlint $(BIN)/python
 
 # What leaks is asked of a part of the tests only: other libraries leak at their end, too.
 SANITIZED = cd build/sanitize && \
@@ -39,6 +42,12 @@ SANITIZED = cd build/sanitize && \
 	UBSAN_OPTIONS=print_stacktrace=1 LSAN_OPTIONS=suppressions=tests/leaks.txt:print_suppressions=0 \
 	PYTHONMALLOC=malloc PGWIRE_CODEC_IMPL=cython
 SANITIZED_TESTS = $(abspath $(BIN))/python -m pytest -m "not slow" -p no:cacheprovider
+
+test-spark: venv ## run Spark's tests on another release: SPARK=3.5, 4.0, 4.1, 4.2
+	./tools/test-spark $(BIN)/python $(SPARK)
+
+test-postgresql: venv ## run the tests of capturing on another major: MAJOR=12 to 18
+	./tools/test-postgresql $(BIN)/python $(MAJOR)
 
 sanitize: venv ## run the quick tests with the core under gcc's sanitizers
 	$(BIN)/python -m pip install --quiet "setuptools>=77"
@@ -65,6 +74,31 @@ bench: $(VENV)/bench ## measure each step beside its peers, write docs/benchmark
 		--benchmark-json=build/benchmarks/results.json
 	$(BIN)/python -m benchmarks.report build/benchmarks/results.json \
 		$(if $(filter full,$(SIZE)),docs,build/benchmarks)
+
+# The wheel's benchmarks in an environment that has the wheel, not the checkout.
+bench-wheel: venv ## build the wheel and run the benchmarks on it: build/bench-wheel/results.json
+	$(BIN)/python -m pip install --quiet --editable '.[wheel]'
+	rm -rf build/bench-wheel
+	$(BIN)/python -m build --wheel --outdir build/bench-wheel
+	./tools/bench-wheel $(BIN)/python build/bench-wheel/*.whl build/bench-wheel
+
+bench-compare: $(VENV)/bench ## compare that with another run's (MAIN=…/results.json)
+	$(BIN)/python -m benchmarks.compare $(MAIN) build/bench-wheel/results.json
+
+bench-page: $(VENV)/bench ## make one page of several machines' runs (RUNS="NAME=FILE …")
+	$(BIN)/python -m benchmarks.page build/bench-page $(RUNS)
+
+wheel: venv ## build sdist and manylinux wheel, and run all tests on it in an empty environment
+	$(BIN)/python -m pip install --quiet --editable '.[wheel]'
+	rm -rf build/wheel
+	$(BIN)/python -m build --outdir build/wheel/built
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --wheel-dir build/wheel \
+		build/wheel/built/*.whl
+	$(BIN)/auditwheel show build/wheel/*.whl
+	./tools/test-wheel $(BIN)/python build/wheel/*.whl build/wheel
+
+test-arm64: venv ## cross-compile the wheel for ARM and run the quick tests on it under qemu
+	./tools/test-arm64 $(BIN)/python
 
 clean: ## remove what building and testing left behind
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks

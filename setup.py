@@ -11,8 +11,9 @@ from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
-CORE = Path("pgwire_codec/_core")
+SOURCES = ("pgwire_codec/_core", "pgwire_codec/capture")
 
 
 def compiler_arguments() -> tuple[list[str], list[str]]:
@@ -23,7 +24,7 @@ def compiler_arguments() -> tuple[list[str], list[str]]:
         return [*flags, "-O1", "-g"], flags
     if sys.platform == "win32":
         return ["/O2"], []
-    return ["-O3"], []
+    return ["-O3", "-g0"], []
 
 
 def extensions() -> list[Extension]:
@@ -36,8 +37,19 @@ def extensions() -> list[Extension]:
             extra_compile_args=compile_args,
             extra_link_args=link_args,
         )
-        for source in sorted(CORE.glob("*.pyx"))
+        for folder in SOURCES
+        for source in sorted(Path(folder).glob("*.pyx"))
     ]
 
 
-setup(ext_modules=cythonize(extensions(), language_level=3))
+class BuildExt(build_ext):
+    """On Windows with clang-cl: Microsoft's compiler has no integers of 128 bits."""
+
+    def build_extensions(self) -> None:
+        if sys.platform == "win32":
+            self.compiler.initialize()
+            self.compiler.cc = "clang-cl"
+        super().build_extensions()
+
+
+setup(cmdclass={"build_ext": BuildExt}, ext_modules=cythonize(extensions(), language_level=3))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -25,7 +26,7 @@ _numbers = itertools.count(1)
 class Database:
     """A database that is there for one test."""
 
-    server: EmbeddedServer | DebianServer
+    server: EmbeddedServer | InstalledServer
     name: str
     slot: str
     publication: str = "p"
@@ -77,7 +78,7 @@ class Database:
 
 
 @contextmanager
-def database(server: EmbeddedServer | DebianServer) -> Iterator[Database]:
+def database(server: EmbeddedServer | InstalledServer) -> Iterator[Database]:
     """Create a database on a server, and remove it with its slots and roles."""
     number = next(_numbers)
     made = Database(server, f"db_{number}", f"slot_{number}")
@@ -111,15 +112,22 @@ def pg18() -> Iterator[EmbeddedServer]:
         yield server
 
 
-class DebianServer:
-    """PostgreSQL 15 from Debian's package: it has ``test_decoding``, and an older protocol."""
+#: Debian's PostgreSQL 15: it has ``test_decoding``, and an older protocol.
+DEBIAN = Path("/usr/lib/postgresql/15/bin")
 
-    postgres_version = 15
-    binaries = Path("/usr/lib/postgresql/15/bin")
+#: Binaries of a major that the tests are to run on instead of those that are embedded.
+GIVEN = os.environ.get("PGWIRE_TEST_POSTGRES")
 
-    def __init__(self, directory: Path) -> None:
+
+class InstalledServer:
+    """A PostgreSQL whose binaries are in a folder."""
+
+    def __init__(self, directory: Path, binaries: Path) -> None:
         self.directory = directory
-        # The server refuses to run as root; the package comes with a user for it.
+        self.binaries = binaries
+        told = subprocess.run([binaries / "postgres", "-V"], capture_output=True, text=True)
+        self.postgres_version = int(re.findall(r"\d+", told.stdout)[0])
+        # The server refuses to run as root; Debian's package comes with a user for it.
         self._user = "postgres" if os.geteuid() == 0 else None
 
     def start(self) -> None:
@@ -149,14 +157,11 @@ class DebianServer:
         )
 
 
-@pytest.fixture(scope="session")
-def pg15() -> Iterator[DebianServer]:
-    """Debian's PostgreSQL 15, where it is installed."""
-    if not DebianServer.binaries.exists():
-        pytest.skip("Debian's PostgreSQL 15 is not installed")
+@contextmanager
+def installed(binaries: Path) -> Iterator[InstalledServer]:
     # Not in pytest's own directory, which other users may not enter.
     with tempfile.TemporaryDirectory(prefix="pgwire_codec_") as directory:
-        server = DebianServer(Path(directory))
+        server = InstalledServer(Path(directory), binaries)
         server.start()
         try:
             yield server
@@ -164,7 +169,24 @@ def pg15() -> Iterator[DebianServer]:
             server.stop()
 
 
-@pytest.fixture(params=["pg16", "pg18"])
+@pytest.fixture(scope="session")
+def pg15() -> Iterator[InstalledServer]:
+    """Debian's PostgreSQL 15, where it is installed."""
+    if not DEBIAN.exists():
+        pytest.skip("Debian's PostgreSQL 15 is not installed")
+    with installed(DEBIAN) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def given() -> Iterator[InstalledServer]:
+    """The PostgreSQL that ``PGWIRE_TEST_POSTGRES`` names, started."""
+    assert GIVEN is not None
+    with installed(Path(GIVEN)) as server:
+        yield server
+
+
+@pytest.fixture(params=["given"] if GIVEN else ["pg16", "pg18"])
 def pg(request: pytest.FixtureRequest) -> Iterator[Database]:
     """A fresh database, on each of the servers."""
     with database(request.getfixturevalue(request.param)) as made:

@@ -26,7 +26,7 @@ pytestmark = [
 ]
 
 
-def run(*arguments: str | Path) -> str:
+def run(*arguments: str | Path, status: int = 0) -> str:
     environment = {**os.environ, "PGWIRE_CODEC_IMPL": "cython"}
     done = subprocess.run(
         [sys.executable, "-m", *map(str, arguments)],
@@ -35,7 +35,7 @@ def run(*arguments: str | Path) -> str:
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == status, done.stdout + done.stderr
     return done.stdout
 
 
@@ -53,3 +53,23 @@ def test_tiny_run_is_reported(tmp_path: Path) -> None:
     assert printed.split("\n\n")[0] in (tmp_path / "docs" / "benchmarks.md").read_text("utf-8")
     chart = ElementTree.parse(tmp_path / "docs" / "benchmarks.svg")
     assert "adbc" in "".join(chart.getroot().itertext())
+
+    page = tmp_path / "page"
+    run("benchmarks.page", page, f"x86-64={results}", f"aarch64={results}")
+    written = (page / "index.html").read_text("utf-8")
+    assert "<h2>x86-64</h2>" in written
+    assert "<h2>aarch64</h2>" in written
+    assert "aarch64" in "".join(ElementTree.parse(page / "speedup.svg").getroot().itertext())
+
+    assert "slower" not in run("benchmarks.compare", results, results)
+    slow = json.loads(results.read_text("utf-8"))
+    for each in slow["benchmarks"]:
+        if each["extra_info"]["step"] == "tuples":
+            each["extra_info"]["cpu_seconds"] = [
+                1.2 * seconds for seconds in each["extra_info"]["cpu_seconds"]
+            ]
+    slower = tmp_path / "slower.json"
+    slower.write_text(json.dumps(slow), "utf-8")
+    told = run("benchmarks.compare", results, slower, status=1)
+    assert all("tuples" in line for line in told.splitlines() if line.endswith("slower |"))
+    assert "steps are slower by more than 10%" in told

@@ -15,7 +15,7 @@ from pgwire_codec.demo import shop, workload
 from pgwire_codec.errors import CaptureError, OptionError
 from pgwire_codec.lsn import format_lsn
 from tests.capturing import confirmed_by_server, opened, read, tags, wait_until
-from tests.servers import Database, DebianServer, database
+from tests.servers import Database, InstalledServer, database
 
 pytestmark = pytest.mark.slow
 
@@ -56,7 +56,7 @@ class TestMessages:
         assert (b"c" in tags(peeked.data)) == ("streaming" in options)
         assert (b"r" in tags(peeked.data)) == ("two_phase" in options)
 
-    def test_equal_to_peek_on_an_older_server(self, pg15: DebianServer) -> None:
+    def test_equal_to_peek_on_an_older_server(self, pg15: InstalledServer) -> None:
         with database(pg15) as made:
             shop.create(made.dsn)
             made.execute("CREATE PUBLICATION p FOR ALL TABLES")

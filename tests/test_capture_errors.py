@@ -11,7 +11,7 @@ import pytest
 from pgwire_codec.capture import Capture, peek
 from pgwire_codec.demo.server import EmbeddedServer
 from pgwire_codec.errors import CaptureError, OptionError
-from tests.servers import Database, DebianServer, database
+from tests.servers import Database, InstalledServer, database
 
 pytestmark = pytest.mark.slow
 
@@ -174,14 +174,14 @@ def test_slot_of_another_database(ready: Database) -> None:
     assert f"Put dbname={ready.name} into the DSN" in said
 
 
-def test_slot_of_another_plugin(pg15: DebianServer) -> None:
+def test_slot_of_another_plugin(pg15: InstalledServer) -> None:
     with database(pg15) as made:
         made.execute("CREATE PUBLICATION p FOR ALL TABLES")
         made.create_slot(plugin="test_decoding")
         assert "was created for the plugin test_decoding" in refusal(made)
 
 
-def test_server_that_is_too_old_for_an_option(pg15: DebianServer) -> None:
+def test_server_that_is_too_old_for_an_option(pg15: InstalledServer) -> None:
     with database(pg15) as made:
         made.execute("CREATE PUBLICATION p FOR ALL TABLES")
         said = refusal(made, create_slot=True, streaming="parallel")

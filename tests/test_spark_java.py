@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-if sys.version_info < (3, 11):
-    pytest.skip("PySpark 4.3 needs Python 3.11", allow_module_level=True)
+pytest.importorskip("pyspark", reason="needs PySpark, which needs Python 3.11")
 
 from pgwire_codec.spark import java
 
