@@ -222,6 +222,10 @@ class PartDecoder:
         self._decoder._held = {}
         self._outcomes = part.outcomes
 
+    def new_session(self) -> None:
+        """Say that the connection was made anew; see ``Decoder.new_session``."""
+        self._decoder.new_session()
+
     def decode(self, messages: object, lsn: object = None, *, last: bool = False) -> Changes:
         """Decode the next messages of the part; parameters and errors as in ``Decoder.decode``.
 

@@ -34,7 +34,22 @@ class EncodeError(PgwireError, ValueError):
 
 
 class CaptureError(PgwireError):
-    """The server cannot be captured from; the text says what to do about it."""
+    """The server cannot be captured from; the text says what to do about it.
+
+    Attributes
+    ----------
+    is_transient : bool
+        Whether it may go by itself, as a lost connection or a server that is starting does: trying
+        again helps. Otherwise somebody has to do something first.
+    """
+
+    def __init__(self, message: str, *, is_transient: bool = False) -> None:
+        super().__init__(message)
+        self.is_transient = is_transient
+
+
+class LogError(PgwireError):
+    """A log cannot be written or read as it is; the text says what was found, and where."""
 
 
 class MissingExtraError(PgwireError, ImportError):

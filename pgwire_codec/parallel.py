@@ -35,6 +35,13 @@ def summarise(messages: object, *, on_error: str = "raise", new_session: bool = 
     return summariser.summary()
 
 
-def summarise_pieces(*, on_error: str = "raise", new_session: bool = False) -> Summariser:
-    """Begin the summary of a part that comes in pieces: ``add`` each, then ask for ``summary``."""
-    return Summariser(Decoder.codec, on_error=on_error, new_session=new_session)
+def summarise_pieces(
+    *, on_error: str = "raise", new_session: bool = False, in_block: bool | None = None
+) -> Summariser:
+    """Begin the summary of a part that comes in pieces: ``add`` each, then ask for ``summary``.
+
+    ``in_block`` says whether the part begins inside a stream block, where that is known.
+    """
+    return Summariser(
+        Decoder.codec, on_error=on_error, new_session=new_session, in_block=in_block
+    )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from pgwire_codec.carry import Carry, Position, RelationVersion
+from pgwire_codec.carry import START, Carry, Position, RelationVersion
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.messages import StreamStart, StreamStop
 from pgwire_codec.summary import Changes, Summary, check_on_error
@@ -39,7 +39,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class PartPlan:
-    """What the decoding of a part needs to know of the others. Picklable."""
+    """What the decoding of a part needs to know of the others. Picklable.
+
+    ``outcomes`` are those of the transactions that the part leaves open and has changes of.
+    """
 
     carry: Carry
     outcomes: dict[Key, Outcome]
@@ -58,14 +61,18 @@ class Plan:
 
 
 def plan(
-    summaries: Iterable[Summary], carry: Carry | None = None, *, on_error: str = "raise"
+    summaries: Iterable[Summary | Sequence[Summary]],
+    carry: Carry | None = None,
+    *,
+    on_error: str = "raise",
 ) -> Plan:
     """Fold the summaries of consecutive parts into what each part's decoding needs.
 
     Parameters
     ----------
-    summaries : iterable of Summary
-        In the order of the parts.
+    summaries : iterable of Summary, or of sequences of Summary
+        In the order of the parts. A sequence stands for a part that was summarised piece by piece;
+        only the first piece may begin a new session.
     carry : Carry, optional
         What came before the first part; nothing by default.
     on_error : {"raise", "skip"}
@@ -80,14 +87,14 @@ def plan(
     planner = _Planner()
     resolver = Resolver(Carry() if carry is None else carry.copy(), planner)
     parts = []
-    for summary in summaries:
-        if not isinstance(summary, Summary):
-            raise TypeError(f"summaries must be Summary objects, not {type(summary).__name__}")
-        if summary.new_session:
+    for part in summaries:
+        pieces = _pieces(part)
+        if pieces and pieces[0].new_session:
             resolver.new_session()
         before = resolver.carry.copy()
-        _apply(summary, resolver, skip=skip)
-        parts.append(PartPlan(before, planner.watch(resolver.carry)))
+        for piece in pieces:
+            apply_summary(piece, resolver, skip=skip, changed=planner.changed)
+        parts.append(PartPlan(before, planner.watch()))
     return Plan(tuple(parts), resolver.carry, tuple(dict.fromkeys(resolver.versions)))
 
 
@@ -96,22 +103,27 @@ class _Planner:
 
     def __init__(self) -> None:
         self._watched: dict[Key, list[Outcome]] = {}
+        self._changed: set[Key] = set()  # by the current part, and open
 
-    def watch(self, carry: Carry) -> dict[Key, Outcome]:
-        """Give an outcome, to be filled in, for each transaction that is open now."""
-        keys: list[Key] = [] if carry.plain is None else [PLAIN]
-        keys += [("stream", xid) for xid in carry.streams]
-        keys += [("prepared", gid) for gid in carry.prepared]
-        outcomes = {key: Outcome() for key in keys}
+    def changed(self, key: Key) -> None:
+        """Take note that the current part has changes of a transaction."""
+        self._changed.add(key)
+
+    def watch(self) -> dict[Key, Outcome]:
+        """Give an outcome, to be filled in, for each that the part changed and leaves open."""
+        outcomes = {key: Outcome() for key in sorted(self._changed, key=repr)}
+        self._changed.clear()
         for key, outcome in outcomes.items():
             self._watched.setdefault(key, []).append(outcome)
         return outcomes
 
     def commit(self, key: Key, committed: Committed) -> None:
+        self._changed.discard(key)
         for outcome in self._watched.pop(key, ()):
             outcome.committed = committed
 
     def drop(self, key: Key) -> None:
+        self._changed.discard(key)
         self._watched.pop(key, None)
 
     def truncate(self, key: Key, position: Position) -> None:
@@ -121,19 +133,53 @@ class _Planner:
 
     def rename(self, key: Key, new: Key) -> None:
         self._watched[new] = self._watched.pop(key, [])
+        if key in self._changed:
+            self._changed.remove(key)
+            self._changed.add(new)
 
 
-def _apply(summary: Summary, resolver: Resolver, *, skip: bool) -> None:
+def _pieces(part: Summary | Sequence[Summary]) -> Sequence[Summary]:
+    pieces = part if isinstance(part, (list, tuple)) else (part,)
+    for number, piece in enumerate(pieces):
+        if not isinstance(piece, Summary):
+            raise TypeError(f"summaries must be Summary objects, not {type(piece).__name__}")
+        if number and piece.new_session:
+            raise ValueError("a summary of a new session must be the first of its part")
+    return pieces
+
+
+def open_keys(carry: Carry) -> list[Key]:
+    """Name the transactions that are open."""
+    keys: list[Key] = [] if carry.plain is None else [PLAIN]
+    keys += [("stream", xid) for xid in carry.streams]
+    keys += [("prepared", gid) for gid in carry.prepared]
+    return keys
+
+
+def apply_summary(
+    summary: Summary,
+    resolver: Resolver,
+    *,
+    skip: bool,
+    changed: Callable[[Key], None] | None = None,
+) -> None:
+    """Do to a resolver what a part does; ``changed`` is told each transaction it has changes of.
+
+    ``new_session`` of the summary is the caller's business. Raises ``DecodeError`` (without message
+    index) for what cannot follow, unless it is to be skipped.
+    """
     carry = resolver.carry
     for event in summary.events(carry.in_block):
         try:
             if not isinstance(event, Changes):
                 resolver.apply(event)
-            elif event.xid is None:
-                resolver.advance(event.position, event.first)
-            else:
+                continue
+            if event.xid is not None:
                 resolver.apply(StreamStart(event.xid, event.first_segment))
-                resolver.advance(event.position, event.first)
+            key, _ = resolver.advance(event.position, event.first)
+            if changed is not None and event.position != START:
+                changed(key)
+            if event.xid is not None:
                 resolver.apply(StreamStop())
         except DecodeError:
             if not skip:

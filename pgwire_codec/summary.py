@@ -106,16 +106,17 @@ class Summariser:
     As long as nothing tells whether the part began inside a stream block, it is read both ways.
     """
 
-    def __init__(self, codec: Codec, *, on_error: str, new_session: bool) -> None:
+    def __init__(
+        self, codec: Codec, *, on_error: str, new_session: bool, in_block: bool | None = None
+    ) -> None:
         self._codec = codec
         self._skip = check_on_error(on_error)
         self._new_session = new_session
         self._count = 0
-        self._recorders = (
-            {False: _Recorder(False)}
-            if new_session
-            else {in_block: _Recorder(in_block) for in_block in (False, True)}
-        )
+        if new_session:
+            in_block = False
+        readings = (False, True) if in_block is None else (in_block,)
+        self._recorders = {reading: _Recorder(reading) for reading in readings}
         self._errors: dict[bool, DecodeError] = {}
 
     def add(self, messages: object) -> None:
@@ -139,7 +140,7 @@ class Summariser:
             raise self._errors[in_block]
 
     def summary(self) -> Summary:
-        """Give the summary of all that was added."""
+        """Give the summary of all that was added; more may be added behind it."""
         readings = {
             in_block: self._errors.get(in_block, recorder.events())
             for in_block, recorder in self._recorders.items()
@@ -200,10 +201,14 @@ class _Recorder:
             self._message(item)
 
     def events(self) -> tuple[Event, ...]:
-        if self._block is None:
-            return tuple(self._events)
-        # The part ends inside a stream block: say so.
-        return (*self._events, StreamStart(self._block.xid or 0, first_segment=False))
+        # Copies of those that grow with what is added later.
+        events = [
+            replace(event, first=dict(event.first)) if isinstance(event, Changes) else event
+            for event in self._events
+        ]
+        if self._block is not None:  # the part ends inside a stream block: say so
+            events.append(StreamStart(self._block.xid or 0, first_segment=False))
+        return tuple(events)
 
     def _message(self, message: LogicalMessage) -> None:
         if isinstance(message, Truncate):

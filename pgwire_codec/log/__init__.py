@@ -1,0 +1,56 @@
+"""The durable log of a replication slot: raw messages in Arrow IPC segments.
+
+A slot has one reader and forgets what was confirmed. A capture therefore writes raw messages to a
+log, confirms what is safe there, and any number of readers decode the log, in parallel, from any
+commit LSN on.
+
+>>> from pgwire_codec import log
+>>> with log.LogWriter("shop.log", source) as writer:
+...     writer.append(batch.data, batch.lsn, batch.time)
+...     writer.flush(confirm_lsn=batch.confirm_lsn)
+>>> for changes in log.Log("shop.log").read("public.orders"):
+...     print(changes.to_arrow())
+
+Needs the extra ``arrow``: ``pip install 'pgwire-codec[arrow]'``.
+"""
+
+from pgwire_codec.errors import LogError, MissingExtraError
+
+try:
+    import pyarrow  # noqa: F401  (asked for here, so that the message is a clear one)
+except ImportError as error:
+    raise MissingExtraError(
+        "pgwire_codec.log needs pyarrow: pip install 'pgwire-codec[arrow]'"
+    ) from error
+
+from pgwire_codec.log.partition import LogPartition, LogPlan
+from pgwire_codec.log.position import Position
+from pgwire_codec.log.prune import prune
+from pgwire_codec.log.reader import Log
+from pgwire_codec.log.segment import Head, Part, Segment, TableCount
+from pgwire_codec.log.source import Source
+from pgwire_codec.log.statistics import LogStatistics, OpenStatistics, statistics
+from pgwire_codec.log.verify import Damage, Report, verify
+from pgwire_codec.log.writer import LogWriter, WriterStatistics
+
+__all__ = [
+    "Damage",
+    "Head",
+    "Log",
+    "LogError",
+    "LogPartition",
+    "LogPlan",
+    "LogStatistics",
+    "LogWriter",
+    "OpenStatistics",
+    "Part",
+    "Position",
+    "Report",
+    "Segment",
+    "Source",
+    "TableCount",
+    "WriterStatistics",
+    "prune",
+    "statistics",
+    "verify",
+]

@@ -1,0 +1,185 @@
+"""What a segment holds, found out batch by batch: by its writer, and by whoever reads it again."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from pgwire_codec import _input
+from pgwire_codec._impl import Decoder
+from pgwire_codec._input import Messages
+from pgwire_codec.carry import Carry, RelationVersion
+from pgwire_codec.log.segment import Head, Part, Segment
+from pgwire_codec.log.state import Follower, State
+from pgwire_codec.log.tally import Tally
+from pgwire_codec.parallel import summarise_pieces
+from pgwire_codec.summary import Summariser, Summary
+from pgwire_codec.tables import MessageTable
+
+_COMMITS: Final = np.frombuffer(b"CcK", np.uint8)
+
+
+class Digest:
+    """Describes a segment by its record batches.
+
+    Parameters
+    ----------
+    head : Head
+        What is known when it begins.
+    header : bytes-like
+        The bytes of the file before the first part.
+    part_bytes : int or None
+        A part ends with the message that makes it so large or larger. None: the caller says where
+        it ends.
+    """
+
+    _streaming: bool  # whether the next message stands inside a stream block
+    _summariser: Summariser
+
+    def __init__(self, head: Head, header: Any, part_bytes: int | None) -> None:
+        self.head = head
+        self._part_bytes = part_bytes
+        self._header = len(header)
+        self._header_crc32 = zlib.crc32(header)
+        self.crc32 = self._header_crc32  # of the file's bytes so far
+        self.bytes = self._header
+        self.messages = 0
+        self.message_bytes = 0
+        self._commits = _Commits()
+        self._times: tuple[np.datetime64, np.datetime64] | None = None
+        self._follower = Follower(head.before)
+        self._tally = Tally(Decoder.codec, head.before.carry)
+        self._parts: list[Part] = []
+        self._begin_part()
+
+    def add(self, records: pa.RecordBatch, data: Any) -> None:
+        """Take the next record batch and its bytes in the file."""
+        (messages,) = _input.to_inputs(records.column("data"))
+        streaming = self._streaming
+        table = Decoder.codec.scan(messages, streaming=streaming, skip=True)
+        self._streaming = table.streaming
+        self._summariser.add(records.column("data"))
+        self._tally.add(messages, table, streaming)
+        self._commits.add(messages, table)
+        self._add_times(records.column("time"))
+        size = int(messages.offsets[-1] - messages.offsets[0])
+        self.crc32 = zlib.crc32(data, self.crc32)
+        self.bytes += len(data)
+        self.messages += len(messages)
+        self.message_bytes += size
+        self._part_messages += len(messages)
+        self._undecodable += len(table.errors)
+        self.part_message_bytes += size
+        if self._part_bytes is not None and self.part_message_bytes >= self._part_bytes:
+            self.end_part()
+
+    def end_part(self) -> None:
+        """Say that the next record batch begins a new part."""
+        if self._part_messages:
+            summary = self._summariser.summary()
+            self._follower.follow(summary, self._part_first)
+            self._parts.append(self._part(summary, self._follower.carry.delivered_lsn))
+            self._begin_part()
+
+    def state(self) -> State:
+        """Give the state behind all that was added."""
+        return self._behind()[0].state
+
+    def carry(self) -> Carry:
+        """Give the carry behind all that was added: a copy."""
+        return self._behind()[0].carry.copy()
+
+    def segment(self, *, sealed: bool) -> Segment:
+        """Describe all that was added."""
+        follower, parts = self._behind()
+        first, last = (None, None) if self._times is None else self._times
+        held = {version for _, version in self.head.before.carry.scope.relations.values()}
+        told: list[RelationVersion] = [
+            version for version in dict.fromkeys(follower.versions) if version not in held
+        ]
+        return Segment(
+            head=self.head,
+            sealed=sealed,
+            header=self._header,
+            header_crc32=self._header_crc32,
+            bytes=self.bytes,
+            messages=self.messages,
+            message_bytes=self.message_bytes,
+            commits=self._commits.count,
+            first_commit_lsn=self._commits.first,
+            last_commit_lsn=self._commits.last,
+            first_time=first,
+            last_time=last,
+            delivered_lsn=follower.carry.delivered_lsn,
+            parts=tuple(parts),
+            tables=self._tally.counts(),
+            versions=tuple(told),
+            opened=follower.state.opened,
+        )
+
+    def _begin_part(self) -> None:
+        self._part_offset = self.bytes
+        self._part_first = self.head.first_ordinal + self.messages
+        self._part_messages = 0
+        self._undecodable = 0
+        self.part_message_bytes = 0
+        new_session = self.head.new_session and not self._parts
+        self._streaming = False if new_session else self._follower.carry.in_block
+        self._summariser = summarise_pieces(
+            on_error="skip", new_session=new_session, in_block=self._streaming
+        )
+
+    def _behind(self) -> tuple[Follower, list[Part]]:
+        """Follow the part that is not ended yet, to one side."""
+        if not self._part_messages:
+            return self._follower, self._parts
+        follower = self._follower.copy()
+        summary = self._summariser.summary()
+        follower.follow(summary, self._part_first)
+        return follower, [*self._parts, self._part(summary, follower.carry.delivered_lsn)]
+
+    def _part(self, summary: Summary, delivered_lsn: int) -> Part:
+        return Part(
+            offset=self._part_offset,
+            length=self.bytes - self._part_offset,
+            first_ordinal=self._part_first,
+            messages=self._part_messages,
+            message_bytes=self.part_message_bytes,
+            crc32=self.crc32,
+            summary=summary,
+            delivered_lsn=delivered_lsn,
+            undecodable=self._undecodable,
+        )
+
+    def _add_times(self, times: pa.Array) -> None:
+        known = times.drop_null() if times.null_count else times
+        if len(known):
+            first, last = known[0].value, known[len(known) - 1].value
+            if self._times is not None:
+                first = self._times[0].astype(np.int64)
+            self._times = (np.datetime64(int(first), "us"), np.datetime64(last, "us"))
+
+
+class _Commits:
+    """The messages that commit a transaction: how many, and the LSNs of the first and the last."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first: int | None = None
+        self.last: int | None = None
+
+    def add(self, messages: Messages, table: MessageTable) -> None:
+        places = np.flatnonzero(np.isin(table.kind, _COMMITS))
+        if len(places):
+            self.count += len(places)
+            if self.first is None:
+                self.first = _commit_lsn(messages, int(places[0]))
+            self.last = _commit_lsn(messages, int(places[-1]))
+
+
+def _commit_lsn(messages: Messages, index: int) -> int:
+    lsn: int = Decoder.codec.decode_message(messages[index]).commit_lsn  # type: ignore[union-attr]
+    return lsn

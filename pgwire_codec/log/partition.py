@@ -1,0 +1,157 @@
+"""What a plan consists of: partitions, which can be decoded anywhere and in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from pgwire_codec._impl import Decoder
+from pgwire_codec.carry import RelationVersion
+from pgwire_codec.changes import Changes
+from pgwire_codec.columns import ChangeBatch
+from pgwire_codec.errors import DecodeError, LogError
+from pgwire_codec.log.segment import SEGMENT
+from pgwire_codec.log.store import open_store
+from pgwire_codec.log.stream import lsns, read_batches
+from pgwire_codec.planning import PartPlan
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+#: Record batches smaller than this are joined: a decoder's work has a part that is per batch.
+_SMALL = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LogPartition:
+    """A run of messages in one segment, and how to decode it. Picklable and small.
+
+    Attributes
+    ----------
+    uri : str
+        Of the log.
+    filesystem : pyarrow.fs.FileSystem or None
+        Where the log was opened with one.
+    segment : str
+        The segment's name, without suffix.
+    offset, length : int
+        Where the bytes stand in its file.
+    first_ordinal, messages : int
+        Which messages that are.
+    plan : PartPlan
+        What of the other messages is to be known.
+    after, until : int
+        Changes come out if their transaction has ``after < commit_lsn <= until``.
+    """
+
+    uri: str
+    filesystem: FileSystem | None
+    segment: str
+    offset: int
+    length: int
+    first_ordinal: int
+    messages: int
+    plan: PartPlan
+    after: int
+    until: int
+
+    def decode(self, decoder_options: Mapping[str, Any] | None = None) -> Iterator[ChangeBatch]:
+        """Decode the changes.
+
+        Parameters
+        ----------
+        decoder_options : mapping, optional
+            Of :class:`pgwire_codec.Decoder`; ``on_error`` as the plan was made with. Rejected
+            messages are left out.
+
+        Raises
+        ------
+        DecodeError
+            With the message's ordinal in its context.
+        LogError
+            When the segment is damaged, or was pruned meanwhile.
+        """
+        decoder = Decoder(**(decoder_options or {})).for_part(self.plan)
+        for changes, _ in decode_batches(decoder, self._batches(), self.segment):
+            yield from self._in_range(changes)
+        yield from self._in_range(decoder.decode([], last=True))
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        store = open_store(self.uri, self.filesystem)
+        file = self.segment + SEGMENT
+        try:
+            data = store.read_buffer(file, self.offset, self.length)
+        except FileNotFoundError:
+            raise LogError(
+                f"{store.name} has no {file} any more: the log was pruned after the plan was made"
+            ) from None
+        for batch in read_batches(data, self.offset, f"{store.name}/{file}"):
+            yield batch.records
+
+    def _in_range(self, changes: Changes) -> Iterator[ChangeBatch]:
+        for batch in changes:
+            lsn = batch.commit_lsn
+            others = (lsn <= self.after) | (lsn > self.until)
+            if not others.any():
+                yield batch
+            elif not others.all():
+                yield batch.without(others)
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlan:
+    """How to decode a range of a log.
+
+    Attributes
+    ----------
+    partitions : list of LogPartition
+        In the order of the log.
+    versions : tuple of RelationVersion
+        The versions of relations that hold before the range, and those told in it, oldest first.
+    after, until : int
+        The range of commit LSNs.
+    """
+
+    partitions: list[LogPartition]
+    versions: tuple[RelationVersion, ...]
+    after: int
+    until: int
+
+
+def decode_batches(
+    decoder: Any, batches: Iterable[pa.RecordBatch], segment: str
+) -> Iterator[tuple[Changes, int]]:
+    """Decode record batches of a segment; give the changes, with the first ordinal of each call.
+
+    A ``DecodeError`` has the message's ordinal in its context.
+    """
+    for records in join_batches(batches):
+        first = records.column("ordinal")[0].as_py()
+        try:
+            changes = decoder.decode(records.column("data"), lsns(records))
+        except DecodeError as error:
+            index = error.message_index or 0
+            where = f"segment {segment}, ordinal {first + index}"
+            context = f"{where}; {error.context}" if error.context else where
+            raise error.at(index, context) from None
+        yield changes, first
+
+
+def join_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join small record batches to larger ones; large ones stay where they lie."""
+    small: list[pa.RecordBatch] = []
+    size = 0
+    for records in batches:
+        if records.nbytes >= _SMALL and not small:
+            yield records
+            continue
+        small.append(records)
+        size += records.nbytes
+        if size >= _SMALL:
+            yield pa.concat_batches(small)
+            small, size = [], 0
+    if small:
+        yield pa.concat_batches(small)

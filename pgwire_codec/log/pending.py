@@ -1,0 +1,98 @@
+"""Messages that were appended and make no record batch yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pgwire_codec.log.stream import SCHEMA
+
+
+class Pending:
+    """Gathers messages into record batches that are a part each, or what a flush leaves of one.
+
+    Parameters
+    ----------
+    part_bytes : int
+        A batch ends with the message that makes its part so large or larger.
+    """
+
+    def __init__(self, part_bytes: int) -> None:
+        self._part_bytes = part_bytes
+        self._pieces: list[pa.RecordBatch] = []
+        self._part = 0  # message bytes of the part that is not full
+        self.messages = 0
+
+    def add(self, data: Any, lsn: npt.ArrayLike, time: npt.ArrayLike) -> Iterator[pa.RecordBatch]:
+        """Add messages; give the batches that are full.
+
+        Raises ``ValueError`` for input that is not as it should be, before anything is added.
+        """
+        pieces = _to_batches(data, lsn, time)
+        return self._cut(pieces)
+
+    def begin_part(self) -> None:
+        """Say that the next message begins a part."""
+        self._part = 0
+
+    def take(self) -> pa.RecordBatch | None:
+        """Give what there is, as one batch; None where there is nothing."""
+        if not self._pieces:
+            return None
+        pieces, self._pieces, self.messages = self._pieces, [], 0
+        return pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)
+
+    def _cut(self, pieces: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for piece in pieces:
+            column = piece.column("data")
+            offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset :]
+            start, count = 0, piece.num_rows
+            while start < count:
+                full = int(offsets[start]) + self._part_bytes - self._part
+                stop = 1 + int(np.searchsorted(offsets[1 : count + 1], full))
+                is_full = stop <= count
+                stop = min(stop, count)
+                self._pieces.append(piece.slice(start, stop - start))
+                self.messages += stop - start
+                self._part += int(offsets[stop] - offsets[start])
+                start = stop
+                if is_full:
+                    self._part = 0
+                    batch = self.take()
+                    assert batch is not None
+                    yield batch
+
+
+def _to_batches(data: Any, lsn: npt.ArrayLike, time: npt.ArrayLike) -> list[pa.RecordBatch]:
+    if isinstance(data, list):
+        data = pa.array(data, pa.binary())  # a chunked array where there are more than 2 GiB
+    elif data.type != pa.binary():
+        raise ValueError(f"data must be bytes, or an Arrow binary array, not {data.type}")
+    if data.null_count:
+        raise ValueError("data has a null, which is no message")
+    lsns = np.asarray(lsn)
+    if len(lsns) and lsns.dtype.kind not in "iu":
+        raise ValueError(f"lsn must be whole numbers, not {lsns.dtype}")
+    times = np.asarray(time, "datetime64[us]")
+    if lsns.shape != (len(data),) or times.shape != (len(data),):
+        raise ValueError(
+            f"lsn and time must have one element a message: {len(data)}, not shapes {lsns.shape} "
+            f"and {times.shape}"
+        )
+    pieces = []
+    start = 0
+    for chunk in data.chunks if isinstance(data, pa.ChunkedArray) else [data]:
+        stop = start + len(chunk)
+        columns = [
+            pa.array(np.zeros(len(chunk), np.int64)),  # the writer numbers them
+            pa.array(lsns[start:stop].astype(np.uint64, copy=False).view(np.int64)),
+            pa.array(times[start:stop]).view(SCHEMA.field("time").type),
+            chunk,
+        ]
+        pieces.append(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+        start = stop
+    return pieces

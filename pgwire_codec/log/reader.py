@@ -1,0 +1,331 @@
+"""Log: what a log holds, for those who read it."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from pgwire_codec._impl import Decoder
+from pgwire_codec.carry import RelationVersion
+from pgwire_codec.changes import Changes
+from pgwire_codec.columns import ChangeBatch
+from pgwire_codec.decoder import PartDecoder
+from pgwire_codec.errors import LogError
+from pgwire_codec.log.digest import Digest
+from pgwire_codec.log.directory import check_end, look, read_sidecar
+from pgwire_codec.log.partition import LogPlan, decode_batches
+from pgwire_codec.log.planner import plan_range
+from pgwire_codec.log.position import Position
+from pgwire_codec.log.recovery import read_growing
+from pgwire_codec.log.segment import SEGMENT, Segment, segment_name
+from pgwire_codec.log.source import Source
+from pgwire_codec.log.state import Follower
+from pgwire_codec.log.store import open_store
+from pgwire_codec.log.stream import read_batches
+from pgwire_codec.log.watermark import WATERMARK
+from pgwire_codec.planning import PartPlan
+from pgwire_codec.transactions import Committed
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+#: Message bytes of a part of the segment that grows.
+_PART_BYTES = 8 << 20
+
+
+class Log:
+    """Reads a log that a :class:`LogWriter` writes, or wrote.
+
+    It shows the log as it was when it was opened or refreshed; sidecars are read when they are
+    needed. Pickling carries the place only.
+
+    Parameters
+    ----------
+    uri : str or path
+        A directory, or a URI that ``pyarrow.fs`` understands.
+    filesystem : pyarrow.fs.FileSystem, optional
+        Then ``uri`` is a path in it.
+
+    Raises
+    ------
+    LogError
+        When there is no log, or it is damaged.
+    """
+
+    _names: list[str]  # of the segments, in order
+
+    def __init__(
+        self, uri: str | os.PathLike[str], *, filesystem: FileSystem | None = None
+    ) -> None:
+        text = os.fspath(uri)
+        is_local = filesystem is None and "://" not in text
+        self.uri = os.path.abspath(text) if is_local else text  # noqa: PTH100  (a str)
+        self._filesystem = filesystem
+        self._store = open_store(self.uri, filesystem)
+        self._sealed: dict[str, Segment] = {}
+        self._digest: Digest | None = None
+        self._begin: Position | None = None
+        self.refresh()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _open, (self.uri, self._filesystem)
+
+    def refresh(self) -> None:
+        """Look again: what was flushed meanwhile can be read then, what was pruned cannot."""
+        found = look(self._store)
+        if found.watermark is None and not found.sealed:
+            raise LogError(
+                f"{self._store.name} is no log: it has neither {WATERMARK} nor segments. "
+                "A capture that writes to it makes it one"
+            )
+        names = [*found.sealed, *([] if found.growing is None else [found.growing])]
+        self._sealed = {name: self._sealed[name] for name in names if name in self._sealed}
+        if self._digest is not None and self._digest.head.name != found.growing:
+            self._digest = None
+        self._grown: Segment | None = None
+        if self._begin is not None and names[:1] != self._names[:1]:
+            self._begin = None
+        self._names = names
+        self._watermark = found.watermark
+        self._growing = found.growing
+
+    @property
+    def source(self) -> Source:
+        """The replication slot, as the last session found it."""
+        if self._watermark is not None:
+            return self._watermark.source
+        return self.segment(len(self) - 1).head.source
+
+    def __len__(self) -> int:
+        """How many segments there are."""
+        return len(self._names)
+
+    def segment(self, number: int) -> Segment:
+        """Give one of the segments, by its place in the log from 0 on.
+
+        Raises ``LogError`` when it is damaged, or does not follow the one before it.
+        """
+        name = self._names[number]
+        if name == self._growing:
+            found = self._grow()
+        else:
+            if name not in self._sealed:
+                self._sealed[name] = read_sidecar(self._store, name)
+            found = self._sealed[name]
+        following = number + 1
+        end = segment_name(found.end_ordinal)
+        if following < len(self._names) and self._names[following] != end:
+            raise LogError(
+                f"{self._store.name} has no segment {end}, which comes behind {name}: restore it "
+                "from a copy of the log"
+            )
+        return found
+
+    @property
+    def segments(self) -> list[Segment]:
+        """All segments, in order; the last may still grow."""
+        return [self.segment(number) for number in range(len(self))]
+
+    @property
+    def confirm_lsn(self) -> int:
+        """What may be confirmed to the server: all that ends up to there is in the log."""
+        return 0 if self._watermark is None else self._watermark.confirm_lsn
+
+    @property
+    def delivered_lsn(self) -> int:
+        """Commit LSN of the last transaction that can be read."""
+        return self.end.lsn
+
+    @property
+    def begin(self) -> Position:
+        """Where the log begins: later transactions are whole. More than zero after pruning."""
+        if self._begin is None:
+            self._begin = self._find_begin()
+        return self._begin
+
+    @property
+    def end(self) -> Position:
+        """Where the log ends now: behind the last message that can be read."""
+        if self._growing is not None and self._watermark is not None:
+            return Position(self._watermark.end_ordinal, self._watermark.delivered_lsn)
+        if not self._names:
+            found = Position()
+        else:
+            last = self.segment(len(self) - 1)
+            found = Position(last.end_ordinal, last.delivered_lsn)
+        check_end(self._store, self._watermark, found.ordinal)
+        return found
+
+    @property
+    def versions(self) -> tuple[RelationVersion, ...]:
+        """All versions of relations that the log tells, in order."""
+        if not self._names:
+            return ()
+        before = self.segment(0).head.before.carry
+        found = [version for _, version in before.scope.relations.values()]
+        for segment in self.segments:
+            found += segment.versions
+        return tuple(dict.fromkeys(found))
+
+    def plan(
+        self,
+        after: Position | int | None = None,
+        until: Position | int | None = None,
+        *,
+        max_partition_bytes: int = 64 << 20,
+        on_error: str = "raise",
+    ) -> LogPlan:
+        """Plan the decoding of the transactions that commit in a range, in independent partitions.
+
+        Parameters
+        ----------
+        after, until : Position or int, optional
+            Commit LSNs: transactions with ``after < commit_lsn <= until``, wherever their changes
+            stand in the log. By default from :attr:`begin` and to :attr:`end`. Consecutive ranges
+            give every change exactly once.
+        max_partition_bytes : int
+            A partition has not more bytes of the file, unless it is a single part.
+        on_error : {"raise", "skip"}
+            As for ``Decoder``, and the same as for the decoding.
+
+        Raises
+        ------
+        DecodeError
+            When messages do not follow one another as the protocol wants.
+        LogError
+            When messages of the range were pruned, or the log is damaged.
+        """
+        return plan_range(
+            self,
+            self._filesystem,
+            after.lsn if isinstance(after, Position) else after,
+            until.lsn if isinstance(until, Position) else until,
+            max_partition_bytes=max_partition_bytes,
+            on_error=on_error,
+        )
+
+    def read(
+        self,
+        table: str | None = None,
+        after: Position | int | None = None,
+        until: Position | int | None = None,
+        **decoder_options: Any,
+    ) -> Iterator[ChangeBatch]:
+        """Decode the changes that commit in a range, partition by partition, in this process.
+
+        Parameters
+        ----------
+        table : str, optional
+            Only this one's, ``schema.table``.
+        after, until : Position or int, optional
+            As in :meth:`plan`.
+        **decoder_options
+            Of :class:`pgwire_codec.Decoder`.
+
+        Yields
+        ------
+        ChangeBatch
+            Each in commit order, but not from one to the next: a transaction that was streamed or
+            prepared comes where its changes stand in the log. ``(commit_lsn, seq)`` is the order.
+        """
+        plan = self.plan(after, until, on_error=decoder_options.get("on_error", "raise"))
+        for partition in plan.partitions:
+            for batch in partition.decode(decoder_options):
+                if table is None or batch.version.qualified_name == table:
+                    yield batch
+
+    def changes(self, **decoder_options: Any) -> Iterator[Changes]:
+        """Decode the whole log in order, by one decoder.
+
+        ``decoder_options`` are those of :class:`pgwire_codec.Decoder`.
+        """
+        decoder = self.decoder(**decoder_options)
+        for segment in self.segments:
+            if segment.head.new_session:
+                decoder.new_session()
+            for changes, _ in decode_batches(decoder, self._batches(segment, 0), segment.name):
+                yield changes
+
+    def decoder(self, **decoder_options: Any) -> Decoder | PartDecoder:
+        """Give a decoder that stands where the log begins."""
+        decoder = Decoder(**decoder_options)
+        if not self.begin.ordinal:
+            return decoder
+        carry = self.segment(0).head.before.carry.copy()
+        carry.delivered_lsn = self.begin.lsn  # what is not whole counts as delivered
+        return decoder.for_part(PartPlan(carry, {}))
+
+    def messages(self, first_ordinal: int | None = None) -> Iterator[pa.RecordBatch]:
+        """Give the messages as they were captured, in order.
+
+        Parameters
+        ----------
+        first_ordinal : int, optional
+            From this message on; by default from the first that there is.
+
+        Yields
+        ------
+        pyarrow.RecordBatch
+            ``ordinal`` int64, ``lsn`` int64 (the bits of the unsigned LSN), ``time``
+            timestamp[us, UTC], ``data`` binary.
+        """
+        if not self._names:
+            return
+        begin = int(self._names[0])
+        first = begin if first_ordinal is None else first_ordinal
+        if first < begin:
+            raise LogError(f"{self._store.name} begins with ordinal {begin}: {first} was pruned")
+        for number in range(self.number_of(first), len(self)):
+            for records in self._batches(self.segment(number), first):
+                skipped = max(first - records.column("ordinal")[0].as_py(), 0)
+                if skipped < len(records):
+                    yield records.slice(skipped)
+
+    def number_of(self, ordinal: int) -> int:
+        """Give the place of the segment that has a message, or would; -1 before them all."""
+        return bisect_right(self._names, segment_name(ordinal)) - 1
+
+    def _batches(self, segment: Segment, first_ordinal: int) -> Iterator[pa.RecordBatch]:
+        """Read the batches of a segment's parts that are not before an ordinal."""
+        file = segment.name + SEGMENT
+        for part in segment.parts:
+            if part.end_ordinal > first_ordinal:
+                data = self._store.read_buffer(file, part.offset, part.length)
+                for batch in read_batches(data, part.offset, f"{self._store.name}/{file}"):
+                    yield batch.records
+
+    def _grow(self) -> Segment:
+        """Describe the segment that grows, as far as it may be read."""
+        assert self._watermark is not None
+        if self._grown is None:
+            self._digest = read_growing(self._store, self._watermark, _PART_BYTES, self._digest)
+            self._grown = self._digest.segment(sealed=False)
+        return self._grown
+
+    def _find_begin(self) -> Position:
+        if not self._names:
+            return Position()
+        first = self.segment(0)
+        # Transactions that were open before it, and lost what stood in segments that were pruned.
+        lost = first.head.before.carry.delivered_lsn
+
+        def on_commit(committed: Committed, opened: int) -> None:
+            nonlocal lost
+            if opened < first.first_ordinal:
+                lost = committed.commit_lsn
+
+        follower = Follower(first.head.before, on_commit)
+        for number in range(len(self)):
+            for part in self.segment(number).parts:
+                if min(follower.opened.values(), default=part.end_ordinal) >= first.first_ordinal:
+                    return Position(first.first_ordinal, lost)
+                follower.follow(part.summary, part.first_ordinal)
+        return Position(first.first_ordinal, lost)
+
+
+def _open(uri: str, filesystem: FileSystem | None) -> Log:
+    return Log(uri, filesystem=filesystem)

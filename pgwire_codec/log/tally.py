@@ -1,0 +1,108 @@
+"""Counts of the changes of each table, as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pgwire_codec._codec import Codec
+from pgwire_codec._input import Messages
+from pgwire_codec.carry import Carry, RelationVersion
+from pgwire_codec.log.segment import TableCount
+from pgwire_codec.messages import Relation, Truncate
+from pgwire_codec.spec import MESSAGES, STREAM_CONTENT
+from pgwire_codec.tables import MessageTable
+
+_ROWS: Final = {ord("I"): 0, ord("U"): 1, ord("D"): 2}
+_COLUMN_OF_KIND: Final = np.zeros(256, np.int64)
+_COLUMN_OF_KIND[list(_ROWS)] = list(_ROWS.values())
+#: By tag: whether it says that a stream block is open, or that none is, behind it.
+_TELLS: Final = np.zeros(256, np.bool_)
+_TELLS[[each.tag[0] for each in MESSAGES if each.tag not in STREAM_CONTENT]] = True
+_TRUNCATES, _BYTES, _COLUMNS = 3, 4, 5
+
+
+class Tally:
+    """Counts changes by the table's name, without an object a change.
+
+    Parameters
+    ----------
+    codec : Codec
+        The implementation.
+    carry : Carry
+        What came before: it names the tables.
+    """
+
+    def __init__(self, codec: Codec, carry: Carry) -> None:
+        self._codec = codec
+        self._names: dict[int, str] = {}
+        self._counts: dict[str, list[int]] = {}
+        scopes = [each.scope for each in (*carry.prepared.values(), *carry.streams.values())]
+        for scope in (*scopes, carry.scope):
+            self._know(version for _, version in scope.relations.values())
+
+    def add(self, messages: Messages, table: MessageTable, streaming: bool) -> None:
+        """Count scanned messages; ``streaming`` as it was for the scan."""
+        start = 0
+        places = np.flatnonzero(np.isin(table.kind, (ord("R"), ord("T"))))
+        blocks = _inside(messages, table, places, streaming)
+        for index, inside in zip(places.tolist(), blocks.tolist(), strict=True):
+            message = self._codec.decode_message(messages[index], streaming=inside)
+            if isinstance(message, Truncate):
+                for oid in message.relation_oids:
+                    self._of(oid)[_TRUNCATES] += 1
+            elif isinstance(message, Relation):
+                version = RelationVersion(message)
+                if self._names.get(message.oid) != version.qualified_name:
+                    # What came before it counts under the old name.
+                    self._count(messages, table, start, index)
+                    start = index
+                    self._know([version])
+        self._count(messages, table, start, len(messages))
+
+    def counts(self) -> tuple[TableCount, ...]:
+        """Give the counts so far, by name."""
+        return tuple(TableCount(name, *self._counts[name]) for name in sorted(self._counts))
+
+    def _know(self, versions: Iterable[RelationVersion]) -> None:
+        for version in versions:
+            self._names[version.relation.oid] = version.qualified_name
+
+    def _of(self, oid: int) -> list[int]:
+        name = self._names.get(oid, f"relation {oid}")
+        return self._counts.setdefault(name, [0] * _COLUMNS)
+
+    def _count(self, messages: Messages, table: MessageTable, start: int, stop: int) -> None:
+        rows = start + np.flatnonzero(table.body[start:stop] >= 0)
+        if not len(rows):
+            return
+        oids, number = np.unique(table.relation[rows], return_inverse=True)
+        sizes = messages.offsets[rows + 1] - messages.offsets[rows]
+        # float64 holds every count of bytes below 2**53.
+        size = np.bincount(number, sizes, len(oids))
+        cell = number * len(_ROWS) + _COLUMN_OF_KIND[table.kind[rows]]
+        cells = np.bincount(cell, minlength=len(oids) * len(_ROWS)).reshape(-1, len(_ROWS))
+        for oid, kinds, total in zip(oids.tolist(), cells.tolist(), size.tolist(), strict=True):
+            counts = self._of(oid)
+            for column, count in enumerate(kinds):
+                counts[column] += count
+            counts[_BYTES] += int(total)
+
+
+def _inside(
+    messages: Messages, table: MessageTable, places: npt.NDArray[np.int64], streaming: bool
+) -> npt.NDArray[np.bool_]:
+    """Say which of some messages stand inside a stream block."""
+    kind = table.kind
+    if table.errors:  # one that does not decode may open or close a block all the same
+        kind = kind.copy()
+        for index in table.errors:
+            kind[index] = (messages.tag(index) or b"\0")[0]
+    telling = np.flatnonzero(_TELLS[kind])
+    last = np.searchsorted(telling, places) - 1
+    opened = np.append(kind[telling] == ord("S"), streaming)  # none before: last is -1
+    inside: npt.NDArray[np.bool_] = opened[last]
+    return inside

@@ -1,0 +1,342 @@
+"""LogWriter: messages into segments, and the promise that they are safe."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from time import monotonic
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pgwire_codec.carry import Carry
+from pgwire_codec.errors import LogError, OptionError
+from pgwire_codec.log.digest import Digest
+from pgwire_codec.log.pending import Pending
+from pgwire_codec.log.recovery import recover
+from pgwire_codec.log.segment import SEGMENT, SIDECAR, Head, Segment, segment_to_bytes
+from pgwire_codec.log.source import Source
+from pgwire_codec.log.state import State
+from pgwire_codec.log.store import Appender, open_store
+from pgwire_codec.log.stream import END, SCHEMA, encode_batch, header
+from pgwire_codec.log.watermark import WATERMARK, Watermark, watermark_to_bytes
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+_LARGEST_PART = 1 << 30  # the offsets of a record batch are 32-bit
+
+
+@dataclass(frozen=True, slots=True)
+class WriterStatistics:
+    """What one writer has written so far: messages, their bytes, the files' bytes, segments."""
+
+    messages: int = 0
+    message_bytes: int = 0
+    bytes: int = 0
+    segments: int = 0
+
+
+class LogWriter:
+    """Writes the messages of one replication slot to a log. A context manager.
+
+    Opening it takes the log's lock, seals what an earlier writer left, removes what that writer
+    never acknowledged, and begins a session; nothing that was flushed is ever lost.
+
+    Parameters
+    ----------
+    uri : str or path
+        A directory, or a URI that ``pyarrow.fs`` understands. It is created where it is missing.
+    source : Source
+        Where the messages come from.
+    compression : {None, "lz4", "zstd"}
+        Of the record batches. Reading is free of copies only without.
+    segment_bytes : int
+        A segment is sealed when its file is so large.
+    segment_seconds : float
+        A segment is sealed at the first flush when it is so old.
+    part_bytes : int
+        Message bytes of a part, the unit of parallel decode; of a segment's at most.
+    filesystem : pyarrow.fs.FileSystem, optional
+        Then ``uri`` is a path in it.
+
+    Raises
+    ------
+    LogError
+        When another process writes the log, the log has another source, or it is damaged.
+
+    Notes
+    -----
+    In an object store, which cannot append, every flush seals a segment; and there is no lock.
+
+    After an error of the file system the writer refuses to go on: open the log anew. Leaving the
+    context with an exception flushes nothing.
+    """
+
+    def __init__(
+        self,
+        uri: str | os.PathLike[str],
+        source: Source,
+        *,
+        compression: str | None = None,
+        segment_bytes: int = 128 << 20,
+        segment_seconds: float = 600,
+        part_bytes: int = 8 << 20,
+        filesystem: FileSystem | None = None,
+    ) -> None:
+        if compression not in (None, "lz4", "zstd"):
+            raise OptionError(f'compression must be None, "lz4" or "zstd", not {compression!r}')
+        if not 0 < part_bytes <= _LARGEST_PART:
+            raise OptionError(f"part_bytes must be from 1 to {_LARGEST_PART}, not {part_bytes}")
+        self._options = pa.ipc.IpcWriteOptions(compression=compression)
+        self._segment_bytes = segment_bytes
+        self._segment_seconds = segment_seconds
+        self._part_bytes = min(part_bytes, segment_bytes)
+        self._source = source
+        self._store = open_store(uri, filesystem)
+        self._file: Appender | None = None
+        self._closing = ExitStack()
+        self._closing.enter_context(self._store.lock())
+        try:
+            self._recover()
+            self._advance_watermark()
+        except BaseException:
+            self._closing.close()
+            raise
+        self.statistics = WriterStatistics()
+        self._is_usable = True
+
+    def _recover(self) -> None:
+        watermark, last = recover(self._store, self._part_bytes)
+        held = watermark.source if watermark is not None else last and last.head.source
+        if held:
+            held.check_same(self._source, self._store.name)
+        self._watermark = watermark
+        self._confirm_lsn = 0 if watermark is None else watermark.confirm_lsn
+        self._received_lsn = 0 if watermark is None else watermark.received_lsn
+        self._ordinal = 0 if last is None else last.end_ordinal
+        self._session = 0 if last is None else last.head.session
+        self._state = State() if last is None else last.state()
+        self._begin_session(snapshot=False)
+
+    @property
+    def confirm_lsn(self) -> int:
+        """What the watermark says: all that ends up to there is durable."""
+        return 0 if self._watermark is None else self._watermark.confirm_lsn
+
+    @property
+    def received_lsn(self) -> int:
+        """The last position that the server told, as the watermark says."""
+        return 0 if self._watermark is None else self._watermark.received_lsn
+
+    @property
+    def carry(self) -> Carry:
+        """The carry behind all that is flushed: a copy."""
+        return self._state.carry.copy()
+
+    @property
+    def end_ordinal(self) -> int:
+        """The ordinal that the next message will have."""
+        return self._ordinal + self._pending.messages
+
+    def new_session(self, *, snapshot: bool = False) -> None:
+        """Say that the messages that come are of a new connection to the server.
+
+        What was appended is made durable, and the growing segment is sealed. A writer that was just
+        opened stands at the beginning of a session already.
+
+        Parameters
+        ----------
+        snapshot : bool
+            Whether the messages of the session stand for tables as they were.
+        """
+        self.seal()
+        self._begin_session(snapshot=snapshot)
+
+    def _begin_session(self, *, snapshot: bool) -> None:
+        self._new_session = True
+        self._snapshot = snapshot
+        self._pending = Pending(self._part_bytes)
+        self._digest: Digest | None = None
+
+    def append(
+        self,
+        data: list[bytes] | pa.Array | pa.ChunkedArray,
+        lsn: npt.ArrayLike,
+        time: npt.ArrayLike,
+    ) -> None:
+        """Append messages. They are not durable before the next flush.
+
+        Parameters
+        ----------
+        data : list of bytes, or Arrow binary array
+            The messages, in the order of arrival.
+        lsn : array of uint64, one a message
+            The WAL position that came with each.
+        time : array of datetime64[us], one a message
+            The server's clock (UTC) when it sent each; NaT where that is not known.
+
+        Raises
+        ------
+        ValueError
+            When the lengths differ, or a message is null; nothing is appended then.
+        """
+        self._check_usable()
+        for batch in self._pending.add(data, lsn, time):
+            self._guarded(self._write, batch)
+
+    def flush(self, confirm_lsn: int | None = None, received_lsn: int | None = None) -> None:
+        """Make durable what was appended; on return it can be read, and will never be lost.
+
+        Parameters
+        ----------
+        confirm_lsn : int, optional
+            What may be confirmed to the server when this flush is over. It never goes back.
+        received_lsn : int, optional
+            The last position that the server told.
+        """
+        self._check_usable()
+        self._guarded(self._flush, confirm_lsn, received_lsn, False)
+
+    def seal(self) -> None:
+        """Make durable what was appended, and complete the growing segment, if there is one."""
+        self._check_usable()
+        self._guarded(self._flush, None, None, True)
+
+    def close(self) -> None:
+        """Seal, and let go of the lock."""
+        try:
+            if self._is_usable:
+                self.seal()
+        finally:
+            self._release()
+
+    def __enter__(self) -> LogWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._release()
+
+    def _release(self) -> None:
+        self._is_usable = False
+        if self._file is not None:
+            self._file.abandon()
+            self._file = None
+        self._closing.close()
+
+    def _check_usable(self) -> None:
+        if not self._is_usable:
+            raise LogError(
+                f"this writer of {self._store.name} is closed, or a write failed: open the log "
+                "anew, which keeps all that was flushed"
+            )
+
+    def _guarded(self, step: Any, *arguments: Any) -> None:
+        """Do something after which, if it fails, the file is not known to be what it should be."""
+        self._is_usable = False
+        step(*arguments)
+        self._is_usable = True
+
+    def _flush(self, confirm_lsn: int | None, received_lsn: int | None, seal: bool) -> None:
+        rest = self._pending.take()
+        if rest is not None:
+            self._write(rest)
+        self._confirm_lsn = max(self._confirm_lsn, confirm_lsn or 0)
+        self._received_lsn = max(self._received_lsn, received_lsn or 0)
+        if self._file is not None and self._digest is not None:
+            is_old = monotonic() - self._begun >= self._segment_seconds
+            if seal or is_old or not self._store.grows:
+                self._seal(self._file, self._digest)
+            else:
+                self._file.sync()
+        self._advance_watermark()
+
+    def _write(self, records: pa.RecordBatch) -> None:
+        if self._digest is None or self._file is None:
+            self._begin_segment()
+        assert self._digest is not None
+        assert self._file is not None
+        ordinals = np.arange(self._ordinal, self._ordinal + records.num_rows)
+        columns = [pa.array(ordinals), *records.columns[1:]]
+        records = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+        data = encode_batch(records, self._options)
+        self._file.write(data)
+        before = self._digest.message_bytes
+        self._digest.add(records, data)
+        self._ordinal += records.num_rows
+        self.statistics = replace(
+            self.statistics,
+            messages=self.statistics.messages + records.num_rows,
+            message_bytes=self.statistics.message_bytes + self._digest.message_bytes - before,
+            bytes=self.statistics.bytes + len(data),
+        )
+        if self._digest.bytes >= self._segment_bytes:
+            self._seal(self._file, self._digest)
+            self._advance_watermark()
+
+    def _begin_segment(self) -> None:
+        if self._new_session:
+            self._session += 1
+        head = Head(
+            source=self._source,
+            session=self._session,
+            new_session=self._new_session,
+            snapshot=self._snapshot,
+            first_ordinal=self._ordinal,
+            before=self._state,
+        )
+        begins = header(head)
+        self._file = self._store.create(head.name + SEGMENT)
+        self._file.write(begins)
+        self._digest = Digest(head, begins, self._part_bytes)
+        self._new_session = False
+        self._begun = monotonic()
+        self.statistics = replace(
+            self.statistics,
+            bytes=self.statistics.bytes + len(begins),
+            segments=self.statistics.segments + 1,
+        )
+
+    def _seal(self, file: Appender, digest: Digest) -> None:
+        file.write(END)
+        file.close()
+        segment: Segment = digest.segment(sealed=True)
+        segment = replace(segment, bytes=segment.bytes + len(END))
+        self._store.write(segment.name + SIDECAR, segment_to_bytes(segment))
+        self._state = digest.state()
+        self._file = self._digest = None
+        self._pending.begin_part()
+
+    def _advance_watermark(self) -> None:
+        if self._digest is not None:
+            self._state = self._digest.state()
+        watermark = Watermark(
+            source=self._source,
+            segment=None if self._digest is None else self._digest.head.name,
+            bytes=0 if self._digest is None else self._digest.bytes,
+            messages=0 if self._digest is None else self._digest.messages,
+            crc32=0 if self._digest is None else self._digest.crc32,
+            end_ordinal=self._ordinal,
+            delivered_lsn=self._state.carry.delivered_lsn,
+            confirm_lsn=self._confirm_lsn,
+            received_lsn=self._received_lsn,
+            time="",
+        )
+        if self._watermark is None or replace(self._watermark, time="") != watermark:
+            now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+            watermark = replace(watermark, time=now)
+            self._store.write(WATERMARK, watermark_to_bytes(watermark))
+            self._watermark = watermark

@@ -1,0 +1,199 @@
+"""What a sidecar says of carries and summaries is what they are."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pgwire_codec as pgc
+from pgwire_codec import log
+from pgwire_codec.carry import OpenTransaction, Position, RelationVersion, Scope
+from pgwire_codec.log.checked_json import dump, load
+from pgwire_codec.log.segment import Head, Segment, segment_from_bytes, segment_to_bytes
+from pgwire_codec.log.state import State
+from pgwire_codec.log.state_json import (
+    carry_from_json,
+    carry_to_json,
+    summary_from_json,
+    summary_to_json,
+)
+from pgwire_codec.log.watermark import Watermark, watermark_from_bytes, watermark_to_bytes
+from pgwire_codec.summary import Changes
+from pgwire_codec.transactions import Advance
+from tests import corpus
+from tests.logs import SOURCE
+from tests.strategies import by_kind, int64, names, uint32, uint64
+
+count = st.integers(0, 2**40)
+positions = st.builds(Position, count, count)
+places = st.dictionaries(uint32, positions, max_size=3)
+relations = by_kind(streaming=False)[pgc.Relation]
+types = by_kind(streaming=False)[pgc.Type]
+versions = st.builds(RelationVersion, relations, st.lists(types, max_size=2).map(tuple))
+
+
+@st.composite
+def scopes(draw: st.DrawFn) -> Scope:
+    told = draw(st.lists(st.tuples(count, versions), max_size=3))
+    user_types = draw(st.lists(types, max_size=3))
+    return Scope(
+        {version.relation.oid: (clock, version) for clock, version in told},
+        {each.oid: each for each in user_types},
+    )
+
+
+opened = st.builds(
+    OpenTransaction,
+    xid=uint32,
+    final_lsn=uint64,
+    commit_time=int64,
+    gid=st.none() | names,
+    origin=st.none() | names,
+    position=positions,
+    first=places,
+    scope=scopes(),
+    told=count,
+)
+
+
+@st.composite
+def carries(draw: st.DrawFn) -> pgc.Carry:
+    streams = draw(st.lists(opened, max_size=2))
+    prepared = [each for each in draw(st.lists(opened, max_size=2)) if each.gid is not None]
+    return pgc.Carry(
+        scope=draw(scopes()),
+        plain=draw(st.none() | opened),
+        streams={each.xid: each for each in streams},
+        prepared={each.gid: each for each in prepared if each.gid is not None},
+        in_block=draw(st.booleans()),
+        in_stream=draw(st.none() | uint32),
+        delivered_lsn=draw(uint64),
+        cut_off=draw(st.tuples(uint64, count)),
+        clock=draw(count),
+    )
+
+
+errors = st.builds(
+    pgc.DecodeError,
+    st.sampled_from([pgc.ErrorCode.TRUNCATED, pgc.ErrorCode.PROTOCOL]),
+    offset=count,
+    expected=names,
+    message_index=st.none() | count,
+    context=names,
+)
+events = st.one_of(
+    st.builds(Advance, uint64),
+    st.builds(Changes, positions, places, st.none() | uint32, st.booleans()),
+    *(strategy for kind, strategy in by_kind(streaming=False).items()),
+    by_kind(streaming=True)[pgc.Relation],
+    by_kind(streaming=True)[pgc.Type],
+)
+readings = st.one_of(st.none(), errors, st.lists(events, max_size=4).map(tuple))
+summaries = st.builds(
+    pgc.Summary, count, readings, readings, st.none() | st.booleans(), st.booleans()
+)
+
+
+def through_json(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+@given(carries())
+def test_a_carry(carry: pgc.Carry) -> None:
+    assert carry_from_json(through_json(carry_to_json(carry))) == carry
+
+
+@given(summaries)
+def test_a_summary(summary: pgc.Summary) -> None:
+    assert summary_from_json(through_json(summary_to_json(summary))) == summary
+
+
+@pytest.mark.parametrize("capture", corpus.captures(major=18), ids=str)
+def test_carries_and_summaries_of_captures(capture: corpus.Capture) -> None:
+    decoder = pgc.Decoder()
+    step = max(len(capture.messages) // 20, 1)
+    for start in range(0, len(capture.messages), step):
+        piece = capture.messages[start : start + step]
+        summary = pgc.summarise(piece)
+        assert summary_from_json(through_json(summary_to_json(summary))) == summary
+        decoder.decode(piece)
+        assert carry_from_json(through_json(carry_to_json(decoder.carry))) == decoder.carry
+
+
+years = st.none() | st.integers(-(10**16), 10**17).map(lambda us: np.datetime64(us, "us"))
+keys = st.one_of(
+    st.tuples(st.just("plain"), st.just(0)),
+    st.tuples(st.just("stream"), uint32),
+    st.tuples(st.just("prepared"), names),
+)
+parts = st.builds(
+    log.Part, *[count] * 5, uint32, summary=summaries, delivered_lsn=uint64, undecodable=count
+)
+segments = st.builds(
+    Segment,
+    head=st.builds(
+        Head,
+        source=st.just(SOURCE),
+        session=count,
+        new_session=st.booleans(),
+        snapshot=st.booleans(),
+        first_ordinal=count,
+        before=st.builds(State, carries(), st.dictionaries(keys, count, max_size=2)),
+    ),
+    sealed=st.just(True),
+    header=count,
+    header_crc32=uint32,
+    bytes=count,
+    messages=count,
+    message_bytes=count,
+    commits=count,
+    first_commit_lsn=st.none() | uint64,
+    last_commit_lsn=st.none() | uint64,
+    first_time=years,
+    last_time=years,
+    delivered_lsn=uint64,
+    parts=st.lists(parts, max_size=2).map(tuple),
+    tables=st.lists(
+        st.builds(log.TableCount, names, count, count, count, count, count), max_size=2
+    ).map(tuple),
+    versions=st.lists(versions, max_size=2).map(tuple),
+    opened=st.dictionaries(keys, count, max_size=2),
+)
+
+
+@given(segments)
+def test_a_sidecar(segment: Segment) -> None:
+    assert segment_from_bytes(segment_to_bytes(segment), "sidecar") == segment
+
+
+@given(st.builds(Watermark, st.just(SOURCE), st.none() | names, *[count] * 4, *[uint64] * 3, names))
+def test_a_watermark(watermark: Watermark) -> None:
+    assert watermark_from_bytes(watermark_to_bytes(watermark), "watermark") == watermark
+
+
+def test_a_wrong_byte_anywhere_is_seen() -> None:
+    data = dump({"format": 1, "word": ",crc32:", "list": [1, 2, {"a": None}]})
+    assert load(data, "f") == {"format": 1, "word": ",crc32:", "list": [1, 2, {"a": None}]} | {}
+    for place in range(len(data)):
+        for bit in range(8):
+            wrong = bytearray(data)
+            wrong[place] ^= 1 << bit
+            with pytest.raises(log.LogError, match="f is damaged"):
+                load(bytes(wrong), "f")
+    for length in range(len(data)):
+        with pytest.raises(log.LogError, match="f is damaged"):
+            load(data[:length], "f")
+    with pytest.raises(log.LogError, match="f is damaged"):
+        load(data + b" ", "f")
+
+
+def test_another_format_is_refused() -> None:
+    with pytest.raises(log.LogError, match=r"f has format version 2, .* reads 1"):
+        watermark_from_bytes(dump({"format": 2}), "f")
+    with pytest.raises(log.LogError, match=r"f has format version 2, .* reads 1"):
+        segment_from_bytes(dump({"format": 2}), "f")
