@@ -12,7 +12,7 @@ from tests.servers import Database
 
 def opened(made: Database, **options: Any) -> Capture:
     """A capture of the database's slot and publication, to be entered."""
-    return Capture(made.dsn, slot=made.slot, publication=made.publication, **options)
+    return Capture(made.dsn, **{"slot": made.slot, "publication": made.publication, **options})
 
 
 def read(capture: Capture, **limits: Any) -> list[bytes]:

@@ -7,6 +7,7 @@ import platform
 import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import hypothesis
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytest_plugins = ["tests.servers"]
+
+#: What needs more than the core: where the package is not installed, the files are left out.
+NEEDS = {
+    "psycopg2": ["test_capture*.py", "test_demo.py", "test_values_server.py"],
+    "adbc_driver_postgresql": ["test_benchmarks.py"],
+}
+MISSING = [package for package in NEEDS if find_spec(package) is None]
+collect_ignore_glob = [pattern for package in MISSING for pattern in NEEDS[package]]
 
 # ci: the same examples each time, so that a red build is red again; dev: new ones each time.
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)
@@ -32,11 +41,12 @@ def _version(distribution: str) -> str:
         return "absent"
 
 
-def pytest_report_header() -> str:
-    return (
+def pytest_report_header() -> list[str]:
+    return [
         f"pgwire_codec: {getattr(pgc, 'IMPL', '?')}, python {platform.python_version()}, "
-        f"pyarrow {_version('pyarrow')}, pyspark {_version('pyspark')}"
-    )
+        f"pyarrow {_version('pyarrow')}, pyspark {_version('pyspark')}",
+        *(f"without {package}, left out: {', '.join(NEEDS[package])}" for package in MISSING),
+    ]
 
 
 @pytest.fixture(scope="session")

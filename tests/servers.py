@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psycopg2
 import pytest
 
 from pgwire_codec.demo.server import DEFAULT_SETTINGS, EmbeddedServer
@@ -43,6 +42,8 @@ class Database:
     @contextmanager
     def connect(self) -> Iterator[Any]:
         """An ordinary connection in autocommit mode."""
+        import psycopg2
+
         connection = psycopg2.connect(self.dsn)
         try:
             connection.autocommit = True

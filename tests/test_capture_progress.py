@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+
+import numpy as np
 import pytest
 
 from pgwire_codec.capture.progress import Progress
 
 
 def feed(progress: Progress, *messages: tuple[str, int]) -> None:
-    for tag, lsn in messages:
-        progress.message(ord(tag), lsn)
+    tags, lsns = zip(*messages, strict=True)
+    progress.messages(np.array([ord(tag) for tag in tags], np.uint8), np.array(lsns, np.uint64))
 
 
 def test_an_idle_stream_advances_with_the_keepalives() -> None:
@@ -86,3 +89,16 @@ def test_confirmation_never_goes_back() -> None:
     progress = Progress(100)
     progress.confirm(90)
     assert progress.confirmed == 100
+
+
+def test_it_is_the_same_however_messages_are_cut() -> None:
+    """Every stream of five messages: at once, and one by one."""
+    for tags in itertools.product("BCSEMI", repeat=5):
+        messages = [(tag, 100 + 10 * number) for number, tag in enumerate(tags)]
+        whole, single = Progress(0), Progress(0)
+        feed(whole, *messages)
+        for message in messages:
+            feed(single, message)
+        assert [getattr(whole, name) for name in Progress.__slots__] == [
+            getattr(single, name) for name in Progress.__slots__
+        ], tags

@@ -11,7 +11,6 @@ from typing import Any
 
 import nanoarrow
 import numpy as np
-import polars
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -255,7 +254,6 @@ def ways() -> dict[str, Any]:
         "mapping": ROWS,
         "sequence": list(ROWS.values()),
         "mapping of arrays chunked in different places": halves,
-        "polars": polars.DataFrame(table),
         "nanoarrow": nanoarrow.Array(table),
         "numpy and views": {
             "id": ROWS["id"],
@@ -271,6 +269,13 @@ def ways() -> dict[str, Any]:
 def test_ways_to_give_columns(encode: Encode, binary: bool, way: str) -> None:
     wanted = reference(T, ROWS, binary=binary).to_pylist()
     assert encode(T, ways()[way], binary=binary).to_pylist() == wanted
+
+
+@each
+def test_columns_of_polars(encode: Encode) -> None:
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame(pa.table(ROWS))
+    assert encode(T, frame).to_pylist() == reference(T, ROWS).to_pylist()
 
 
 @each

@@ -6,12 +6,16 @@
 ...         store(batch.to_arrow())          # make it durable first,
 ...         c.confirm(batch.confirm_lsn)     # and only then say so
 
+>>> capture.LogCapture("dbname=shop", "shop.log", slot="s", publication="p").run()
+
 Needs the extra ``capture``: ``pip install 'pgwire-codec[capture]'``.
 """
 
 from pgwire_codec.capture.batch import Batch
+from pgwire_codec.capture.into_log import LogCapture
 from pgwire_codec.capture.options import PluginOptions
 from pgwire_codec.capture.peek import peek
+from pgwire_codec.capture.status import Status
 from pgwire_codec.capture.walsender import Capture
 
-__all__ = ["Batch", "Capture", "PluginOptions", "peek"]
+__all__ = ["Batch", "Capture", "LogCapture", "PluginOptions", "Status", "peek"]

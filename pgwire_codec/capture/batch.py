@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,14 +18,16 @@ if TYPE_CHECKING:
 EPOCH = np.datetime64("2000-01-01", "us")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Batch:
     """Messages of one stream, in the order of arrival.
 
     Attributes
     ----------
-    data : list of bytes
-        One pgoutput message each, without the frame around it.
+    buffer : numpy.ndarray of uint8
+        The messages' bytes on end, without the frames around them.
+    offsets : numpy.ndarray of int32
+        Where each message begins in it, and where the last one ends.
     lsn : numpy.ndarray of uint64
         The WAL position that came with each. It does not order messages: a walsender sends 0
         with a Relation, and transactions overlap.
@@ -38,7 +42,8 @@ class Batch:
         transaction in them.
     """
 
-    data: list[bytes]
+    buffer: NDArray[np.uint8]
+    offsets: NDArray[np.int32]
     lsn: NDArray[np.uint64]
     time: NDArray[np.datetime64]
     xid: NDArray[np.uint32] | None
@@ -46,12 +51,24 @@ class Batch:
     confirm_lsn: int
 
     def __len__(self) -> int:
-        return len(self.data)
+        return len(self.lsn)
+
+    @cached_property
+    def data(self) -> list[bytes]:
+        """The messages, one ``bytes`` each: a copy, made once."""
+        buffer, offsets = self.buffer.tobytes(), self.offsets.tolist()
+        return [buffer[start:end] for start, end in pairwise(offsets)]
 
     @property
     def nbytes(self) -> int:
         """Bytes of all messages together."""
-        return sum(map(len, self.data))
+        return len(self.buffer)
+
+    def messages(self) -> Any:
+        """Give the messages as a ``pyarrow.BinaryArray``, without a copy; needs ``arrow``."""
+        pa = _load_pyarrow("Batch.messages()")
+        buffers = [None, pa.py_buffer(self.offsets), pa.py_buffer(self.buffer)]
+        return pa.Array.from_buffers(pa.binary(), len(self), buffers)
 
     def to_arrow(self) -> Any:
         """Give the batch as a ``pyarrow.RecordBatch``; needs the extra ``arrow``.
@@ -60,18 +77,23 @@ class Batch:
         UTC], ``data`` binary, and ``xid`` int64 where the source tells it. Signed, because Spark
         has no unsigned types.
         """
-        try:
-            import pyarrow as pa
-        except ImportError as error:
-            raise MissingExtraError(
-                "Batch.to_arrow() needs pyarrow: pip install 'pgwire-codec[arrow]'"
-            ) from error
+        pa = _load_pyarrow("Batch.to_arrow()")
         columns = {
-            "ordinal": pa.array(np.arange(self.first, self.first + len(self.data), dtype=np.int64)),
+            "ordinal": pa.array(np.arange(self.first, self.first + len(self), dtype=np.int64)),
             "lsn": pa.array(self.lsn.astype(np.int64)),
             "time": pa.array(self.time, pa.timestamp("us")).cast(pa.timestamp("us", "UTC")),
-            "data": pa.array(self.data, pa.binary()),
+            "data": self.messages(),
         }
         if self.xid is not None:
             columns["xid"] = pa.array(self.xid.astype(np.int64))
         return pa.RecordBatch.from_pydict(columns)
+
+
+def _load_pyarrow(who: str) -> Any:
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{who} needs pyarrow: pip install 'pgwire-codec[arrow]'"
+        ) from error
+    return pyarrow

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from contextlib import closing
+from typing import Any, Final
 
+from pgwire_codec.capture.libpq import failed_connection_codes
 from pgwire_codec.capture.options import quote_identifier
+from pgwire_codec.capture.problems import is_transient
 from pgwire_codec.errors import CaptureError, MissingExtraError
+from pgwire_codec.lsn import parse_lsn
+
+#: What holds where the DSN says nothing else: no connection attempt, and no dead connection, keeps
+#: anybody waiting for minutes.
+_DEFAULTS: Final = {
+    "connect_timeout": "10",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "fallback_application_name": "pgwire_codec",
+}
 
 
 def load_psycopg2() -> Any:
@@ -28,14 +43,14 @@ def connect(dsn: str) -> Any:
     Raises ``CaptureError`` with what the server or libpq said.
     """
     psycopg2 = load_psycopg2()
+    arguments = _arguments(dsn)
     try:
-        connection = psycopg2.connect(
-            dsn, client_encoding="UTF8", fallback_application_name="pgwire_codec"
-        )
+        connection = psycopg2.connect(arguments)
     except psycopg2.Error as error:
         raise CaptureError(
             f"Could not connect: {str(error).strip()} Check host, port, dbname, user and password "
-            "of the DSN, and that the server runs and its pg_hba.conf lets the user in."
+            "of the DSN, and that the server runs and its pg_hba.conf lets the user in.",
+            is_transient=_may_go_by_itself(arguments),
         ) from error
     connection.autocommit = True
     return connection
@@ -49,13 +64,41 @@ def connect_walsender(dsn: str) -> Any:
     psycopg2 = load_psycopg2()
     try:
         return psycopg2.connect(
-            dsn,
-            connection_factory=psycopg2.extras.LogicalReplicationConnection,
-            client_encoding="UTF8",
-            fallback_application_name="pgwire_codec",
+            _arguments(dsn), connection_factory=psycopg2.extras.LogicalReplicationConnection
         )
     except psycopg2.Error as error:
         raise _why_no_walsender(dsn, str(error).strip()) from error
+
+
+def _arguments(dsn: str) -> str:
+    """Give the whole DSN. Raises ``CaptureError`` for one that cannot be read."""
+    psycopg2 = load_psycopg2()
+    try:
+        told = psycopg2.extensions.parse_dsn(dsn)
+    except psycopg2.ProgrammingError as error:
+        raise CaptureError(
+            f"The DSN cannot be read: {str(error).strip()} Write it as in "
+            "'host=db.example.org dbname=shop user=me', or as postgresql://me@db.example.org/shop."
+        ) from error
+    defaults = dict(_DEFAULTS)
+    if "PGCONNECT_TIMEOUT" in os.environ:
+        del defaults["connect_timeout"]
+    arguments: str = psycopg2.extensions.make_dsn(**{**defaults, **told, "client_encoding": "UTF8"})
+    return arguments
+
+
+def _may_go_by_itself(arguments: str) -> bool:
+    """Whether no server has refused the connection for good."""
+    codes = failed_connection_codes(arguments)
+    return not codes or any(map(is_transient, codes))
+
+
+def current_lsn(dsn: str) -> int:
+    """Give the LSN up to which the server has its WAL on disk: what is committed ends before it."""
+    with closing(connect(dsn)) as connection:
+        cursor = connection.cursor()
+        cursor.execute("SELECT pg_current_wal_flush_lsn()")
+        return parse_lsn(cursor.fetchone()[0])
 
 
 def check_wal_level(cursor: Any) -> None:
@@ -97,12 +140,14 @@ def _why_no_walsender(dsn: str, said: str) -> CaptureError:
             return CaptureError(
                 f"All {limit} walsenders of the server are in use (max_wal_senders). Close another "
                 f"replication connection, or run ALTER SYSTEM SET max_wal_senders = {limit + 5}; "
-                "and restart the server."
+                "and restart the server.",
+                is_transient=True,
             )
     finally:
         connection.close()
     return CaptureError(
         f"The server takes ordinary connections but no replication connection: {said} "
         "Connect to the server directly, not through a pooler, and see that its pg_hba.conf does "
-        "not refuse this one."
+        "not refuse this one.",
+        is_transient=_may_go_by_itself(f"{_arguments(dsn)} replication=database"),
     )

@@ -11,10 +11,12 @@ what happens here.
 
 from __future__ import annotations
 
-import ctypes
 import selectors
-from typing import Any
+from typing import Any, Final
 
+from pgwire_codec.capture.frames import Frames, Outcome, open_frames
+from pgwire_codec.capture.libpq import load_libpq
+from pgwire_codec.capture.problems import CONNECTION_LOST
 from pgwire_codec.errors import CaptureError
 
 
@@ -35,74 +37,43 @@ class StreamEnded(Exception):
         self.sqlstate = sqlstate
 
 
-_SQLSTATE = ord("C")  # PG_DIAG_SQLSTATE
-
-
-def _load_libpq() -> ctypes.CDLL:
-    """Give the libpq that psycopg2 is linked with, whichever that is."""
-    import psycopg2._psycopg
-
-    # A symbol is looked up in the module and in what the module depends on.
-    libpq = ctypes.CDLL(psycopg2._psycopg.__file__)
-    signatures: list[tuple[str, Any, list[Any]]] = [
-        ("PQgetCopyData", ctypes.c_int, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]),
-        ("PQputCopyData", ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int]),
-        ("PQflush", ctypes.c_int, [ctypes.c_void_p]),
-        ("PQconsumeInput", ctypes.c_int, [ctypes.c_void_p]),
-        ("PQfreemem", None, [ctypes.c_void_p]),
-        ("PQerrorMessage", ctypes.c_char_p, [ctypes.c_void_p]),
-        ("PQgetResult", ctypes.c_void_p, [ctypes.c_void_p]),
-        ("PQclear", None, [ctypes.c_void_p]),
-        ("PQresultErrorMessage", ctypes.c_char_p, [ctypes.c_void_p]),
-        ("PQresultErrorField", ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_int]),
-    ]
-    for name, result, arguments in signatures:
-        try:
-            function = getattr(libpq, name)
-        except AttributeError as error:
-            raise CaptureError(
-                f"This build of psycopg2 does not give access to libpq ({name} is missing). "
-                "Install a wheel of psycopg2-binary for Linux or macOS, or build psycopg2 against "
-                "a shared libpq."
-            ) from error
-        function.restype = result
-        function.argtypes = arguments
-    return libpq
+_SQLSTATE: Final = ord("C")  # PG_DIAG_SQLSTATE
 
 
 class CopyBoth:
     """One connection in COPY BOTH mode, as START_REPLICATION leaves it.
 
     Owns the psycopg2 connection: nothing else may use it from here on.
+
+    Attributes
+    ----------
+    frames : Frames
+        The messages that :meth:`read` took in.
     """
 
     def __init__(self, connection: Any) -> None:
-        self._libpq = _load_libpq()
+        self._libpq = load_libpq()
         self._connection = connection
         self._pointer: int | None = connection.pgconn_ptr
-        self._buffer = ctypes.c_void_p()
         self._selector = selectors.DefaultSelector()
         self._selector.register(connection.fileno(), selectors.EVENT_READ)
+        self.frames: Frames = open_frames(self._libpq, connection.pgconn_ptr)
 
-    def read(self) -> bytes | None:
-        """Give the next frame that has arrived; None when there is none yet.
+    def read(self, max_messages: int, max_bytes: int, stop_lsn: int) -> Outcome:
+        """Take in what has arrived; see :meth:`pgwire_codec.capture.frames.Frames.read`.
 
         Raises
         ------
         StreamEnded
-            When there will be none any more.
+            When nothing will come any more.
         """
-        pointer = self._require_open()
-        length: int = self._libpq.PQgetCopyData(pointer, ctypes.byref(self._buffer), 1)
-        if length > 0:
-            data = ctypes.string_at(self._buffer.value or 0, length)
-            self._libpq.PQfreemem(self._buffer)
-            return data
-        if length == 0:
-            return None
-        if length == -1:
+        self._require_open()
+        outcome = Outcome(self.frames.read(max_messages, max_bytes, stop_lsn))
+        if outcome is Outcome.ENDED:
             raise self._result()
-        raise self._broken()
+        if outcome is Outcome.BROKEN:
+            raise self._broken()
+        return outcome
 
     def wait(self, seconds: float) -> None:
         """Wait until something arrives, or the time is over."""
@@ -127,12 +98,12 @@ class CopyBoth:
     def _require_open(self) -> int:
         # libpq would crash on the freed pointer.
         if self._pointer is None:
-            raise CaptureError("The capture is closed. Open a new one to go on.")
+            raise CaptureError("The capture is not open any more. Open a new one to go on.")
         return self._pointer
 
     def _broken(self) -> StreamEnded:
         text = self._libpq.PQerrorMessage(self._pointer)
-        return StreamEnded(_text(text) or "the connection broke", "08006")
+        return StreamEnded(_text(text) or "the connection broke", CONNECTION_LOST)
 
     def _result(self) -> StreamEnded:
         result = self._libpq.PQgetResult(self._pointer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -14,10 +14,13 @@ from pgwire_codec.capture.progress import Progress
 from pgwire_codec.capture.publications import ensure_publications
 from pgwire_codec.capture.settings import pinned_transaction
 from pgwire_codec.capture.slots import ensure_slot
+from pgwire_codec.errors import CaptureError
 from pgwire_codec.lsn import format_lsn, parse_lsn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+_MAX_BYTES: Final = (1 << 31) - 1  # a batch counts them in 32 bits
 
 
 def peek(
@@ -96,11 +99,16 @@ def peek(
             connection.close()
     data = [bytes(row[2]) for row in rows]
     lsn = np.array([parse_lsn(row[0]) for row in rows], dtype=np.uint64)
+    if sum(map(len, data)) > _MAX_BYTES:
+        raise CaptureError(
+            f"The slot holds {sum(map(len, data)):,} bytes of messages, more than one batch can. "
+            "Pass upto_messages or upto_lsn, or read it with Capture."
+        )
     progress = Progress(confirmed)
-    for message, position in zip(data, lsn.tolist(), strict=True):
-        progress.message(message[0], position)
+    progress.messages(np.frombuffer(bytes(message[0] for message in data), np.uint8), lsn)
     return Batch(
-        data=data,
+        buffer=np.frombuffer(b"".join(data), np.uint8),
+        offsets=np.cumsum([0, *map(len, data)], dtype=np.int32),
         lsn=lsn,
         time=np.full(len(rows), "NaT", dtype="datetime64[us]"),
         xid=np.array([row[1] for row in rows], dtype=np.uint32),

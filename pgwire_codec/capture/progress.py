@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-_OPENS: Final = frozenset(b"BbS")  # Begin, Begin Prepare, Stream Start
-_CLOSES: Final = frozenset(b"CPE")  # Commit, Prepare, Stream Stop
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def _table(tags: bytes) -> NDArray[np.bool_]:
+    table = np.zeros(256, np.bool_)
+    table[list(tags)] = True
+    return table
+
+
+_OPENS: Final = _table(b"BbS")  # Begin, Begin Prepare, Stream Start
+_CLOSES: Final = _table(b"CPE")  # Commit, Prepare, Stream Stop
 #: Commit, Prepare, Stream Commit, Stream Prepare, Commit Prepared, Rollback Prepared: after a
 #: restart the server repeats what such a message ends, unless its LSN was confirmed.
-_ENDS: Final = frozenset(b"CPcpKr")
+_ENDS: Final = _table(b"CPcpKr")
 _MESSAGE: Final = ord("M")
 
 
@@ -36,19 +48,25 @@ class Progress:
         self.received = self.required = self.reached = self.confirmed = confirmed
         self.is_open = False
 
-    def message(self, tag: int, lsn: int) -> None:
-        """Take note of a message: its first byte and the position that came with it."""
-        if lsn > self.received:
-            self.received = lsn
-        if tag in _OPENS:
-            self.is_open = True
+    def messages(self, tags: NDArray[np.uint8], lsns: NDArray[np.uint64]) -> None:
+        """Take note of messages: the first byte of each, and the position that came with it."""
+        if not len(tags):
             return
-        # Outside of transactions a Message stands for itself.
-        if tag in _ENDS or (tag == _MESSAGE and not self.is_open):
-            self.required = max(self.required, lsn)
-            self.reached = max(self.reached, lsn)
-        if tag in _CLOSES:
-            self.is_open = False
+        self.received = max(self.received, int(lsns.max()))
+        opens = _OPENS[tags]
+        turns = np.flatnonzero(opens | _CLOSES[tags])
+        ends = _ENDS[tags]
+        alone = np.flatnonzero(tags == _MESSAGE)
+        if len(alone):
+            # Outside of transactions a Message stands for itself.
+            states = np.concatenate([[self.is_open], opens[turns]])
+            ends[alone[~states[np.searchsorted(turns, alone)]]] = True
+        if ends.any():
+            last = int(lsns[ends].max())
+            self.required = max(self.required, last)
+            self.reached = max(self.reached, last)
+        if len(turns):
+            self.is_open = bool(opens[turns[-1]])
 
     def keepalive(self, wal_end: int) -> None:
         """Take note of a keepalive: the server has sent all it had to send up to ``wal_end``."""
@@ -59,10 +77,18 @@ class Progress:
         """Take note that the caller has made everything up to ``lsn`` durable."""
         self.confirmed = max(self.confirmed, lsn)
 
+    @property
+    def confirmable(self) -> int:
+        """What may be confirmed once all that was received is durable.
+
+        Beyond the last transaction, that is WAL with nothing in it for us.
+        """
+        return self.required if self.is_open else max(self.required, self.reached)
+
     def advance_idle(self) -> None:
         """Let the slot pass WAL with nothing in it for us, when nothing is left to confirm."""
-        if self.confirmed >= self.required and not self.is_open:
-            self.confirmed = max(self.confirmed, self.reached)
+        if self.confirmed >= self.required:
+            self.confirm(self.confirmable)
 
     def has_passed(self, lsn: int) -> bool:
         """Whether all up to ``lsn`` was received and no transaction is cut."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pgwire_codec.capture.connect import check_wal_level
+from pgwire_codec.capture.connect import check_wal_level, connect_walsender, load_psycopg2
 from pgwire_codec.capture.options import quote_identifier, quote_literal
+from pgwire_codec.capture.problems import explain
 from pgwire_codec.capture.publications import ensure_publications
 from pgwire_codec.capture.settings import pin
 from pgwire_codec.capture.slots import ensure_slot
-from pgwire_codec.lsn import format_lsn
+from pgwire_codec.lsn import format_lsn, parse_lsn
 
 if TYPE_CHECKING:
     from pgwire_codec.capture.options import PluginOptions
-    from pgwire_codec.capture.publications import CreatePublication
+    from pgwire_codec.capture.problems import explain
+from pgwire_codec.capture.publications import CreatePublication
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +34,66 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a server is, and how pgoutput is to be asked there.
+
+    Attributes
+    ----------
+    system_identifier : str
+        The cluster's, as ``IDENTIFY_SYSTEM`` tells it.
+    timeline : int
+        Of its WAL.
+    wal_end_lsn : int
+        How far its WAL was flushed.
+    database : str
+        Name of the database.
+    server_version : int
+        As ``server_version_num``: 180004 is 18.4.
+    plugin_options : dict of str to str
+        Of START_REPLICATION.
+    """
+
+    system_identifier: str
+    timeline: int
+    wal_end_lsn: int
+    database: str
+    server_version: int
+    plugin_options: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Session:
     """What was agreed with the server."""
 
-    server_version: int
-    plugin_options: dict[str, str]
+    identity: Identity
     wal_sender_timeout: float  # seconds
     confirmed_lsn: int
     notes: list[str]
+
+
+def identify(dsn: str, options: PluginOptions) -> Identity:
+    """Ask a server who it is, over a connection of its own. Raises ``CaptureError``."""
+    psycopg2 = load_psycopg2()
+    with closing(connect_walsender(dsn)) as connection:
+        try:
+            return _identify(connection, options)
+        except psycopg2.Error as error:
+            raise explain(error, "") from error
+
+
+def _identify(connection: Any, options: PluginOptions) -> Identity:
+    cursor = connection.cursor()
+    cursor.execute("IDENTIFY_SYSTEM")
+    system_identifier, timeline, wal_end, database = cursor.fetchone()
+    version = connection.server_version
+    return Identity(
+        system_identifier,
+        timeline,
+        parse_lsn(wal_end),
+        database,
+        version,
+        options.negotiate(version),
+    )
 
 
 def start_replication(connection: Any, wanted: Wanted) -> Session:
@@ -49,7 +104,7 @@ def start_replication(connection: Any, wanted: Wanted) -> Session:
     """
     cursor = connection.cursor()
     pin(cursor)
-    plugin_options = wanted.options.negotiate(connection.server_version)
+    identity = _identify(connection, wanted.options)
     check_wal_level(cursor)
     # Before the slot: changes older than a publication cannot be decoded with it.
     ensure_publications(
@@ -70,13 +125,19 @@ def start_replication(connection: Any, wanted: Wanted) -> Session:
     cursor.execute("SELECT setting::int FROM pg_settings WHERE name = 'wal_sender_timeout'")
     timeout = cursor.fetchone()[0] / 1000 or float("inf")  # 0 turns it off
     options = ", ".join(
-        f"{quote_identifier(name)} {quote_literal(value)}" for name, value in plugin_options.items()
+        f"{quote_identifier(name)} {quote_literal(value)}"
+        for name, value in identity.plugin_options.items()
     )
     cursor.start_replication_expert(
         f"START_REPLICATION SLOT {quote_identifier(wanted.slot)} LOGICAL"
         f" {format_lsn(wanted.start_lsn)} ({options})"
     )
-    return Session(connection.server_version, plugin_options, timeout, slot.confirmed_lsn, notes)
+    return Session(
+        identity=identity,
+        wal_sender_timeout=timeout,
+        confirmed_lsn=slot.confirmed_lsn,
+        notes=notes,
+    )
 
 
 def _two_phase_notes(cursor: Any, wanted: Wanted, slot_has_it: bool) -> list[str]:

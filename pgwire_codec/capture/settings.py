@@ -47,6 +47,14 @@ def pin(cursor: Any) -> None:
             )
 
 
+def allow_to_last(cursor: Any) -> None:
+    """Turn off, for the session, every timeout that would end long statements or transactions."""
+    cursor.execute(
+        "SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('statement_timeout',"
+        " 'transaction_timeout', 'idle_in_transaction_session_timeout', 'lock_timeout')"
+    )
+
+
 @contextmanager
 def pinned_transaction(connection: Any) -> Iterator[Any]:
     """Give a cursor under the pinned settings, and leave the session as it was found.

@@ -58,7 +58,7 @@ def ensure_slot(
     row = _read(cursor, name)
     if row is None:
         if not create:
-            raise CaptureError(
+            raise SlotMissing(
                 f'Replication slot "{name}" does not exist. Pass create_slot=True, or run '
                 f"SELECT pg_create_logical_replication_slot('{name}', 'pgoutput');"
             )
@@ -73,11 +73,7 @@ def ensure_slot(
     deadline = time.monotonic() + patience
     while row["active"]:
         if time.monotonic() >= deadline:
-            pid = row["active_pid"]
-            raise CaptureError(
-                f'Replication slot "{name}" is in use by process {pid}. Stop that consumer '
-                f"(SELECT pg_terminate_backend({pid});), or use another slot."
-            )
+            raise _in_use(name, row["active_pid"])
         time.sleep(_POLL_SECONDS)
         again = _read(cursor, name)
         if again is None:
@@ -86,6 +82,39 @@ def ensure_slot(
             )
         row = again
     return Slot(name, parse_lsn(row["confirmed_flush_lsn"]), bool(row.get("two_phase")))
+
+
+class SlotMissing(CaptureError):
+    """There is no slot of that name."""
+
+
+def slot_exists(cursor: Any, name: str) -> bool:
+    """Whether there is a slot of that name, whatever it is."""
+    return _read(cursor, name) is not None
+
+
+def drop_slot(cursor: Any, name: str, *, patience: float) -> None:
+    """Drop a slot of this database and of pgoutput.
+
+    Raises ``CaptureError`` when it is another's, or in use longer than ``patience``, in seconds.
+    """
+    deadline = time.monotonic() + patience
+    while (row := _read(cursor, name)) is not None:
+        _check_kind(cursor, name, row)
+        if not row["active"]:
+            cursor.execute("SELECT pg_drop_replication_slot(%s)", (name,))
+            return
+        if time.monotonic() >= deadline:
+            raise _in_use(name, row["active_pid"])
+        time.sleep(_POLL_SECONDS)
+
+
+def _in_use(name: str, pid: int) -> CaptureError:
+    return CaptureError(
+        f'Replication slot "{name}" is in use by process {pid}. Stop that consumer '
+        f"(SELECT pg_terminate_backend({pid});), or use another slot.",
+        is_transient=True,
+    )
 
 
 def _read(cursor: Any, name: str) -> dict[str, Any] | None:

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import struct
-import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
-from pgwire_codec.capture.batch import EPOCH, Batch
 from pgwire_codec.capture.connect import connect, connect_walsender, load_psycopg2
 from pgwire_codec.capture.copy_both import CopyBoth, StreamEnded
 from pgwire_codec.capture.options import (
@@ -18,29 +13,19 @@ from pgwire_codec.capture.options import (
     publication_names,
 )
 from pgwire_codec.capture.problems import explain, explain_code
-from pgwire_codec.capture.progress import Progress
-from pgwire_codec.capture.session import Session, Wanted, start_replication
-from pgwire_codec.errors import CaptureError, OptionError
-from pgwire_codec.lsn import format_lsn, parse_lsn
-from pgwire_codec.messages import PrimaryKeepalive, StandbyStatusUpdate
-from pgwire_codec.reference import decode_frame, encode_message
+from pgwire_codec.capture.receiver import Limits, Receiver
+from pgwire_codec.capture.session import Identity, Wanted, start_replication
+from pgwire_codec.errors import CaptureError
+from pgwire_codec.lsn import parse_lsn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
 
+    from pgwire_codec.capture.batch import Batch
     from pgwire_codec.capture.publications import CreatePublication
 
-# The head of an XLogData frame, before the message: tag, WAL start, WAL end, send time. Read here,
-# not by decode_frame, because it comes with every message.
-_HEAD: Final = struct.Struct(">cQQq")
-_XLOG_DATA: Final = b"w"
-
-_MAX_BYTES: Final = 1 << 30  # with the largest message there is, still a 32-bit Arrow array
 _LONGEST_STATUS_INTERVAL: Final = 10.0  # seconds
-_ASK_INTERVAL: Final = 1.0  # seconds between requests for the server's position
-_CLOCK_EVERY: Final = 256  # messages between looks at the clock
-_UNIX_EPOCH_OFFSET: Final = 946_684_800  # seconds from 1970 to 2000
 
 
 class Capture:
@@ -70,17 +55,29 @@ class Capture:
         Where to start; 0, or anything before it, is what was last confirmed.
     slot_patience : float
         Seconds to wait for a slot that another connection still holds.
+    receive_timeout : float
+        Seconds of silence, an unanswered request for a sign of life among them, after which the
+        connection counts as lost.
+    auto_advance : bool
+        Whether the slot advances on its own over WAL that holds nothing for it, once all that was
+        received is confirmed. False: only :meth:`confirm` advances it; see :attr:`confirmable_lsn`.
+
+    connected : callable, optional
+        Is given the psycopg2 connection on entering, so that another thread can ``cancel()`` what
+        the server is waited for, as the creation of a slot.
 
     Attributes
     ----------
+    identity : Identity
+        Who the server is; set on entering, as are all below.
     plugin_options : dict of str to str
-        What was agreed with the server; set on entering.
+        What was agreed with the server.
     server_version : int
-        As ``server_version_num``: 180004 is 18.4; set on entering.
+        As ``server_version_num``: 180004 is 18.4.
     wal_sender_timeout : float
-        Seconds; ``inf`` where the server has it off; set on entering.
+        Seconds; ``inf`` where the server has it off.
     notes : list of str
-        What is worth knowing and is no error; set on entering.
+        What is worth knowing and is no error.
 
     Notes
     -----
@@ -89,9 +86,6 @@ class Capture:
     unless configured). A status goes out just before a batch is handed over, so that a consumer
     may take that long for one batch; one that takes longer calls :meth:`keepalive` meanwhile.
 
-    The slot advances on its own over WAL that holds nothing for it, but only when all that was
-    received is confirmed.
-
     Delivery is at least once: what was not confirmed comes again with the next capture, and a
     streamed transaction comes again from its start.
 
@@ -99,6 +93,7 @@ class Capture:
     Protocol".
     """
 
+    identity: Identity
     plugin_options: dict[str, str]
     server_version: int
     wal_sender_timeout: float
@@ -120,9 +115,15 @@ class Capture:
         origin: Origin | None = None,
         start_lsn: int = 0,
         slot_patience: float = 5.0,
+        receive_timeout: float = 60.0,
+        auto_advance: bool = True,
+        connected: Callable[[Any], None] | None = None,
     ) -> None:
         self._dsn = dsn
         self._slot = slot
+        self._receive_timeout = receive_timeout
+        self._auto_advance = auto_advance
+        self._connected = connected
         self._wanted = Wanted(
             slot=slot,
             options=PluginOptions(
@@ -140,8 +141,9 @@ class Capture:
         psycopg2 = load_psycopg2()
         connection = connect_walsender(self._dsn)
         try:
-            self._begin(start_replication(connection, self._wanted))
-            self._stream = CopyBoth(connection)
+            if self._connected is not None:
+                self._connected(connection)
+            self._begin(connection)
             self.keepalive()
         except BaseException as error:
             self.close()
@@ -168,12 +170,33 @@ class Capture:
     @property
     def confirmed_lsn(self) -> int:
         """What the server was told it may forget."""
-        return self._progress.confirmed
+        return self._receiver.progress.confirmed
 
     @property
     def received_lsn(self) -> int:
         """The highest position that the server has told."""
-        return self._progress.received
+        return self._receiver.progress.received
+
+    @property
+    def confirmable_lsn(self) -> int:
+        """What may be confirmed once every batch that was delivered is durable.
+
+        It is beyond the last transaction when the server has said that it has sent all up to
+        there.
+        """
+        return self._receiver.confirmable
+
+    @property
+    def reply_wanted(self) -> bool:
+        """Whether the server has asked for a status since the last :meth:`confirm`.
+
+        One that shuts down asks, and waits until all of its WAL is confirmed.
+        """
+        return self._receiver.reply_wanted
+
+    def has_passed(self, lsn: int) -> bool:
+        """Whether every transaction that ends up to ``lsn`` was received, and none is cut."""
+        return self._receiver.progress.has_passed(lsn)
 
     def batches(
         self,
@@ -205,12 +228,29 @@ class Capture:
         CaptureError
             When the server ends the stream. What had arrived is yielded before.
         """
-        if max_messages < 1 or not 1 <= max_bytes <= _MAX_BYTES or max_seconds <= 0:
-            raise OptionError(
-                "max_messages must be at least 1, max_bytes from 1 to 2**30, max_seconds above 0"
-            )
+        limits = Limits(max_messages, max_bytes, max_seconds, until_lsn, idle_seconds)
         self._open_stream()
-        return self._batches(max_messages, max_bytes, max_seconds, until_lsn, idle_seconds)
+        return self._batches(limits)
+
+    def read(
+        self,
+        *,
+        max_messages: int = 50_000,
+        max_bytes: int = 16 << 20,
+        max_seconds: float = 1.0,
+        until_lsn: int | None = None,
+    ) -> Batch:
+        """Give the next batch, after ``max_seconds`` of nothing an empty one.
+
+        Parameters and errors as of :meth:`batches`. With ``until_lsn`` a batch ends there, and
+        what comes after it stays; :meth:`has_passed` says whether it does.
+        """
+        limits = Limits(max_messages, max_bytes, max_seconds, until_lsn, max_seconds)
+        self._open_stream()
+        try:
+            return self._receiver.read(limits)
+        except StreamEnded as end:
+            raise explain_code(end.sqlstate, end.message, self._slot) from end
 
     def confirm(self, lsn: int) -> None:
         """Tell the server that everything that ends up to ``lsn`` is durable.
@@ -228,22 +268,19 @@ class Capture:
             When it is beyond what was delivered.
         """
         self._open_stream()
-        limit = self._delivered if self._data else max(self._delivered, self._progress.reached)
-        if lsn > limit:
-            raise CaptureError(
-                f"Cannot confirm {format_lsn(lsn)}: only what ends up to {format_lsn(limit)} was "
-                "delivered. Confirm the batch's confirm_lsn."
-            )
-        self._progress.confirm(lsn)
-        self.keepalive()
+        try:
+            self._receiver.confirm(lsn)
+        except StreamEnded as end:
+            raise explain_code(end.sqlstate, end.message, self._slot) from end
 
     def keepalive(self) -> None:
         """Tell the server that the consumer lives, and what is confirmed; takes microseconds.
 
         Raises ``CaptureError`` when the server has ended the stream.
         """
+        self._open_stream()
         try:
-            self._send_status()
+            self._receiver.send_status()
         except StreamEnded as end:
             raise explain_code(end.sqlstate, end.message, self._slot) from end
 
@@ -261,137 +298,29 @@ class Capture:
         finally:
             connection.close()
 
-    def _begin(self, session: Session) -> None:
-        self.server_version = session.server_version
-        self.plugin_options = session.plugin_options
+    def _begin(self, connection: Any) -> None:
+        session = start_replication(connection, self._wanted)
+        self.identity = session.identity
+        self.server_version = session.identity.server_version
+        self.plugin_options = session.identity.plugin_options
         self.wal_sender_timeout = session.wal_sender_timeout
         self.notes = session.notes
-        self._status_interval = min(_LONGEST_STATUS_INTERVAL, session.wal_sender_timeout / 4)
-        self._progress = Progress(session.confirmed_lsn)
-        self._delivered = session.confirmed_lsn
-        self._ordinal = 0
-        self._clear()
-
-    def _batches(
-        self,
-        max_messages: int,
-        max_bytes: int,
-        max_seconds: float,
-        until_lsn: int | None,
-        idle_seconds: float | None,
-    ) -> Iterator[Batch]:
-        progress = self._progress
-        now = last_message = time.monotonic()
-        asked = 0.0
-        while True:
-            try:
-                frame = self._open_stream().read()
-                if frame is None or len(self._data) % _CLOCK_EVERY == 0:
-                    now = time.monotonic()
-                    if now - self._last_status >= self._status_interval:
-                        self._send_status()
-                if frame is not None and self._take(frame, now):
-                    last_message = now
-                ended = until_lsn is not None and progress.has_passed(until_lsn)
-                if frame is None and not ended:
-                    if until_lsn is not None and now - asked >= _ASK_INTERVAL:
-                        # The server need not say where it is when nothing concerns this slot.
-                        self._send_status(reply_requested=True)
-                        asked = now
-                    ended = idle_seconds is not None and now - last_message >= idle_seconds
-                full = len(self._data) >= max_messages or self._bytes >= max_bytes
-                late = bool(self._data) and now - self._first_arrival >= max_seconds
-                if self._data and (full or late or ended):
-                    self._send_status()
-                    yield self._deliver()
-                    now = last_message = time.monotonic()  # the consumer's time is not idle
-                elif frame is None and not ended:
-                    self._wait(now, max_seconds, idle_seconds, last_message, until_lsn)
-                if ended:
-                    return
-            except StreamEnded as end:
-                if self._data:
-                    yield self._deliver()
-                raise explain_code(end.sqlstate, end.message, self._slot) from end
-
-    def _wait(
-        self,
-        now: float,
-        max_seconds: float,
-        idle_seconds: float | None,
-        last_message: float,
-        until_lsn: int | None,
-    ) -> None:
-        """Wait for input, but no longer than until something else has to be done."""
-        due = self._last_status + self._status_interval
-        if self._data:
-            due = min(due, self._first_arrival + max_seconds)
-        if idle_seconds is not None:
-            due = min(due, last_message + idle_seconds)
-        if until_lsn is not None:
-            due = min(due, now + _ASK_INTERVAL)
-        self._open_stream().wait(due - now)
-
-    def _take(self, frame: bytes, now: float) -> bool:
-        """Take a frame in; whether it held a message."""
-        if frame[:1] != _XLOG_DATA:
-            self._take_keepalive(frame)
-            return False
-        _, start, _, send_time = _HEAD.unpack_from(frame)
-        data = frame[_HEAD.size :]
-        if not self._data:
-            self._first_arrival = now
-        self._progress.message(data[0], start)
-        self._data.append(data)
-        self._lsns.append(start)
-        self._times.append(send_time)
-        self._bytes += len(data)
-        return True
-
-    def _take_keepalive(self, data: bytes) -> None:
-        frame = decode_frame(data)
-        if not isinstance(frame, PrimaryKeepalive):
-            raise CaptureError(
-                f"The server sent a {type(frame).__name__}, which only a client sends. Connect to "
-                "a PostgreSQL server directly."
-            )
-        self._progress.keepalive(frame.wal_end)
-        if frame.reply_requested:
-            self._send_status()
-
-    def _deliver(self) -> Batch:
-        batch = Batch(
-            data=self._data,
-            lsn=np.array(self._lsns, dtype=np.uint64),
-            time=EPOCH + np.array(self._times, dtype="timedelta64[us]"),
-            xid=None,
-            first=self._ordinal,
-            confirm_lsn=self._progress.required,
+        self._stream = CopyBoth(connection)
+        self._receiver = Receiver(
+            self._stream,
+            session.confirmed_lsn,
+            status_interval=min(_LONGEST_STATUS_INTERVAL, session.wal_sender_timeout / 4),
+            receive_timeout=self._receive_timeout,
+            auto_advance=self._auto_advance,
         )
-        self._ordinal += len(batch)
-        self._delivered = self._progress.required
-        self._clear()
-        return batch
+        # Who starts there has all that is before it.
+        self._receiver.delivered = max(session.confirmed_lsn, self._wanted.start_lsn)
 
-    def _clear(self) -> None:
-        self._data: list[bytes] = []
-        self._lsns: list[int] = []
-        self._times: list[int] = []
-        self._bytes = 0
-        self._first_arrival = 0.0
-
-    def _send_status(self, *, reply_requested: bool = False) -> None:
-        progress = self._progress
-        progress.advance_idle()
-        status = StandbyStatusUpdate(
-            written_lsn=progress.received,
-            flushed_lsn=progress.confirmed,
-            applied_lsn=progress.confirmed,
-            send_time=int((time.time() - _UNIX_EPOCH_OFFSET) * 1_000_000),
-            reply_requested=reply_requested,
-        )
-        self._open_stream().write(encode_message(status))
-        self._last_status = time.monotonic()
+    def _batches(self, limits: Limits) -> Iterator[Batch]:
+        try:
+            yield from self._receiver.batches(limits)
+        except StreamEnded as end:
+            raise explain_code(end.sqlstate, end.message, self._slot) from end
 
     def _open_stream(self) -> CopyBoth:
         if self._stream is None:

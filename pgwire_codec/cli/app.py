@@ -6,8 +6,10 @@ from typing import Any
 
 import click
 
+from pgwire_codec.cli.capture import capture
 from pgwire_codec.cli.demo import demo
 from pgwire_codec.cli.inspect import inspect
+from pgwire_codec.cli.log import log
 from pgwire_codec.errors import PgwireError
 
 
@@ -28,4 +30,6 @@ def app() -> None:
 
 
 app.add_command(inspect)
+app.add_command(capture)
 app.add_command(demo)
+app.add_command(log)

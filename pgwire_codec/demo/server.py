@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pgwire_codec.capture.connect import connect
 from pgwire_codec.errors import CaptureError, MissingExtraError
@@ -24,6 +24,7 @@ DEFAULT_SETTINGS: Final = {
 }
 
 _LOG_LINES = 5
+_NOT_RUNNING: Final = "The embedded server is not running. Use it in a with block."
 
 
 class EmbeddedServer:
@@ -56,6 +57,10 @@ class EmbeddedServer:
         self._directory: Path | None = None
 
     def __enter__(self) -> EmbeddedServer:
+        return self.start()
+
+    def start(self) -> EmbeddedServer:
+        """Start the server; :meth:`stop` ends it."""
         package = _load_package()
         self._directory = Path(tempfile.mkdtemp(prefix="pgwire_codec_"))
         data = self._directory / "data"
@@ -95,10 +100,35 @@ class EmbeddedServer:
     def dsn_for(self, database: str, user: str = "postgres") -> str:
         """Give the connection URI of a database, as some user; none needs a password."""
         if self._server is None:
-            raise CaptureError("The embedded server is not running. Use it in a with block.")
+            raise CaptureError(_NOT_RUNNING)
         info = self._server.get_postmaster_info()
         uri: str = info.get_uri(user=user, database=database)
         return uri
+
+    @property
+    def bin_path(self) -> Path:
+        """Where the server's programs are: ``pg_recvlogical`` and the like."""
+        if self._server is None:
+            raise CaptureError(_NOT_RUNNING)
+        path: Path = self._server.bin_path
+        return path
+
+    def restart(self, mode: Literal["fast", "immediate"] = "fast") -> None:
+        """Stop the server and start it again; ``immediate`` is a crash, after which it recovers."""
+        if self._server is None:
+            raise CaptureError(_NOT_RUNNING)
+        data, log = self._server.pgdata, self._server.log
+        subprocess.run(
+            [
+                *(self.bin_path / "pg_ctl", "-w", "-D", data, "-l", log, "-m", mode),
+                "restart",
+            ],
+            user=self._server.system_user,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=True,
+        )
+        self._server.ensure_postgres_running()  # it has another process ID
 
     def stop(self) -> None:
         """Stop the server and remove its files; again does nothing."""

@@ -1,0 +1,13 @@
+import numpy as np
+from numpy.typing import NDArray
+
+from pgwire_codec.capture.frames import Taken
+
+class FrameBuffer:
+    count: int
+    nbytes: int
+    control: bytes
+    def __init__(self, connection: int, get_copy_data: int, free_memory: int) -> None: ...
+    def read(self, max_messages: int, max_bytes: int, stop_lsn: int) -> int: ...
+    def since(self, first: int) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]: ...
+    def take(self) -> Taken: ...

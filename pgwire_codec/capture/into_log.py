@@ -1,0 +1,343 @@
+"""A walsender's stream into a durable log, through whatever happens to either side."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from pgwire_codec.capture.connect import load_psycopg2
+from pgwire_codec.capture.options import Origin, PluginOptions, Streaming, publication_names
+from pgwire_codec.capture.retry import Backoff
+from pgwire_codec.capture.session import Identity, identify
+from pgwire_codec.capture.slots import SlotMissing
+from pgwire_codec.capture.snapshot import SnapshotOptions, take_snapshot
+from pgwire_codec.capture.status import Bulletin, Status
+from pgwire_codec.capture.streaming import LogStream
+from pgwire_codec.capture.walsender import Capture
+from pgwire_codec.errors import CaptureError, OptionError
+from pgwire_codec.lsn import format_lsn
+
+if TYPE_CHECKING:
+    from pgwire_codec.capture.copying import CopiedRows
+    from pgwire_codec.capture.publications import CreatePublication
+    from pgwire_codec.log import LogWriter, Source
+
+_Result = TypeVar("_Result")
+
+_STEADY_SECONDS: Final = 60.0  # a connection that lasted so long was a good one
+
+
+class LogCapture:
+    """Captures a replication slot into a log: each transaction once, whatever breaks.
+
+    Nothing is confirmed to the server that is not durable in the log. After an interruption, of
+    the connection, of the server or of this process, the capture goes on where the log says.
+
+    Parameters
+    ----------
+    dsn : str
+        libpq connection string or URI of the database to capture from.
+    log : str or path
+        The log's directory or URI, see :mod:`pgwire_codec.log`. It is created where it is missing,
+        and begins where the slot is.
+    slot : str
+        Name of the replication slot.
+    publication : str or sequence of str
+        Names of the publications.
+    create_slot : bool
+        Create the slot for a log that is new, when it does not exist.
+    create_publication : False, "all tables" or list of str
+        Create the publication when it does not exist, for these tables.
+    snapshot : bool
+        Begin a log that is new with the published tables as they are, and create the slot for it.
+        A snapshot that was broken off is begun anew. With a log that has begun, nothing is done.
+    snapshot_jobs : int
+        How many tables are copied at once.
+    binary, streaming, two_phase, messages, origin
+        As :class:`~pgwire_codec.capture.PluginOptions`.
+    compression, segment_bytes, segment_seconds
+        As :class:`~pgwire_codec.log.LogWriter`.
+    flush_seconds : float
+        What arrived is durable, and confirmed, after so long at the latest.
+    max_retries : int, optional
+        How many attempts to connect may fail one after the other; None: any number.
+    receive_timeout, slot_patience
+        As :class:`~pgwire_codec.capture.Capture`.
+
+    Examples
+    --------
+    >>> capture = LogCapture("dbname=shop", "shop.log", slot="s", publication="p")
+    >>> capture.run(idle_seconds=5).messages
+    1200
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        log: str | os.PathLike[str],
+        *,
+        slot: str,
+        publication: str | Sequence[str],
+        create_slot: bool = False,
+        create_publication: CreatePublication = False,
+        snapshot: bool = False,
+        snapshot_jobs: int = 4,
+        binary: bool = False,
+        streaming: Streaming = "off",
+        two_phase: bool = False,
+        messages: bool | None = None,
+        origin: Origin | None = None,
+        compression: str | None = None,
+        segment_bytes: int = 128 << 20,
+        segment_seconds: float = 600.0,
+        flush_seconds: float = 1.0,
+        max_retries: int | None = None,
+        receive_timeout: float = 60.0,
+        slot_patience: float = 5.0,
+    ) -> None:
+        if not flush_seconds > 0 or snapshot_jobs < 1:
+            raise OptionError("flush_seconds must be above 0, and snapshot_jobs 1 or more")
+        self._dsn = dsn
+        self._log = log
+        self._slot = slot
+        self._options = PluginOptions(
+            publication_names(publication), binary, streaming, two_phase, messages, origin
+        )
+        self._create_slot = create_slot
+        self._create_publication = create_publication
+        self._snapshot = snapshot
+        self._snapshot_jobs = snapshot_jobs
+        self._writer_options: dict[str, Any] = {
+            "compression": compression,
+            "segment_bytes": segment_bytes,
+            "segment_seconds": segment_seconds,
+        }
+        self._flush_seconds = flush_seconds
+        self._backoff = Backoff(max_retries)
+        self._receive_timeout = receive_timeout
+        self._slot_patience = slot_patience
+        self._bulletin = Bulletin()
+        self._stopping = threading.Event()
+        self._waiting: list[Any] = []  # connections whose statements stop() cancels
+
+    @property
+    def status(self) -> Status:
+        """How it stands now; may be asked from another thread."""
+        return self._bulletin.status
+
+    def stop(self) -> None:
+        """Have :meth:`run` end soon, with all that arrived flushed and confirmed.
+
+        May be called from another thread, though not from a signal handler: a statement that the
+        server has not answered is cancelled.
+        """
+        self._stopping.set()
+        for connection in tuple(self._waiting):
+            with suppress(load_psycopg2().Error):
+                connection.cancel()
+
+    def run(self, *, until_lsn: int | None = None, idle_seconds: float | None = None) -> Status:
+        """Capture until :meth:`stop`, or until one of these.
+
+        Parameters
+        ----------
+        until_lsn : int, optional
+            End once every transaction that ends up to here is in the log.
+        idle_seconds : float, optional
+            End when no message arrived for so long.
+
+        Raises
+        ------
+        CaptureError
+            What no further attempt can mend, or what was wrong when there are to be no more.
+        LogError
+            When the log cannot be written, or is another system's, timeline's, database's or
+            slot's.
+        """
+        from pgwire_codec.log import LogWriter
+
+        self._stopping.clear()
+        self._bulletin = Bulletin()
+        source = self._persist(self._identify)
+        if source is None:
+            return self._end()
+        with LogWriter(self._log, source, **self._writer_options) as writer:
+            self._bulletin.tell(confirmed_lsn=writer.confirm_lsn, received_lsn=writer.received_lsn)
+            try:
+                self._persist(lambda: self._capture(writer, source, until_lsn, idle_seconds))
+            except CaptureError:
+                writer.close()  # what was flushed is sealed, too
+                raise
+        return self._end()
+
+    def _end(self) -> Status:
+        self._bulletin.tell(state="stopped", problem=None)
+        return self.status
+
+    def _persist(self, attempt: Callable[[], _Result]) -> _Result | None:
+        """Try, until it succeeds or cannot; None when told to stop."""
+        while not self._stopping.is_set():
+            self._bulletin.tell(state="connecting")
+            began = monotonic()
+            try:
+                return attempt()
+            except _Stopped:
+                break
+            except CaptureError as error:
+                if self._stopping.is_set():  # stop() cancelled it
+                    break
+                if monotonic() - began >= _STEADY_SECONDS:
+                    self._backoff.succeed()
+                wait = self._backoff.fail() if error.is_transient else None
+                if wait is None:
+                    raise
+                self._bulletin.tell(state="waiting", problem=str(error))
+                self._stopping.wait(wait)
+            finally:
+                self._waiting.clear()
+        return None
+
+    def _identify(self) -> Source:
+        return self._source(identify(self._dsn, self._options))
+
+    def _source(self, identity: Identity) -> Source:
+        from pgwire_codec.log import Source
+
+        return Source(
+            system_identifier=identity.system_identifier,
+            timeline=identity.timeline,
+            database=identity.database,
+            slot=self._slot,
+            server_version=identity.server_version,
+            plugin_options=identity.plugin_options,
+        )
+
+    def _capture(
+        self,
+        writer: LogWriter,
+        source: Source,
+        until_lsn: int | None,
+        idle_seconds: float | None,
+    ) -> None:
+        if writer.confirm_lsn == 0 and self._snapshot:
+            self._take_snapshot(writer)
+        elif writer.confirm_lsn == 0 and writer.end_ordinal > 0:
+            raise CaptureError(
+                f"The log {self._log} holds a snapshot that was broken off. Begin it anew with the "
+                "option snapshot, or write to another log."
+            )
+        self._stream(writer, source, until_lsn, idle_seconds)
+
+    def _take_snapshot(self, writer: LogWriter) -> None:
+        self._bulletin.tell(state="snapshot", snapshot_rows=0, snapshot_tables=0)
+        take_snapshot(
+            self._dsn,
+            SnapshotOptions(
+                slot=self._slot,
+                options=self._options,
+                create_publication=self._create_publication,
+                jobs=self._snapshot_jobs,
+                slot_patience=self._slot_patience,
+            ),
+            writer,
+            connected=self._connected,
+            copied=lambda rows: self._copied(writer, rows),
+        )
+
+    def _copied(self, writer: LogWriter, rows: CopiedRows) -> None:
+        if self._stopping.is_set():
+            raise _Stopped
+        self._bulletin.appended(
+            writer,
+            len(rows.offsets) - 1,
+            len(rows.messages),
+            snapshot_rows=self.status.snapshot_rows + rows.rows,
+            snapshot_tables=self.status.snapshot_tables + (rows.rows == 0),
+        )
+
+    def _connected(self, connection: Any) -> None:
+        self._waiting.append(connection)
+        if self._stopping.is_set():
+            raise _Stopped
+
+    def _stream(
+        self,
+        writer: LogWriter,
+        source: Source,
+        until_lsn: int | None,
+        idle_seconds: float | None,
+    ) -> None:
+        is_new = writer.confirm_lsn == 0
+        capture = Capture(
+            self._dsn,
+            slot=self._slot,
+            publication=self._options.publications,
+            create_slot=self._create_slot and is_new,
+            create_publication=self._create_publication,
+            binary=self._options.binary,
+            streaming=self._options.streaming,
+            two_phase=self._options.two_phase,
+            messages=self._options.messages,
+            origin=self._options.origin,
+            start_lsn=writer.confirm_lsn,
+            slot_patience=self._slot_patience,
+            receive_timeout=self._receive_timeout,
+            auto_advance=False,
+            connected=self._connected,
+        )
+        try:
+            capture.__enter__()
+        except SlotMissing as error:
+            raise self._lost(writer, "does not exist any more") if not is_new else error from error
+        try:
+            self._waiting.clear()  # the stream is no statement to be cancelled
+            source.check_same(self._source(capture.identity), str(self._log))
+            self._check_positions(writer, capture, is_new=is_new)
+            writer.new_session()
+            self._bulletin.tell(
+                state="streaming",
+                problem=None,
+                connections=self.status.connections + 1,
+                notes=tuple(capture.notes),
+            )
+            LogStream(
+                capture,
+                writer,
+                flush_seconds=self._flush_seconds,
+                stopping=self._stopping,
+                bulletin=self._bulletin,
+                flushed=self._backoff.succeed,
+            ).run(until_lsn, idle_seconds)
+        finally:
+            capture.close()
+
+    def _check_positions(self, writer: LogWriter, capture: Capture, *, is_new: bool) -> None:
+        if is_new:
+            return
+        if capture.confirmed_lsn > writer.confirm_lsn:
+            raise self._lost(
+                writer, f"is confirmed up to {format_lsn(capture.confirmed_lsn)} already"
+            )
+        if capture.identity.wal_end_lsn < writer.confirm_lsn:
+            raise CaptureError(
+                f"The log {self._log} holds what was committed up to "
+                f"{format_lsn(writer.confirm_lsn)}, and the server's WAL ends at "
+                f"{format_lsn(capture.identity.wal_end_lsn)}: the server was set back, as by "
+                "restoring an older copy of it. Begin a new log."
+            )
+
+    def _lost(self, writer: LogWriter, what: str) -> CaptureError:
+        return CaptureError(
+            f'Replication slot "{self._slot}" {what}, and the log {self._log} holds what was '
+            f"committed up to {format_lsn(writer.confirm_lsn)}: what was committed between is lost "
+            "to it. The slot was dropped or read by somebody else, or the log is an older copy. "
+            "Begin a new log, with a snapshot."
+        )
+
+
+class _Stopped(Exception):
+    """The capture was told to stop."""

@@ -1,0 +1,89 @@
+"""The libpq that psycopg2 is linked with, called directly where psycopg2 does not do."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import select
+import time
+from functools import cache
+from typing import Any, Final
+
+from pgwire_codec.errors import CaptureError
+
+_SIGNATURES: Final[tuple[tuple[str, Any, list[Any]], ...]] = (
+    ("PQgetCopyData", ctypes.c_int, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]),
+    ("PQputCopyData", ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int]),
+    ("PQflush", ctypes.c_int, [ctypes.c_void_p]),
+    ("PQconsumeInput", ctypes.c_int, [ctypes.c_void_p]),
+    ("PQfreemem", None, [ctypes.c_void_p]),
+    ("PQerrorMessage", ctypes.c_char_p, [ctypes.c_void_p]),
+    ("PQgetResult", ctypes.c_void_p, [ctypes.c_void_p]),
+    ("PQclear", None, [ctypes.c_void_p]),
+    ("PQresultErrorMessage", ctypes.c_char_p, [ctypes.c_void_p]),
+    ("PQresultErrorField", ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_int]),
+    ("PQconnectStart", ctypes.c_void_p, [ctypes.c_char_p]),
+    ("PQconnectPoll", ctypes.c_int, [ctypes.c_void_p]),
+    ("PQconnectionNeedsPassword", ctypes.c_int, [ctypes.c_void_p]),
+    ("PQsocket", ctypes.c_int, [ctypes.c_void_p]),
+    ("PQsetErrorVerbosity", ctypes.c_int, [ctypes.c_void_p, ctypes.c_int]),
+    ("PQfinish", None, [ctypes.c_void_p]),
+)
+
+_CONNECTED: Final = 3  # PGRES_POLLING_OK
+_EVENTS: Final = {1: select.POLLIN, 2: select.POLLOUT}  # PGRES_POLLING_READING, _WRITING
+_SQLSTATE_ONLY: Final = 3  # PQERRORS_SQLSTATE, from libpq 12 on
+_WRONG_PASSWORD: Final = "28P01"
+
+
+@cache
+def load_libpq() -> ctypes.CDLL:
+    """Give the libpq that psycopg2 is linked with, whichever that is."""
+    import psycopg2._psycopg
+
+    # A symbol is looked up in the module and in what the module depends on.
+    libpq = ctypes.CDLL(psycopg2._psycopg.__file__)
+    for name, result, arguments in _SIGNATURES:
+        try:
+            function = getattr(libpq, name)
+        except AttributeError as error:
+            raise CaptureError(
+                f"This build of psycopg2 does not give access to libpq ({name} is missing). "
+                "Install a wheel of psycopg2-binary for Linux or macOS, or build psycopg2 against "
+                "a shared libpq."
+            ) from error
+        function.restype = result
+        function.argtypes = arguments
+    return libpq
+
+
+def failed_connection_codes(dsn: str, seconds: float = 10.0) -> list[str]:
+    """Try to connect, and give the SQLSTATEs that servers refused it with.
+
+    psycopg2 gives the text of a refusal alone, which is in the server's language. Empty where the
+    connection can be made, or no server said a word.
+    """
+    libpq = load_libpq()
+    connection = libpq.PQconnectStart(dsn.encode())
+    if not connection:
+        return []
+    try:
+        libpq.PQsetErrorVerbosity(connection, _SQLSTATE_ONLY)
+        deadline = time.monotonic() + seconds
+        status = 2  # first a wait for the socket to be writable
+        while status in _EVENTS and time.monotonic() < deadline:
+            socket = libpq.PQsocket(connection)
+            if socket < 0:  # there was nothing to connect to
+                break
+            poll = select.poll()
+            poll.register(socket, _EVENTS[status])
+            poll.poll(100)
+            status = libpq.PQconnectPoll(connection)
+        if status == _CONNECTED:
+            return []
+        if libpq.PQconnectionNeedsPassword(connection):
+            return [_WRONG_PASSWORD]
+        text = (libpq.PQerrorMessage(connection) or b"").decode("utf-8", "replace")
+        return re.findall(r":\s+([0-9A-Z]{5})$", text, re.MULTILINE)
+    finally:
+        libpq.PQfinish(connection)

@@ -1,0 +1,238 @@
+"""The tables as they are where a new slot begins, as one transaction in front of its stream.
+
+The slot's creation exports the snapshot: what is committed in it is copied, what commits after it
+the stream tells. All is one synthetic plain transaction with xid 0.
+
+PostgreSQL documentation, "Exporting a Snapshot" (logical decoding) and "Snapshot Synchronization
+Functions".
+"""
+
+from __future__ import annotations
+
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from pgwire_codec.capture.batch import EPOCH
+from pgwire_codec.capture.connect import (
+    check_wal_level,
+    connect,
+    connect_walsender,
+    load_psycopg2,
+)
+from pgwire_codec.capture.copying import CopiedRows, TableCopies
+from pgwire_codec.capture.options import quote_identifier, quote_literal
+from pgwire_codec.capture.problems import explain
+from pgwire_codec.capture.publications import CreatePublication, ensure_publications
+from pgwire_codec.capture.published import published_tables
+from pgwire_codec.capture.settings import allow_to_last, pin
+from pgwire_codec.capture.slots import drop_slot, slot_exists
+from pgwire_codec.errors import CaptureError
+from pgwire_codec.lsn import parse_lsn
+from pgwire_codec.messages import Begin, Commit
+from pgwire_codec.reference import encode_message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from pgwire_codec.capture.options import PluginOptions
+    from pgwire_codec.log import LogWriter
+
+_XID: Final = 0  # which no transaction of a server has
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotOptions:
+    """What is copied, and how.
+
+    Attributes
+    ----------
+    slot : str
+        Name of the slot that is created.
+    options : PluginOptions
+        As for the stream: rows come in the same form.
+    create_publication : False, "all tables" or list of str
+        As for ``Capture``.
+    jobs : int
+        How many tables are copied at once, each over a connection of its own.
+    slot_patience : float
+        Seconds to wait for a slot that is to be dropped and is in use.
+    """
+
+    slot: str
+    options: PluginOptions
+    create_publication: CreatePublication
+    jobs: int
+    slot_patience: float
+
+
+def take_snapshot(
+    dsn: str,
+    wanted: SnapshotOptions,
+    writer: LogWriter,
+    *,
+    connected: Callable[[Any], None],
+    copied: Callable[[CopiedRows], None],
+) -> None:
+    """Create the slot and write the published tables to a log that holds nothing else.
+
+    Parameters
+    ----------
+    dsn : str
+        Of the database.
+    wanted : SnapshotOptions
+    writer : LogWriter
+        Of a log with nothing confirmed. When it holds messages, these are of a snapshot that was
+        broken off: its slot is dropped. On return all is durable, and ``confirm_lsn`` is where the
+        slot begins.
+    connected : callable
+        Is given each psycopg2 connection, to cancel what it waits for from another thread.
+    copied : callable
+        Is given the rows as they are written; an exception of it ends the snapshot.
+
+    Raises
+    ------
+    CaptureError
+        When the slot exists and is not one of a broken-off snapshot, or the server refuses.
+
+    Notes
+    -----
+    While it lasts the tables are locked in ACCESS SHARE mode: they can be read and written, but not
+    altered, truncated or dropped. PostgreSQL's ALTER TABLE that writes a table anew and its
+    TRUNCATE are not visible to older snapshots alone, so a copy would lose rows.
+    """
+    psycopg2 = load_psycopg2()
+    walsender = connect_walsender(dsn)
+    try:
+        with closing(walsender), closing(connect(dsn)) as ordinary:
+            for connection in (walsender, ordinary):
+                connected(connection)
+            _take(dsn, wanted, writer, walsender, ordinary, connected, copied)
+    except psycopg2.Error as error:
+        raise explain(error, wanted.slot) from error
+
+
+def _take(
+    dsn: str,
+    wanted: SnapshotOptions,
+    writer: LogWriter,
+    walsender: Any,
+    ordinary: Any,
+    connected: Callable[[Any], None],
+    copied: Callable[[CopiedRows], None],
+) -> None:
+    commands = walsender.cursor()
+    pin(commands)
+    check_wal_level(commands)
+    options = wanted.options
+    ensure_publications(
+        commands,
+        options.publications,
+        wanted.create_publication,
+        may_be_empty=options.messages is True,
+    )
+    catalog = ordinary.cursor()
+    allow_to_last(catalog)
+    _make_way_for_slot(catalog, wanted, is_ours=writer.end_ordinal > 0)
+    # Before the slot: nobody alters a table between its snapshot and its copy.
+    catalog.execute("BEGIN TRANSACTION READ ONLY")
+    tables = published_tables(catalog, options.publications)
+    for table in tables:
+        catalog.execute(table.lock_command(wait=True))
+    catalog.execute(
+        "SELECT pg_current_wal_flush_lsn(), (extract(epoch FROM now()) * 1000000)::bigint"
+    )
+    lsn, now = catalog.fetchone()
+    transaction = _Transaction(writer, np.datetime64(now, "us"))
+    # A slot that is found again is known for ours by what stands in the log.
+    transaction.begin(parse_lsn(lsn))
+    writer.flush()
+
+    commands.execute(_create_command(wanted, walsender.server_version))
+    is_complete = False
+    try:
+        _, consistent_point, snapshot, _ = commands.fetchone()
+        begin_lsn = parse_lsn(consistent_point)
+        with TableCopies(dsn, snapshot, tables, wanted.jobs, binary=options.binary) as copies:
+            for connection in copies.connections:
+                connected(connection)
+            if set(copies.published_tables(options.publications)) != set(tables):
+                raise CaptureError(
+                    "The published tables changed while their snapshot was being taken.",
+                    is_transient=True,
+                )
+            # A transaction may commit right where the slot begins, and a decoder takes what comes
+            # at or before the last commit for a repetition. So this one commits before.
+            transaction.begin(begin_lsn - 1)
+            for rows in copies.rows():
+                transaction.append(rows.messages, rows.offsets)
+                copied(rows)
+        transaction.commit(begin_lsn)
+        is_complete = True  # from here on the log may say so, and the slot belongs to it
+        writer.flush(confirm_lsn=begin_lsn, received_lsn=begin_lsn)
+    finally:
+        if not is_complete:
+            # What cannot be dropped now is dropped by the next snapshot into this log.
+            with suppress(load_psycopg2().Error):
+                commands.execute(f"DROP_REPLICATION_SLOT {quote_identifier(wanted.slot)} WAIT")
+
+
+class _Transaction:
+    """The synthetic transaction, in a session of its own of the log."""
+
+    def __init__(self, writer: LogWriter, time: np.datetime64) -> None:
+        self._writer = writer
+        self._time = time
+        self._commit_time = int((time - EPOCH).astype(np.int64))
+        self._lsn = 0
+
+    def begin(self, commit_lsn: int) -> None:
+        self._lsn = commit_lsn
+        self._writer.new_session(snapshot=True)
+        self._append_one(Begin(final_lsn=commit_lsn, commit_time=self._commit_time, xid=_XID))
+
+    def append(self, data: NDArray[np.uint8], offsets: NDArray[np.int32]) -> None:
+        """Append messages on end."""
+        import pyarrow as pa
+
+        count = len(offsets) - 1
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+        self._writer.append(
+            pa.Array.from_buffers(pa.binary(), count, buffers),
+            np.full(count, self._lsn, np.uint64),
+            np.full(count, self._time),
+        )
+
+    def commit(self, end_lsn: int) -> None:
+        self._append_one(
+            Commit(flags=0, commit_lsn=self._lsn, end_lsn=end_lsn, commit_time=self._commit_time)
+        )
+
+    def _append_one(self, message: Begin | Commit) -> None:
+        data = np.frombuffer(encode_message(message), np.uint8)
+        self.append(data, np.array([0, len(data)], np.int32))
+
+
+def _make_way_for_slot(cursor: Any, wanted: SnapshotOptions, *, is_ours: bool) -> None:
+    """See that there is no slot of the name, dropping one that a broken-off snapshot made."""
+    if not slot_exists(cursor, wanted.slot):
+        return
+    if not is_ours:
+        raise CaptureError(
+            f'Replication slot "{wanted.slot}" exists already, and a snapshot begins with a new '
+            f"one. Use another name, run SELECT pg_drop_replication_slot('{wanted.slot}'); when "
+            "nobody needs it, or capture its stream without a snapshot."
+        )
+    drop_slot(cursor, wanted.slot, patience=wanted.slot_patience)
+
+
+def _create_command(wanted: SnapshotOptions, server_version: int) -> str:
+    head = f"CREATE_REPLICATION_SLOT {quote_identifier(wanted.slot)} LOGICAL pgoutput"
+    if server_version < 150000:  # where two_phase cannot be asked for
+        return f"{head} EXPORT_SNAPSHOT"
+    two_phase = ", TWO_PHASE" if wanted.options.two_phase else ""
+    return f"{head} (SNAPSHOT {quote_literal('export')}{two_phase})"

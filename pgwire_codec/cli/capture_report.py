@@ -1,0 +1,184 @@
+"""How a capture stands: a panel for a person, JSON lines for a program."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from types import TracebackType
+from typing import Any, Protocol
+
+import click
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from pgwire_codec.capture.lag import Lag
+from pgwire_codec.capture.status import Status
+from pgwire_codec.lsn import format_lsn
+
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+class Report(Protocol):
+    """Shows how a capture stands. A context manager; ``interval`` is in seconds."""
+
+    interval: float
+
+    def __enter__(self) -> Any: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+    def show(self, status: Status, lag: Lag | None) -> None:
+        """Show how it stands now."""
+
+    def end(self, status: Status, lag: Lag | None, error: Exception | None) -> None:
+        """Show how it ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Messages and bytes a second."""
+
+    messages: float = 0.0
+    bytes: float = 0.0
+
+
+class RateMeter:
+    """Rates between one status and the next."""
+
+    def __init__(self) -> None:
+        self._before: tuple[float, Status] | None = None
+
+    def measure(self, status: Status) -> Rates:
+        now = time.monotonic()
+        before, self._before = self._before, (now, status)
+        if before is None or now <= before[0]:
+            return Rates()
+        seconds = now - before[0]
+        return Rates(
+            (status.messages - before[1].messages) / seconds,
+            (status.bytes - before[1].bytes) / seconds,
+        )
+
+
+class JsonReport:
+    """A JSON object a line. See :class:`Report`."""
+
+    def __init__(self, interval: float) -> None:
+        self.interval = interval
+        self._rates = RateMeter()
+
+    def __enter__(self) -> JsonReport:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        pass
+
+    def show(self, status: Status, lag: Lag | None) -> None:
+        self._print(status, lag, status.state, status.problem)
+
+    def end(self, status: Status, lag: Lag | None, error: Exception | None) -> None:
+        if error is None:
+            self._print(status, lag, status.state, None)
+        else:
+            self._print(status, lag, "failed", str(error))
+
+    def _print(self, status: Status, lag: Lag | None, state: str, problem: str | None) -> None:
+        rates = self._rates.measure(status)
+        line = {
+            "time": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
+            "state": state,
+            "messages": status.messages,
+            "bytes": status.bytes,
+            "messages_per_second": round(rates.messages, 1),
+            "bytes_per_second": round(rates.bytes, 1),
+            "lag_bytes": None if lag is None else lag.bytes,
+            "lag_seconds": None if lag is None else round(lag.seconds, 3),
+            "segments": status.segments,
+            "log_bytes": status.log_bytes,
+            "snapshot_rows": status.snapshot_rows,
+            "snapshot_tables": status.snapshot_tables,
+            "connections": status.connections,
+            "confirmed_lsn": format_lsn(status.confirmed_lsn),
+            "received_lsn": format_lsn(status.received_lsn),
+            "problem": problem,
+            "notes": status.notes,
+        }
+        click.echo(json.dumps(line))
+
+
+class TerminalReport:
+    """A panel that changes in place. See :class:`Report`."""
+
+    def __init__(self, interval: float, title: str, console: Console) -> None:
+        self.interval = interval
+        self._title = title
+        self._rates = RateMeter()
+        self._live = Live(console=console, auto_refresh=False)
+
+    def __enter__(self) -> TerminalReport:
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._live.__exit__(kind, error, traceback)
+
+    def show(self, status: Status, lag: Lag | None) -> None:
+        self._live.update(self._table(status, lag), refresh=True)
+
+    def end(self, status: Status, lag: Lag | None, error: Exception | None) -> None:
+        self.show(status, lag)
+
+    def _table(self, status: Status, lag: Lag | None) -> Table:
+        rates = self._rates.measure(status)
+        table = Table(title=self._title, title_justify="left", show_header=False, box=None)
+        table.add_column(style="dim")
+        table.add_column()
+        for name, value in rows(status, rates, lag):
+            table.add_row(name, Text(value))
+        return table
+
+
+def rows(status: Status, rates: Rates, lag: Lag | None) -> list[tuple[str, str]]:
+    """Give what the panel shows: names and values."""
+    found = [
+        ("state", status.state),
+        ("messages", f"{status.messages:,} ({rates.messages:,.0f}/s)"),
+        ("bytes", f"{_size(status.bytes)} ({_size(rates.bytes)}/s)"),
+        ("behind", "unknown" if lag is None else f"{_size(lag.bytes)}, {lag.seconds:.1f} s"),
+        ("log", f"{_size(status.log_bytes)} in {status.segments:,} segments"),
+        ("confirmed", format_lsn(status.confirmed_lsn)),
+    ]
+    if status.snapshot_tables:
+        copied = f"{status.snapshot_rows:,} rows of {status.snapshot_tables:,} tables"
+        found.insert(1, ("snapshot", copied))
+    if status.connections > 1:
+        found.append(("connections", f"{status.connections:,}"))
+    if status.problem is not None:
+        found.append(("problem", status.problem))
+    return found + [("note", note) for note in status.notes]
+
+
+def _size(number: float) -> str:
+    """Write bytes with three digits or so."""
+    unit = 0
+    while number >= 1000 and unit < len(_UNITS) - 1:
+        number /= 1000
+        unit += 1
+    return f"{number:,.0f} {_UNITS[0]}" if unit == 0 else f"{number:,.1f} {_UNITS[unit]}"

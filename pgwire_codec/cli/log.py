@@ -1,0 +1,168 @@
+"""``pgwire-codec log``: what is in a log, whether it is sound, and what of it may go."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from pgwire_codec.lsn import format_lsn, parse_lsn
+
+if TYPE_CHECKING:
+    from pgwire_codec.log import LogStatistics
+
+_EPILOG = """\b
+Examples:
+  pgwire-codec log info shop.log
+  pgwire-codec log verify --json s3://bucket/shop.log
+  pgwire-codec log prune --before 16/B374D848 shop.log
+"""
+
+_AS_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+_DIRECTORY = click.argument("directory", metavar="DIR")
+
+
+@click.group(epilog=_EPILOG)
+def log() -> None:
+    """Look after a log: a directory of captured messages, or its URI."""
+
+
+@log.command()
+@_DIRECTORY
+@_AS_JSON
+def info(directory: str, as_json: bool) -> None:
+    """Show what is in a log."""
+    from pgwire_codec.log import statistics
+
+    found = statistics(directory)
+    if as_json:
+        click.echo(json.dumps(_plain(asdict(found))))
+    else:
+        _show(found)
+
+
+@log.command()
+@_DIRECTORY
+@_AS_JSON
+def verify(directory: str, as_json: bool) -> None:
+    """Read all of a log and check every byte.
+
+    The exit status is 1 when something is wrong; what that is, is shown file by file.
+    """
+    from pgwire_codec.log import verify
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("segments", total=None)
+        report = verify(
+            directory,
+            progress=lambda read, of: progress.update(task, completed=read, total=of),
+        )
+    if as_json:
+        click.echo(json.dumps(asdict(report)))
+    else:
+        for damage in report.damage:
+            click.echo(str(damage))
+        click.echo(
+            f"read {report.messages:,} messages in {report.segments:,} segments, "
+            f"{report.bytes:,} bytes"
+        )
+    if not report.is_sound:
+        raise click.ClickException(f"{directory} is damaged in {len(report.damage)} files")
+
+
+@log.command()
+@_DIRECTORY
+@click.option(
+    "--before",
+    required=True,
+    metavar="LSN",
+    help="What commits at or before it, as 16/B374D848, is not needed any more.",
+)
+@_AS_JSON
+def prune(directory: str, before: str, as_json: bool) -> None:
+    """Remove the segments that nobody needs.
+
+    A segment that holds changes of a later, an open or a prepared transaction stays, and so do the
+    segments behind it.
+    """
+    from pgwire_codec.log import prune
+
+    try:
+        before_lsn = parse_lsn(before)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--before") from error
+    removed = prune(directory, before_lsn)
+    if as_json:
+        click.echo(json.dumps({"removed": removed}))
+    else:
+        for name in removed:
+            click.echo(name)
+        click.echo(f"removed {len(removed)} segments")
+
+
+def _show(found: LogStatistics) -> None:
+    console = Console(soft_wrap=True)
+    source = found.source
+    facts = {
+        "source": f"slot {source.slot} of database {source.database}, "
+        f"system {source.system_identifier}, timeline {source.timeline}, "
+        f"server {source.server_version}",
+        "segments": f"{found.segments:,} in {found.sessions:,} sessions"
+        + (f", {found.snapshot_segments:,} of a snapshot" if found.snapshot_segments else ""),
+        "messages": f"{found.messages:,}, {found.message_bytes:,} bytes "
+        f"in files of {found.bytes:,}",
+        "ordinals": f"from {found.begin.ordinal:,} to before {found.end.ordinal:,}",
+        "commits": f"{found.commits:,}" + _between(found.first_commit_lsn, found.last_commit_lsn),
+        "readable": f"commits after {format_lsn(found.begin.lsn)}, "
+        f"up to {format_lsn(found.end.lsn)}",
+        "confirmed": f"up to {format_lsn(found.confirm_lsn)}",
+    }
+    if found.first_time is not None:
+        facts["sent"] = f"from {found.first_time}Z to {found.last_time}Z"
+    for transaction in found.open:
+        gid = "" if transaction.gid is None else f" {transaction.gid!r}"
+        facts[f"open, {transaction.kind}"] = (
+            f"xid {transaction.xid}{gid}: {transaction.changes:,} changes, "
+            f"from ordinal {transaction.first_ordinal:,} on"
+        )
+    for name, fact in facts.items():
+        console.print(Text.assemble((f"{name:<15}", "bold"), fact))
+    if found.tables:
+        console.print(_tables(found))
+
+
+def _tables(found: LogStatistics) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("table", style="cyan", no_wrap=True)
+    for name in ("inserts", "updates", "deletes", "truncates", "bytes"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for each in found.tables:
+        numbers = (each.inserts, each.updates, each.deletes, each.truncates, each.bytes)
+        table.add_row(Text(each.table), *(f"{number:,}" for number in numbers))
+    return table
+
+
+def _between(first: int | None, last: int | None) -> str:
+    return "" if first is None or last is None else f", {format_lsn(first)} to {format_lsn(last)}"
+
+
+def _plain(value: Any, name: str = "") -> Any:
+    """Give values as JSON has them: LSNs and times as people write them."""
+    if name == "lsn" or name.endswith("_lsn"):
+        return None if value is None else format_lsn(value)
+    if name.endswith("_time"):
+        return None if value is None else f"{value}Z"
+    if name in ("begin", "end"):
+        return {"ordinal": value.ordinal, "lsn": format_lsn(value.lsn)}
+    if isinstance(value, dict):
+        return {each: _plain(inner, each) for each, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    return value

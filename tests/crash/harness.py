@@ -1,0 +1,204 @@
+"""One run: a capture under a workload, interrupted at random, and what its log is compared with."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+
+import pgwire_codec as pgc
+from pgwire_codec import log
+from pgwire_codec.capture import peek
+from pgwire_codec.demo import shop
+from pgwire_codec.demo.apply import AppliedTable, differences
+from tests.crash.workload import DDL, KEYS, Workload, settle
+from tests.servers import Database
+
+_COMMAND = "from pgwire_codec.cli import main; main()"
+_ORACLE = "_oracle"
+
+Interruption = Literal["kill", "fast", "immediate"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run came to."""
+
+    interruptions: int
+    transactions: int
+    changes: int
+    sessions: int
+    repeated: int  # messages that the log has more than once
+    faults: list[str]
+
+
+def run(made: Database, folder: Path, seed: int, interruption: Interruption) -> Outcome:
+    """Run once, with all that is random from the seed.
+
+    ``kill`` kills the capture, ``fast`` and ``immediate`` restart the server.
+    """
+    chance = random.Random(seed)
+    streaming = chance.choice(["off", "on", "parallel"])
+    options: dict[str, Any] = {
+        "streaming": streaming,
+        "two_phase": chance.random() < 0.6,
+        "binary": chance.random() < 0.3,
+    }
+    snapshot = chance.random() < 0.3
+    made.execute(DDL, "CREATE PUBLICATION p FOR ALL TABLES")
+    arguments = [
+        sys.executable, "-c", _COMMAND, "capture", "--json", "--dsn", made.dsn,
+        "--slot", made.slot, "--publication", "p", "--log", str(folder),
+        "--streaming", streaming,
+        "--flush-seconds", str(chance.choice([0.01, 0.1, 1.0])),
+        "--segment-bytes", str(chance.choice([100_000, 1 << 20, 128 << 20])),
+        *(["--two-phase"] if options["two_phase"] else []),
+        *(["--binary"] if options["binary"] else []),
+        *chance.choice([[], ["--compression", "lz4"]]),
+    ]  # fmt: skip
+    if snapshot:
+        arguments += ["--snapshot", "--jobs", "2"]
+    else:
+        two_phase = str(options["two_phase"]).lower()
+        for slot in (made.slot, made.slot + _ORACLE):
+            made.query(
+                "SELECT pg_create_logical_replication_slot"
+                f"('{slot}', 'pgoutput', false, {two_phase})"
+            )
+    count = chance.randint(2, 4)
+    with Workload(made.dsn, seed) as workload:
+        if snapshot:
+            time.sleep(chance.uniform(0.2, 1.0))
+        if interruption == "kill":
+            for _ in range(count):
+                with _capture(arguments) as capture:
+                    if chance.random() < 0.3:  # as it starts, or connects, or begins
+                        time.sleep(chance.uniform(0.05, 1.5))
+                    else:
+                        _wait_for_stream(capture)
+                        time.sleep(chance.uniform(0.0, 1.5))
+        else:
+            with _capture(arguments) as capture:
+                for _ in range(count):
+                    time.sleep(chance.uniform(0.3, 2.0))
+                    made.server.restart(interruption)
+                time.sleep(chance.uniform(0.0, 1.0))
+                assert capture.poll() is None, "the capture did not live through the restart"
+                # Half of them end as they should, and half are killed.
+                if chance.random() < 0.5:
+                    capture.send_signal(signal.SIGTERM)
+                    assert capture.wait(30) == 0
+    settle(made.dsn)
+    ended = subprocess.run(
+        [*arguments, "--until-lsn", "now", "--max-retries", "10"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    faults = [] if ended.returncode == 0 else [f"the last capture failed: {ended.stderr}"]
+    faults += _faults(made, folder, None if snapshot else options)
+    held = Counter(data for batch in log.Log(folder).messages() for data in batch["data"])
+    return Outcome(
+        interruptions=count,
+        transactions=workload.committed,
+        changes=len(_changes(log.Log(folder).changes())),
+        sessions=len({segment.head.session for segment in log.Log(folder).segments}),
+        repeated=sum(number - 1 for data, number in held.items() if data.as_py()[:1] in b"IUD"),
+        faults=faults,
+    )
+
+
+@contextmanager
+def _capture(arguments: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A capture that is killed at the end of the block."""
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            yield process
+            if process.poll() is not None and process.returncode:
+                assert process.stderr is not None
+                raise AssertionError(f"the capture ended: {process.stderr.read().decode()}")
+        finally:
+            process.kill()
+
+
+def _wait_for_stream(capture: subprocess.Popen[bytes]) -> None:
+    assert capture.stdout is not None
+    for line in capture.stdout:
+        if json.loads(line)["state"] == "streaming":
+            return
+
+
+def _faults(made: Database, folder: Path, options: dict[str, Any] | None) -> list[str]:
+    """Say what is wrong with a log; ``options`` of the oracle's slot, if there is one."""
+    reader = log.Log(folder)
+    changes = _changes(reader.changes(types="text"))
+    faults = [f"twice: {place}" for place, count in _places(changes).items() if count > 1]
+    # The same in parallel, partition by partition.
+    in_parts = _changes_of(reader.read(types="text"))
+    if _places(in_parts) != _places(changes):
+        faults.append("the partitions do not have the changes of the whole")
+    for table, key in KEYS.items():
+        applied = AppliedTable(key)
+        try:
+            applied.apply(change for name, change in changes if name == table)
+        except KeyError as error:
+            faults.append(f"{table}: a change of a row {error} that no change has made")
+            continue
+        server = shop.rows(made.dsn, f"public.{table}")
+        # Columns that came later are not in the rows of before.
+        columns = dict.fromkeys(server[0]) if server else {}
+        for row_key, row in applied.rows.items():
+            applied.rows[row_key] = {**columns, **row}
+        faults += [f"{table}: {each}" for each in differences(applied, server)[:3]]
+        if table == "journal" and applied.counts != {"I": len(server), "U": 0, "D": 0, "T": 0}:
+            faults.append(f"journal has {len(server)} rows, and the log {applied.counts}")
+    report = log.verify(folder)
+    faults += map(str, report.damage)
+    if options is not None:
+        faults += _compare_with_oracle(made, changes, options)
+    return faults
+
+
+def _compare_with_oracle(
+    made: Database, changes: list[tuple[str, dict[str, Any]]], options: dict[str, Any]
+) -> list[str]:
+    """Compare with another slot of the same start, which nobody read before."""
+    peeked = peek(made.dsn, slot=made.slot + _ORACLE, publication="p", **options)
+    expected = _changes([pgc.Decoder(types="text").decode(peeked.data)])
+    for _, change in (*changes, *expected):
+        del change["_lsn"]  # the one thing that the function tells otherwise than a walsender
+    if changes == expected:
+        return []
+    pairs = zip(changes, expected, strict=False)
+    wrong = [f"{ours} is not {theirs}" for ours, theirs in pairs if ours != theirs]
+    return [f"another slot has {len(expected)} changes, the log {len(changes)}: {wrong[:1]}"]
+
+
+def _changes(all_changes: Iterable[Any]) -> list[tuple[str, dict[str, Any]]]:
+    return _changes_of(batch for changes in all_changes for batch in changes.batches)
+
+
+def _changes_of(batches: Iterable[Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Give table and row of each change, in commit order."""
+    found = [
+        (batch.relation.name, row)
+        for batch in batches
+        for row in pa.record_batch(batch.to_arrow()).to_pylist()
+    ]
+    return sorted(found, key=lambda each: (each[1]["_commit_lsn"], each[1]["_seq"], each[0]))
+
+
+def _places(changes: list[tuple[str, dict[str, Any]]]) -> Counter[tuple[int, int, str]]:
+    """Count the changes of each place; a truncate has a row of each table that it names."""
+    return Counter((row["_commit_lsn"], row["_seq"], name) for name, row in changes)
