@@ -189,6 +189,26 @@ class TestNewLog:
         with pytest.raises(CaptureError, match="is lost to it"):
             capture_into(table, tmp_path).run(until_lsn=0)
 
+    def test_a_slot_that_is_behind_its_log(self, table: Database, tmp_path: Path) -> None:
+        """As after an end between the flush and its confirmation, with nothing new to come."""
+        table.execute(f"SELECT pg_copy_logical_replication_slot('{table.slot}', 'behind')")
+        table.execute("INSERT INTO t VALUES (1, 'a')")
+        # Behind the transaction, where only a keepalive tells of.
+        capture_into(table, tmp_path).run(until_lsn=flush_lsn(table) + 1, idle_seconds=0.5)
+        confirmed = log.Log(tmp_path).confirm_lsn
+        table.execute(
+            f"SELECT pg_drop_replication_slot('{table.slot}')",
+            f"SELECT pg_copy_logical_replication_slot('behind', '{table.slot}')",
+            "SELECT pg_drop_replication_slot('behind')",
+        )
+        assert confirmed_by_server(table) < confirmed
+        # It is flushed before its end, when nothing new can be confirmed.
+        table.execute("INSERT INTO t SELECT g, 'b' FROM generate_series(2, 60000) g")
+        capture_into(table, tmp_path, flush_seconds=0.001).run(until_lsn=flush_lsn(table))
+        assert confirmed_by_server(table) > confirmed
+        [name, *_] = next(decoded(tmp_path, "public.t"))
+        assert len(applied(tmp_path, "public.t", name).rows) == 60_000
+
 
 class TestRefused:
     """What would mix two histories, or lose something, ends the capture at once."""

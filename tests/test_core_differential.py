@@ -42,6 +42,8 @@ from tests.twins import Pair, compiled, exact, same, same_functions
 from tests.values_golden import GOLDEN
 from tests.wrong import each_wrong
 
+pytestmark = pytest.mark.twins
+
 #: Options that change what comes out, each with each; Spark reads no string views.
 COMBINATIONS = [
     {"types": types, "unrepresentable": policy, "on_error": on_error, **target}

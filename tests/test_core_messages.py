@@ -23,6 +23,8 @@ from tests.corpus import captures
 from tests.golden import FRAMES
 from tests.golden import MESSAGES as GOLDEN
 
+pytestmark = pytest.mark.twins
+
 core: Any = pytest.importorskip("pgwire_codec._core.messages", reason="no compiled core is built")
 
 KINDS = typing.get_args(LogicalMessage)

@@ -24,6 +24,8 @@ from tests.corpus import Capture, capture, captures
 from tests.values import take, type_of, user_registry
 from tests.values_golden import GOLDEN
 
+pytestmark = pytest.mark.twins
+
 core = pytest.importorskip(
     "pgwire_codec._core.values", reason="the compiled implementation is not built"
 )

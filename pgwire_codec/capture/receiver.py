@@ -264,7 +264,7 @@ class Receiver:
             confirm_lsn=self.progress.required,
         )
         self._ordinal += len(batch)
-        self.delivered = self.progress.required
+        self.delivered = max(self.delivered, self.progress.required)
         self._noted = 0
         self._first_arrival = None
         return batch
