@@ -280,6 +280,20 @@ class TestConfirm:
             capture.confirm(0)
             assert capture.confirmed_lsn == first.confirm_lsn
 
+    def test_what_is_confirmed_may_be_confirmed_again(self, table: Database) -> None:
+        """Where only a keepalive told of it, and a transaction has begun to come meanwhile."""
+        with opened(table, auto_advance=False) as capture:
+            table.execute("CREATE TABLE other AS SELECT g FROM generate_series(1, 1000) g")
+            assert read(capture) == []
+            idle = capture.confirmable_lsn
+            capture.confirm(idle)
+            table.execute("INSERT INTO t SELECT g, 'a' FROM generate_series(1, 1000) g")
+            begun = capture.read(max_messages=10)
+            assert len(begun) == 10
+            assert begun.confirm_lsn < idle <= capture.confirmable_lsn
+            capture.confirm(idle)
+            assert capture.confirmed_lsn == idle
+
     def test_an_idle_slot_advances(self, table: Database) -> None:
         with opened(table) as capture:
             before = confirmed_by_server(table)

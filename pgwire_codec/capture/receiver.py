@@ -102,9 +102,8 @@ class Receiver:
     @property
     def confirmable(self) -> int:
         """What may be confirmed once every batch that was delivered is durable."""
-        if self._frames.count:
-            return self.delivered
-        return max(self.delivered, self.progress.confirmable)
+        known = max(self.delivered, self.progress.confirmed)
+        return known if self._frames.count else max(known, self.progress.confirmable)
 
     def confirm(self, lsn: int) -> None:
         """Confirm, as far as it was delivered; ``CaptureError`` beyond. Sends a status."""

@@ -94,7 +94,7 @@ def run(made: Database, folder: Path, seed: int, interruption: Interruption) -> 
                     time.sleep(chance.uniform(0.3, 2.0))
                     made.server.restart(interruption)
                 time.sleep(chance.uniform(0.0, 1.0))
-                assert capture.poll() is None, "the capture did not live through the restart"
+                _check_that_it_lives(capture)
                 # Half of them end as they should, and half are killed.
                 if chance.random() < 0.5:
                     capture.send_signal(signal.SIGTERM)
@@ -125,11 +125,16 @@ def _capture(arguments: list[str]) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             yield process
-            if process.poll() is not None and process.returncode:
-                assert process.stderr is not None
-                raise AssertionError(f"the capture ended: {process.stderr.read().decode()}")
+            if process.poll() != 0:
+                _check_that_it_lives(process)
         finally:
             process.kill()
+
+
+def _check_that_it_lives(capture: subprocess.Popen[bytes]) -> None:
+    if capture.poll() is not None:
+        assert capture.stderr is not None
+        raise AssertionError(f"the capture ended: {capture.stderr.read().decode()}")
 
 
 def _wait_for_stream(capture: subprocess.Popen[bytes]) -> None:
