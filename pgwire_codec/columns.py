@@ -425,6 +425,12 @@ class ChangeBatch:
             self._decoding,
         )
 
+    @property
+    def message_bytes(self) -> npt.NDArray[np.int64]:
+        """How many bytes each row's message has."""
+        offsets = self._source.messages.offsets
+        return offsets[self._rows + 1] - offsets[self._rows]
+
     def errors(self) -> dict[int, DecodeError]:
         """Give the first error of each row that has a value which does not decode, by row."""
         found: dict[int, DecodeError] = {}

@@ -10,6 +10,7 @@ from pgwire_codec.cli.capture import capture
 from pgwire_codec.cli.demo import demo
 from pgwire_codec.cli.inspect import inspect
 from pgwire_codec.cli.log import log
+from pgwire_codec.cli.report import report
 from pgwire_codec.errors import PgwireError
 
 
@@ -33,3 +34,4 @@ app.add_command(inspect)
 app.add_command(capture)
 app.add_command(demo)
 app.add_command(log)
+app.add_command(report)

@@ -1,0 +1,63 @@
+"""``pgwire-codec report``: a log on one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+_EPILOG = """\b
+Examples:
+  pgwire-codec report shop.log -o shop.html
+  pgwire-codec report s3://bucket/shop.log -o report.html
+
+Everything on the page is in this one file, which fetches nothing: it can be sent, or opened years
+later. Messages that do not decode are no failure; the page tells them.
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("directory", metavar="LOG")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The page: an HTML file, which is replaced where it exists.",
+)
+def report(directory: str, output: Path) -> None:
+    """Show a log on one page, for people who would rather look than read.
+
+    Transactions over time, changes and bytes of each table, the largest transactions, lag, schema
+    changes, errors. All of the log is read.
+    """
+    from pgwire_codec.log import Log
+    from pgwire_codec.report import gather, render
+
+    if not output.parent.is_dir():
+        raise click.BadParameter(f"there is no folder {output.parent}", param_hint="--output")
+    log = Log(directory)
+    columns = (
+        TextColumn("reading {task.fields[name]}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
+        task = progress.add_task("", total=log.end.ordinal - log.begin.ordinal, name=directory)
+        findings = gather(log, lambda messages: progress.advance(task, messages))
+    try:
+        output.write_text(render(findings), encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise click.ClickException(f"cannot write {output}: {error.strerror}") from error
+    bad = sum(findings.problems.bad.values())
+    click.echo(
+        f"{output}: {findings.transactions:,} transactions, {len(findings.tables):,} tables, "
+        f"{bad:,} errors"
+    )

@@ -1,0 +1,257 @@
+"""One pass over a log: its transactions, in bounded memory, into the numbers of a report."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pgwire_codec import _input
+from pgwire_codec._impl import decode_message
+from pgwire_codec.changes import Changes, Transactions
+from pgwire_codec.errors import DecodeError
+from pgwire_codec.log import Log, Segment
+from pgwire_codec.log.partition import join_batches
+from pgwire_codec.log.statistics import statistics_of
+from pgwire_codec.log.stream import lsns
+from pgwire_codec.report.bins import TimeBins
+from pgwire_codec.report.counts import ROW, LagCounts, ProblemCounts, TableCounts, count_rows
+from pgwire_codec.report.findings import (
+    BYTES,
+    LAG_SUM,
+    LAGS,
+    TRANSACTIONS,
+    Findings,
+    LargeTransaction,
+)
+from pgwire_codec.report.shapes import Shapes
+
+_LARGEST: Final = 20
+_COMMITS: Final = np.frombuffer(b"CcK", np.uint8)
+
+
+def gather(log: Log, progress: Callable[[int], None] | None = None) -> Findings:
+    """Read all of a log and count what committed.
+
+    Memory is bounded by the log's tables, by the transactions that are streamed or prepared at one
+    time, and by some hundreds of bins and transactions to show; not by the log's size.
+
+    Parameters
+    ----------
+    log : Log
+        As it was when it was opened or refreshed.
+    progress : callable, optional
+        Is told again and again how many messages were read since the last time.
+
+    Raises
+    ------
+    LogError
+        When the log is damaged. Messages that do not decode are no damage: they are set aside, and
+        told in :attr:`Findings.problems`.
+    """
+    gatherer = _Gatherer()
+    # A value that its Arrow type cannot hold is none that does not decode.
+    decoder = log.decoder(atomic=False, on_error="skip", unrepresentable="null")
+    for segment, batches in _segments(log):
+        if segment.head.new_session:
+            decoder.new_session()
+        for records in join_batches(batches):
+            changes = decoder.decode(records.column("data"), lsns(records))
+            gatherer.add(records, changes, is_snapshot=segment.head.snapshot)
+            if progress is not None:
+                progress(len(records))
+    return gatherer.findings(log)
+
+
+def name_of(uri: str) -> str:
+    """Give a log's name: the last part of its path."""
+    path = uri.partition("?")[0] if "://" in uri else uri
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def _segments(log: Log) -> Iterator[tuple[Segment, Iterator[pa.RecordBatch]]]:
+    """Give the segments that have messages, each with its record batches."""
+    numbered = groupby(log.messages(), lambda records: log.number_of(_first_ordinal(records)))
+    for number, batches in numbered:
+        yield log.segment(number), batches
+
+
+class _Gatherer:
+    """Adds up what the calls of a decoder give."""
+
+    def __init__(self) -> None:
+        self._tables = TableCounts()
+        self._snapshot = TableCounts()
+        #: Of plain transactions whose Commit is still to come, by commit LSN: one a session.
+        self._open: dict[int, TableCounts] = {}
+        self._transactions = 0
+        self._logical_messages = 0
+        self._bins = TimeBins()
+        self._largest: list[tuple[int, int, LargeTransaction]] = []  # a heap
+        self._lags = LagCounts()
+        self._shapes = Shapes()
+        self._problems = ProblemCounts()
+
+    def add(self, records: pa.RecordBatch, changes: Changes, *, is_snapshot: bool) -> None:
+        """Take the next messages of the log, and what the decoder made of them."""
+        self._problems.add(changes, _first_ordinal(records), records.column("data"))
+        self._shapes.add(changes.batches)
+        self._logical_messages += len(changes.logical_messages)
+        done = changes.transactions
+        found = _Committed(done)
+        for batch in changes.batches:
+            name = batch.version.qualified_name
+            for lsn, rows, sizes in found.add(
+                name, batch.op, batch.message_bytes, batch.commit_lsn
+            ):
+                self._open.setdefault(lsn, TableCounts()).add(name, rows, sizes)
+        for place, lsn in enumerate(done.commit_lsn.tolist()) if self._open else ():
+            if lsn in self._open:
+                found.add_open(place, self._open.pop(lsn))
+        if is_snapshot:
+            self._snapshot.merge(found.tables)
+        else:
+            self._tables.merge(found.tables)
+            self._add_transactions(records, done, found)
+
+    def _add_transactions(
+        self, records: pa.RecordBatch, done: Transactions, found: _Committed
+    ) -> None:
+        self._transactions += len(done)
+        times = done.commit_time.astype(np.int64)
+        lags = _lags(records, done)
+        values = np.zeros((len(done), LAG_SUM + 1), np.int64)
+        values[:, :ROW] = found.rows
+        values[:, TRANSACTIONS] = 1
+        values[:, LAGS] = lags >= 0
+        values[:, LAG_SUM] = np.maximum(lags, 0)
+        self._bins.add(times, values, lags)
+        self._lags.add(lags)
+        sizes = found.rows[:, BYTES]
+        for place in np.argsort(-sizes, kind="stable")[:_LARGEST].tolist():
+            size = int(sizes[place])
+            # Of two that are equally large the first stays.
+            if len(self._largest) == _LARGEST and size <= self._largest[0][0]:
+                break
+            entry = LargeTransaction(
+                xid=int(done.xid[place]),
+                commit_lsn=int(done.commit_lsn[place]),
+                commit_time=int(times[place]),
+                changes=int(done.changes[place]),
+                bytes=size,
+                tables=found.tables_of(place),
+                gid=done.gid[place],
+                origin=done.origin[place],
+                lag=int(lags[place]) if lags[place] >= 0 else None,
+            )
+            push = heapq.heappush if len(self._largest) < _LARGEST else heapq.heappushpop
+            push(self._largest, (size, -entry.commit_lsn, entry))
+
+    def findings(self, log: Log) -> Findings:
+        return Findings(
+            name=name_of(log.uri),
+            statistics=statistics_of(log),
+            transactions=self._transactions,
+            logical_messages=self._logical_messages,
+            tables=self._tables.counts(),
+            snapshot=self._snapshot.counts(),
+            time_line=self._bins.time_line(),
+            largest=tuple(entry for _, _, entry in sorted(self._largest, reverse=True)),
+            lags=self._lags.found(),
+            schema=self._shapes.found(),
+            problems=self._problems.found(),
+        )
+
+
+class _Committed:
+    """The changes of the transactions that one call gave as committed.
+
+    Attributes
+    ----------
+    rows : numpy.ndarray of int64, transactions x 5
+        Inserts, updates, deletes, truncates and bytes.
+    tables : TableCounts
+        The same by table.
+    """
+
+    def __init__(self, done: Transactions) -> None:
+        self._lsns = done.commit_lsn
+        self.rows = np.zeros((len(done), ROW), np.int64)
+        self.tables = TableCounts()
+        self._touched: list[tuple[str, npt.NDArray[np.int64]]] = []
+
+    def add(
+        self,
+        name: str,
+        ops: npt.NDArray[np.uint8],
+        sizes: npt.NDArray[np.int64],
+        lsn: npt.NDArray[np.uint64],
+    ) -> Iterator[tuple[int, npt.NDArray[np.uint8], npt.NDArray[np.int64]]]:
+        """Take a table's changes; give back, by commit LSN, those whose Commit is still to come."""
+        place = np.searchsorted(self._lsns, lsn)
+        committed = place < len(self._lsns)
+        committed[committed] = self._lsns[place[committed]] == lsn[committed]
+        if not committed.all():
+            for each in np.unique(lsn[~committed]).tolist():
+                rows = lsn == each
+                yield each, ops[rows], sizes[rows]
+            ops, sizes, place = ops[committed], sizes[committed], place[committed]
+        if len(ops):
+            self.tables.add(name, ops, sizes)
+            self.rows += count_rows(ops, sizes, place, len(self.rows))
+            self._touched.append((name, place))
+
+    def add_open(self, place: int, counts: TableCounts) -> None:
+        """Take what came of a transaction before this call."""
+        self.tables.merge(counts)
+        self.rows[place] += counts.sum()
+        self._touched += [(name, np.array([place])) for name in counts.names]
+
+    def tables_of(self, place: int) -> tuple[str, ...]:
+        """Give the tables that a transaction changed."""
+        return tuple(sorted({name for name, places in self._touched if (places == place).any()}))
+
+
+def _lags(records: pa.RecordBatch, done: Transactions) -> npt.NDArray[np.int64]:
+    """Give the time from each commit to when the server sent it, in microseconds; -1: unknown.
+
+    Both are by the server's clock, unless the transaction came from another server.
+    """
+    (messages,) = _input.to_inputs(records.column("data"))
+    filled = np.flatnonzero(np.diff(messages.offsets))
+    commits = filled[np.isin(messages.data[messages.offsets[filled]], _COMMITS)]
+    if len(commits) > len(done):
+        commits = _delivered(messages, commits, done)
+    column = records.column("time")
+    known = column.is_valid().to_numpy(zero_copy_only=False)[commits]
+    known &= np.array([origin is None for origin in done.origin], np.bool_)
+    sent = column.cast(pa.int64()).fill_null(0).to_numpy()[commits]
+    return np.where(known, np.maximum(sent - done.commit_time.astype(np.int64), -1), -1)
+
+
+def _delivered(
+    messages: _input.Messages, commits: npt.NDArray[np.int64], done: Transactions
+) -> npt.NDArray[np.int64]:
+    """Give those of the commits, as many as transactions, that are not repeated, nor bad."""
+    wanted = done.commit_lsn.tolist()
+    found: list[int] = []
+    for index in commits.tolist():
+        if len(found) == len(wanted):
+            break
+        try:
+            message: Any = decode_message(messages[index])
+        except DecodeError:  # told among the problems
+            continue
+        if message.commit_lsn == wanted[len(found)]:
+            found.append(index)
+    return np.array(found, np.int64)
+
+
+def _first_ordinal(records: pa.RecordBatch) -> int:
+    ordinal: int = records.column("ordinal")[0].as_py()
+    return ordinal
