@@ -104,18 +104,23 @@ def small_transactions(size: str) -> pa.LargeBinaryArray:
     """Give many plain transactions of one insert each: Begin, Insert, Commit."""
     inserts = stream("accounts text", size)
     count = len(inserts.messages)
-    lsn = LSN + 64 * np.arange(count, dtype=np.uint64)
-    xid = XID + np.arange(count)
+    begin, commit = bounds(LSN + 64 * np.arange(count), XID + np.arange(count))
+    relation = pa.array([pgc.encode_message(inserts.relation)], pa.large_binary())
+    apart = pa.concat_arrays([begin, inserts.messages, commit, relation])
+    places = np.arange(3 * count).reshape(3, count).T.ravel()
+    return apart.take(pa.array(np.insert(places, 1, 3 * count)))
+
+
+def bounds(lsn: np.ndarray, xid: np.ndarray) -> tuple[pa.LargeBinaryArray, pa.LargeBinaryArray]:
+    """Give the Begin and the Commit messages of plain transactions."""
+    count = len(lsn)
     begin = np.zeros(count, [("tag", "S1"), ("lsn", ">u8"), ("time", ">i8"), ("xid", ">u4")])
     begin["tag"], begin["lsn"], begin["xid"] = b"B", lsn, xid
     commit = np.zeros(
         count, [("tag", "S1"), ("flags", "u1"), ("lsn", ">u8"), ("end", ">u8"), ("time", ">i8")]
     )
     commit["tag"], commit["lsn"], commit["end"] = b"C", lsn, lsn + 8
-    relation = pa.array([pgc.encode_message(inserts.relation)], pa.large_binary())
-    apart = pa.concat_arrays([_fixed(begin), inserts.messages, _fixed(commit), relation])
-    places = np.arange(3 * count).reshape(3, count).T.ravel()
-    return apart.take(pa.array(np.insert(places, 1, 3 * count)))
+    return _fixed(begin), _fixed(commit)
 
 
 def _fixed(records: np.ndarray) -> pa.LargeBinaryArray:

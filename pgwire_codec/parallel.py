@@ -42,6 +42,4 @@ def summarise_pieces(
 
     ``in_block`` says whether the part begins inside a stream block, where that is known.
     """
-    return Summariser(
-        Decoder.codec, on_error=on_error, new_session=new_session, in_block=in_block
-    )
+    return Summariser(Decoder.codec, on_error=on_error, new_session=new_session, in_block=in_block)

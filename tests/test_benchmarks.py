@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -73,3 +74,11 @@ def test_tiny_run_is_reported(tmp_path: Path) -> None:
     told = run("benchmarks.compare", results, slower, status=1)
     assert all("tuples" in line for line in told.splitlines() if line.endswith("slower |"))
     assert "steps are slower by more than 10%" in told
+
+
+def test_a_capture_is_measured(tmp_path: Path) -> None:
+    printed = run("benchmarks.capture", "tiny", tmp_path, "1")
+    assert printed.rstrip() == (tmp_path / "benchmarks-capture.md").read_text("utf-8").rstrip()
+    speeds = re.findall(r"^\| (.+?) \|.*\| (\d+) \| [\d,]+ \|$", printed, re.MULTILINE)
+    assert [name.split()[0] for name, _ in speeds] == ["pg_recvlogical", "pgwire-codec", "the"]
+    assert all(int(speed) > 0 for _, speed in speeds)

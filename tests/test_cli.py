@@ -457,9 +457,9 @@ def test_demo_passes_its_options_on(
 
     stand_in = SimpleNamespace(main=main)
     monkeypatch.setattr("pgwire_codec.cli.demo.import_module", lambda name: stand_in)
-    result = run("demo", "--dsn", "x", "--output", tmp_path, "--keep", "--partitions", 3)
+    result = run("demo", "--dsn", "x", "--output", tmp_path, "--keep")
     assert result.exit_code == status
-    assert given == {"dsn": "x", "output": tmp_path, "keep": True, "partitions": 3}
+    assert given == {"dsn": "x", "output": tmp_path, "keep": True}
 
 
 def test_demo_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
+from pgwire_codec import log
 from pgwire_codec.demo import shop, workload
 from pgwire_codec.demo.apply import AppliedTable, differences
 from tests.servers import database
@@ -31,13 +31,12 @@ def steps() -> Any:
 @pytest.fixture(scope="module")
 def messages(steps: Any, pg18: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[pa.Table]:
     """The shop's changes, captured; the shop is still on the server."""
-    folder = tmp_path_factory.mktemp("shop") / "messages"
+    folder = tmp_path_factory.mktemp("shop") / "log"
     shop.create(pg18.dsn, drop_existing=True)
-    with steps.open_capture(pg18.dsn):
-        pass
+    steps.capture_until_now(pg18.dsn, folder)
     workload.run(pg18.dsn)
-    steps.write_messages(pg18.dsn, folder, 1, lambda messages, size: None)
-    yield pq.read_table(folder)
+    steps.capture_until_now(pg18.dsn, folder)
+    yield pa.Table.from_batches(log.Log(folder).messages())
     shop.drop(pg18.dsn)
 
 
@@ -113,11 +112,14 @@ def run_demo(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_on_a_server_of_ones_own(steps: Any, pg16: Any, tmp_path: Path) -> None:
     output = tmp_path / "out"
     with database(pg16) as own:
-        done = run_demo("--dsn", own.dsn, "--output", str(output), "--partitions", "3")
+        done = run_demo("--dsn", own.dsn, "--output", str(output))
         assert done.returncode == 0, done.stdout + done.stderr
         assert "\n0 differences" in done.stdout
         assert {path.name for path in (output / "tables").iterdir()} == set(shop.KEYS)
-        assert len(list((output / "messages").iterdir())) == 3
+        kept = log.Log(output / "log")
+        assert len(kept.segments) > 1
+        assert log.verify(output / "log").is_sound
+        assert f"{sum(segment.messages for segment in kept.segments):,} messages" in done.stdout
         left = own.query(f"SELECT to_regnamespace('{shop.SCHEMA}'), count(*) FROM pg_publication")
         assert left == [(None, 0)]
         again = run_demo("--dsn", own.dsn, "--output", str(output))

@@ -12,7 +12,7 @@ from pgwire_codec.errors import MissingExtraError
 _EPILOG = """\b
 Examples:
   pgwire-codec demo
-  pgwire-codec demo --output shop --partitions 8
+  pgwire-codec demo --output shop
   pgwire-codec demo --dsn "host=127.0.0.1 user=postgres dbname=test" --keep
 """
 
@@ -23,20 +23,13 @@ Examples:
     "--output",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="A new or empty folder for messages and tables; else a temporary one, which stays.",
+    help="A new or empty folder for log and tables; else a temporary one, which stays.",
 )
 @click.option(
     "--keep", is_flag=True, help="Leave schema, publication and slot on the server of --dsn."
 )
-@click.option(
-    "--partitions",
-    type=click.IntRange(min=1),
-    default=4,
-    show_default=True,
-    help="In how many parts Spark decodes the messages.",
-)
-def demo(dsn: str | None, output: Path | None, keep: bool, partitions: int) -> None:
-    """Capture a small shop's changes, decode them on Spark, and compare with the server.
+def demo(dsn: str | None, output: Path | None, keep: bool) -> None:
+    """Capture a small shop's changes into a log, decode it on Spark, and compare with the server.
 
     The exit status is 1 when a table differs from the server's.
     """
@@ -48,4 +41,4 @@ def demo(dsn: str | None, output: Path | None, keep: bool, partitions: int) -> N
         raise MissingExtraError(
             f"the demo needs {error.name}: pip install 'pgwire-codec[demo]'"
         ) from error
-    raise SystemExit(run.main(dsn=dsn, output=output, keep=keep, partitions=partitions))
+    raise SystemExit(run.main(dsn=dsn, output=output, keep=keep))

@@ -39,7 +39,6 @@ def main(
     dsn: str | None = None,
     output: Path | None = None,
     keep: bool = False,
-    partitions: int = 4,
     console: Console | None = None,
 ) -> int:
     """Run the demo.
@@ -50,11 +49,9 @@ def main(
         A server to use; it gets a schema, a publication and a slot named ``pgwire_demo``, which are
         removed again. By default an embedded PostgreSQL 18.
     output : Path, optional
-        An empty or new folder for messages and tables. By default a temporary one, which stays.
+        An empty or new folder for log and tables. By default a temporary one, which stays.
     keep : bool
         Leave schema, publication and slot on the server of ``dsn``.
-    partitions : int
-        In how many parts Spark decodes the messages.
 
     Returns
     -------
@@ -67,7 +64,7 @@ def main(
     with _server(dsn, console) as server:
         shop.create(server)
         try:
-            comparisons = _run(server, folder, partitions, console)
+            comparisons = _run(server, folder, console)
         finally:
             if not keep:
                 shop.drop(server)
@@ -75,8 +72,8 @@ def main(
     for each in comparisons:
         for line in each.different[:_SHOWN]:
             console.print(f"{each.table}: {line}", style="red")
-    console.print(f"Messages: {folder / 'messages'}")
-    console.print(f"Tables:   {folder / 'tables'} (Parquet, one folder a table)")
+    console.print(f"Log:    {folder / 'log'} (look: pgwire-codec log info)")
+    console.print(f"Tables: {folder / 'tables'} (Parquet, one folder a table)")
     different = sum(len(each.different) for each in comparisons)
     console.print(
         f"{different} differences, {time.monotonic() - started:.0f} s",
@@ -108,7 +105,7 @@ def _server(dsn: str | None, console: Console) -> Iterator[str]:
         server.stop()
 
 
-def _run(dsn: str, folder: Path, partitions: int, console: Console) -> list[Comparison]:
+def _run(dsn: str, folder: Path, console: Console) -> list[Comparison]:
     with Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -117,8 +114,8 @@ def _run(dsn: str, folder: Path, partitions: int, console: Console) -> list[Comp
         TimeElapsedColumn(),
         console=console,
     ) as progress:
-        with steps.open_capture(dsn):  # from here on the slot keeps every change
-            pass
+        log = folder / "log"
+        steps.capture_until_now(dsn, log)  # from here on the slot keeps every change
         task = progress.add_task("Shop at work", total=len(workload.STEPS), what="")
         workload.run(
             dsn,
@@ -126,13 +123,14 @@ def _run(dsn: str, folder: Path, partitions: int, console: Console) -> list[Comp
         )
         progress.update(task, completed=len(workload.STEPS), what="")
 
-        capturing = progress.add_task("Capture from the slot", total=None, what="")
-        steps.write_messages(
+        capturing = progress.add_task("Capture into the log", total=None, what="")
+        steps.capture_until_now(
             dsn,
-            folder / "messages",
-            partitions,
-            lambda count, size: progress.update(
-                capturing, what=f"{count:,} messages, {size / 1e6:.1f} MB"
+            log,
+            lambda status: progress.update(
+                capturing,
+                what=f"{status.messages:,} messages, {status.bytes / 1e6:.1f} MB, "
+                f"{status.segments} segments",
             ),
         )
         progress.update(capturing, total=1, completed=1)
@@ -141,7 +139,7 @@ def _run(dsn: str, folder: Path, partitions: int, console: Console) -> list[Comp
         with steps.local_spark() as spark:
             steps.decode_tables(
                 spark,
-                folder / "messages",
+                log,
                 folder / "tables",
                 lambda table: progress.update(decoding, advance=1, what=table),
             )

@@ -1,34 +1,31 @@
-"""The demo's way of the data: server, replication slot, messages in Parquet, tables in Parquet."""
+"""The demo's way of the data: server, replication slot, log, ``format("pgoutput")``, Parquet."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from pgwire_codec.capture import Capture
-from pgwire_codec.capture.connect import connect
+from pgwire_codec.capture import LogCapture, Status
+from pgwire_codec.capture.connect import connect, current_lsn
 from pgwire_codec.capture.options import Streaming
 from pgwire_codec.demo.shop import KEYS, PUBLICATION, SCHEMA, SLOT, TABLES
-from pgwire_codec.spark import plan_changes
 from pgwire_codec.spark.java import ensure_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Rows of a Parquet file of messages at the least, but for the last.
-_SMALLEST_FILE = 100
+_SEGMENT_BYTES: Final = 256 << 10  # several segments, so that Spark has several partitions
+_REPORT_SECONDS: Final = 0.1
 
 
-def open_capture(dsn: str) -> Capture:
-    """Give the capture of the shop, with all that the server can do; it makes slot and publication.
+def open_capture(dsn: str, log: Path) -> LogCapture:
+    """Give the shop's capture into a log, with all that the server can do.
 
-    Entering it is what connects.
+    Its first run makes publication and slot; the log begins there.
     """
     connection = connect(dsn)
     try:
@@ -39,37 +36,37 @@ def open_capture(dsn: str) -> Capture:
     finally:
         connection.close()
     streaming: Streaming = "parallel" if major >= 16 else "on" if major >= 14 else "off"
-    return Capture(
+    return LogCapture(
         dsn,
+        log,
         slot=SLOT,
         publication=PUBLICATION,
         create_slot=True,
         create_publication=list(TABLES),
         streaming=streaming,
         two_phase=can_prepare and major >= 15,
+        segment_bytes=_SEGMENT_BYTES,
     )
 
 
-def write_messages(dsn: str, folder: Path, files: int, report: Callable[[int, int], None]) -> None:
-    """Capture what is in the slot into Parquet files, and confirm it.
+def capture_until_now(
+    dsn: str, log: Path, report: Callable[[Status], None] = lambda status: None
+) -> Status:
+    """Capture into the log what is in the slot now; ``report`` is told how it stands.
 
-    ``report`` is told how many messages and bytes came so far.
+    A log that has begun goes on.
     """
-    folder.mkdir(parents=True)
-    batches: list[pa.RecordBatch] = []
-    messages = size = confirm = 0
-    with open_capture(dsn) as capture:
-        for batch in capture.batches(until_lsn=capture.current_lsn()):
-            batches.append(batch.to_arrow())
-            messages, size = messages + len(batch), size + batch.nbytes
-            confirm = batch.confirm_lsn
-            report(messages, size)
-        table = pa.Table.from_batches(batches)
-        rows = max(_SMALLEST_FILE, -(-len(table) // files))
-        for number, start in enumerate(range(0, len(table), rows)):
-            path = folder / f"messages-{number:05}.parquet"
-            pq.write_table(table.slice(start, rows), path)
-        capture.confirm(confirm)
+    capture = open_capture(dsn, log)
+    with ThreadPoolExecutor(1, "capture") as executor:
+        running = executor.submit(capture.run, until_lsn=current_lsn(dsn))
+        try:
+            while not wait([running], _REPORT_SECONDS).done:
+                report(capture.status)
+        finally:
+            capture.stop()  # where an exception, as of Ctrl-C, came first
+    status = running.result()
+    report(status)
+    return status
 
 
 @contextmanager
@@ -94,9 +91,6 @@ def local_spark() -> Iterator[SparkSession]:
         .config("spark.sql.session.timeZone", "UTC")
         # Not the INT96 of old, which has no time zone.
         .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-        # Each file of messages is a partition.
-        .config("spark.sql.files.maxPartitionBytes", "64m")
-        .config("spark.sql.files.openCostInBytes", "64m")
         .getOrCreate()
     )
     try:
@@ -106,11 +100,15 @@ def local_spark() -> Iterator[SparkSession]:
 
 
 def decode_tables(
-    spark: SparkSession, messages: Path, tables: Path, report: Callable[[str], None]
+    spark: SparkSession, log: Path, tables: Path, report: Callable[[str], None]
 ) -> None:
-    """Decode the messages on Spark into one Parquet data set of changes a table."""
-    log = spark.read.parquet(str(messages))
-    planned = plan_changes(log, lsn="lsn", before="key")
+    """Decode the log on Spark into one Parquet data set of changes a table."""
     for table in KEYS:
-        planned.decode(f"{SCHEMA}.{table}").write.parquet(str(tables / table))
+        changes = (
+            spark.read.format("pgoutput")
+            .option("path", str(log))
+            .option("table", f"{SCHEMA}.{table}")
+            .load()
+        )
+        changes.write.parquet(str(tables / table))
         report(table)

@@ -206,7 +206,7 @@ def _plan(parts: list[Part], on_error: str) -> Plan:
 
 
 def _choose(messages: DataFrame, ordinal: str, data: str, lsn: str | None) -> DataFrame:
-    """Give the DataFrame of (ordinal, data, lsn), and check that it can be that."""
+    """Give the DataFrame of (ordinal, data[, lsn]), and check that it can be that."""
     from pyspark.sql import DataFrame, functions
     from pyspark.sql.types import BinaryType, IntegralType
 
@@ -232,10 +232,9 @@ def _choose(messages: DataFrame, ordinal: str, data: str, lsn: str | None) -> Da
     columns = [
         functions.col(f"`{ordinal}`").cast("long").alias("ordinal"),
         functions.col(f"`{data}`").alias("data"),
-        (functions.lit(None) if lsn is None else functions.col(f"`{lsn}`"))
-        .cast("long")
-        .alias("lsn"),
     ]
+    if lsn is not None:
+        columns.append(functions.col(f"`{lsn}`").cast("long").alias("lsn"))
     return messages.select(*columns)
 
 
@@ -309,9 +308,10 @@ class _Task:
 
     def decode(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         self._left -= batch.num_rows
-        lsn = batch.column("lsn")
-        known = lsn.null_count == 0
-        yield from self._records(self._decoder.decode(batch.column("data"), lsn if known else None))
+        lsn = batch.column("lsn") if "lsn" in batch.schema.names else None
+        if lsn is not None and lsn.null_count:
+            lsn = None
+        yield from self._records(self._decoder.decode(batch.column("data"), lsn))
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         if self._left:

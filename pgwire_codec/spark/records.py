@@ -14,13 +14,19 @@ from pgwire_codec.types import TypeOptions
 def to_record_batch(batch: ChangeBatch, schema: TableSchema, types: TypeOptions) -> pa.RecordBatch:
     """Give a batch of any version of the table in the table's schema.
 
-    A column that the version lacks is null; one that it has more is left out.
+    A column that the version lacks is null; one that it has more is left out, and not decoded.
     """
-    native = batch.to_arrow()
-    text = batch.retyped(replace(types, types="text")).to_arrow() if schema.as_text else native
-    arrays = []
     ours = {column.name for column in batch.relation.columns}
     metadata = {name: key for key, name in schema.metadata.items()}
+    wanted = [
+        field.name for field in schema.arrow if field.name in ours and field.name not in metadata
+    ]
+    native = batch.to_arrow([name for name in wanted if name not in schema.as_text])
+    text = native
+    if schema.as_text:
+        as_text = batch.retyped(replace(types, types="text"))
+        text = as_text.to_arrow([name for name in wanted if name in schema.as_text])
+    arrays = []
     for field in schema.arrow:
         if field.name in metadata:
             # The batch evens out its own collisions of names, which may be another version's.
@@ -31,13 +37,13 @@ def to_record_batch(batch: ChangeBatch, schema: TableSchema, types: TypeOptions)
         else:
             name = field.name
             there = name in ours
-        chosen = text if name in schema.as_text else native
         if not there:
             arrays.append(pa.nulls(len(batch), field.type))
         elif pa.types.is_struct(field.type):
             arrays.append(_before(native.column(name), text.column(name), field.type, schema))
         else:
-            arrays.append(chosen.column(name).cast(field.type))
+            chosen = text if name in schema.as_text else native
+            arrays.append(_cast(chosen.column(name), field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
 
 
@@ -50,5 +56,9 @@ def _before(
         source = text if field.name in schema.as_text else native
         number = source.type.get_field_index(field.name)
         child = pa.nulls(len(native), field.type) if number < 0 else source.field(number)
-        children.append(child.cast(field.type))
+        children.append(_cast(child, field.type))
     return pa.StructArray.from_arrays(children, fields=list(wanted), mask=native.is_null())
+
+
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    return array if array.type == kind else array.cast(kind)

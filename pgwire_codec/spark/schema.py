@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -26,12 +26,18 @@ class TableSchema:
     metadata : mapping of str to str
         The metadata columns' names, by the name that the design gives them; they differ where the
         table has a column of that name.
+    columns : tuple of str
+        The table's columns.
+    is_whole : bool
+        Whether these are all that the newest version has.
     """
 
     versions: frozenset[RelationVersion]
     arrow: pa.Schema
     as_text: frozenset[str]
     metadata: Mapping[str, str]
+    columns: tuple[str, ...]
+    is_whole: bool
 
 
 def table_schema(
@@ -42,19 +48,28 @@ def table_schema(
     *,
     before: str,
     invalid: bool,
+    columns: Sequence[str] | None = None,
 ) -> TableSchema:
     """Give the schema of a table, ``schema.table``, from all that was told, oldest first.
 
-    The columns are those of the newest version; older ones are matched by name. A column whose
-    type changed becomes the wider of two integers, floats or decimals, and otherwise a string.
+    The columns are those of the newest version, or some of them; older ones are matched by name. A
+    column whose type changed becomes the wider of two integers, floats or decimals, and otherwise a
+    string.
 
-    Raises ``ValueError`` for a table that is not among the versions.
+    Raises ``ValueError`` for a table that is not among the versions, or a column that the newest
+    does not have.
     """
     mine = [version for version in versions if version.qualified_name == table]
     if not mine:
         known = ", ".join(sorted({version.qualified_name for version in versions})) or "none"
         raise ValueError(f"the messages have no table {table!r}; they have: {known}")
     newest = mine[-1].relation
+    known_columns = [column.name for column in newest.columns]
+    chosen = known_columns if columns is None else list(columns)
+    if unknown := [name for name in chosen if name not in known_columns]:
+        raise ValueError(
+            f"{table} has no column {', '.join(unknown)}; it has: {', '.join(known_columns)}"
+        )
     fields: dict[str, pa.DataType] = {}
     as_text = set()
     for column in newest.columns:
@@ -71,9 +86,45 @@ def table_schema(
     metadata = _metadata_fields(
         pa.struct([pa.field(name, fields[name]) for name in key if before != "none"]), invalid
     )
-    names = {name: _free_name(name, fields) for name in metadata}
-    everything = fields | {names[name]: kind for name, kind in metadata.items()}
-    return TableSchema(frozenset(mine), pa.schema(everything.items()), frozenset(as_text), names)
+    names = {name: free_name(name, fields) for name in metadata}
+    everything = [(name, fields[name]) for name in chosen]
+    everything += [(names[name], kind) for name, kind in metadata.items()]
+    return TableSchema(
+        frozenset(mine),
+        pa.schema(everything),
+        frozenset(as_text),
+        names,
+        tuple(chosen),
+        is_whole=columns is None,
+    )
+
+
+def misfit(
+    version: RelationVersion, schema: TableSchema, types: TypeOptions, registry: TypeRegistry
+) -> str | None:
+    """Say what a later version of the table has that its schema cannot hold; None if it fits.
+
+    A narrower integer, float or decimal fits, and so does every type where the schema has a string
+    because of earlier changes. A column that is there no more is null.
+    """
+    before = schema.arrow.field(schema.metadata["_before"]).type if _has_before(schema) else None
+    for column in version.relation.columns:
+        name = column.name
+        if name not in schema.columns:
+            if schema.is_whole:
+                return f"has a new column {name}"
+        elif name not in schema.as_text:
+            (kind,) = map(_arrow_type, _types_of(version, name, types, registry))
+            held = schema.arrow.field(name).type
+            if _widest({kind, held}) != held:
+                return f"has {name} as {kind}, which was {held}"
+        if column.flags & 1 and before is not None and before.get_field_index(name) < 0:
+            return f"has {name} in its replica identity now"
+    return None
+
+
+def _has_before(schema: TableSchema) -> bool:
+    return "_before" in schema.metadata
 
 
 def _metadata_fields(before: pa.StructType, invalid: bool) -> dict[str, pa.DataType]:
@@ -95,7 +146,8 @@ def _metadata_fields(before: pa.StructType, invalid: bool) -> dict[str, pa.DataT
     return fields
 
 
-def _free_name(name: str, taken: Mapping[str, object]) -> str:
+def free_name(name: str, taken: Container[str]) -> str:
+    """Give a metadata column's name, which gets further underscores where it is taken."""
     while name in taken:
         name = f"_{name}"
     return name

@@ -44,13 +44,15 @@ class Part:
 
 
 def survey(messages: DataFrame, *, in_parts: bool, on_error: str) -> list[Part]:
-    """Look at every part of a DataFrame of ``(ordinal, data, lsn[, part])``, as Spark cuts it.
+    """Look at every part of a DataFrame of ``(ordinal, data[, lsn][, part])``, as Spark cuts it.
 
     Returns the parts by ascending first ordinal. Summaries are only made (the others are None) of
     parts whose ordinals ascend. A part that does not decode has its error in the summary's place:
     it may be one that is out of order.
     """
     pass_ = _survey_pass(in_parts=in_parts, on_error=on_error)
+    # All columns, also those that it does not look at: what a shuffle coalesces goes by their size,
+    # and the pass that decodes must see the same parts.
     rows = messages.mapInArrow(pass_, f"{_RESULT}, summary binary").collect()
     parts = [
         Part(

@@ -1,0 +1,233 @@
+"""Measures Spark: a log and messages decoded, beside the least that Spark needs for as many rows.
+
+Called as ``python -m benchmarks.spark SIZE FOLDER``, by ``make bench-spark``: it prints a table,
+and writes it to ``FOLDER/benchmarks-spark.md``. Spark has two cores, and what is measured is what
+the clock says.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from datetime import date
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+from pyspark.sql import functions
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from benchmarks import spark_data
+from pgwire_codec.demo.steps import local_spark
+from pgwire_codec.spark import PgoutputDataSource, decode_changes, plan_changes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROUNDS = {"tiny": 1, "quick": 5, "full": 7}
+WARM_UP = {"tiny": 0, "quick": 1, "full": 2}
+
+DOCUMENT = """\
+# Benchmarks on Spark
+
+Written by `make bench-spark`, which measures all of this in one run ({size} data, {date}), with
+`local[2]` on {machine}: TPC-H's lineitem, {rows:,} inserts of 16 text columns in transactions of
+eight, {megabytes:,.0f} MB in {messages:,} messages. Every row is written to Spark's noop format.
+
+{table}
+
+{aims}
+
+- Medians and bests of {rounds} rounds by the clock, in which one is measured after the other.
+- *Ready-made Arrow batches*: a Python data source that returns the very record batches of
+  `format("pgoutput")` from mapped Arrow files, in the same partitions. It is what Spark itself
+  takes.
+- *Messages to Python*: what one pass over the messages takes at the least, which counts them.
+- *mapInArrow identity*: the messages to Python and back again. `decode_changes` reads the messages
+  twice, first to survey them (*the survey* is that pass alone): so twice *messages to Python* is
+  the least that it can take, before a row comes back. A log has its surveys in its sidecars, and
+  `format("pgoutput")` reads it once.
+- *from_json*: the same rows as Debezium's JSON, parsed by the JVM into the same types.
+"""
+
+
+#: Each gives the rows that Spark is to make, or has made them.
+Jobs: TypeAlias = "dict[str, Callable[[], DataFrame | None]]"
+
+
+class Ready(DataSource):
+    """Record batches from files."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "ready"
+
+    def schema(self) -> StructType:
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        with pa.memory_map(self._paths()[0]) as file:
+            return from_arrow_schema(pa.ipc.open_file(file).schema)
+
+    def reader(self, schema: StructType) -> ReadyReader:
+        return ReadyReader(self._paths())
+
+    def _paths(self) -> list[str]:
+        folder = Path(self.options["path"])
+        return [str(path) for path in sorted(folder.iterdir(), key=lambda path: int(path.stem))]
+
+
+class ReadyReader(DataSourceReader):
+    def __init__(self, paths: list[str]) -> None:
+        self._paths = paths
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(path) for path in self._paths]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        with pa.memory_map(partition.value) as file:
+            reader = pa.ipc.open_file(file)
+            for number in range(reader.num_record_batches):
+                yield reader.get_batch(number)
+
+
+def main(size: str = "full", folder: str = "docs") -> None:
+    data = spark_data.make(size)
+    ready = Path(tempfile.mkdtemp(prefix="pgwire-bench-")) / "ready"
+    try:
+        spark_data.keep_batches(_decoded(data), ready)
+        with local_spark() as spark:
+            # Each file of messages is a partition: Spark packs small ones, and not in their order.
+            spark.conf.set("spark.sql.files.openCostInBytes", "128m")
+            found = _measure(_jobs(spark, data, ready), WARM_UP[size], ROUNDS[size])
+            counts = _counts(spark, data)
+    finally:
+        shutil.rmtree(ready.parent)
+    document = DOCUMENT.format(
+        size=size,
+        date=date.today().isoformat(),
+        machine=_machine(),
+        table=_table(found, counts["rows"]),
+        aims=_aims(found),
+        rounds=ROUNDS[size],
+        **counts,
+    )
+    print(document)
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    (target / "benchmarks-spark.md").write_text(document, "utf-8")
+
+
+def _source(data: Path) -> dict[str, str]:
+    return {"path": str(data / spark_data.LOG), "table": spark_data.TABLE}
+
+
+def _decoded(data: Path) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The record batches of the log, with the number of their partition."""
+    source = PgoutputDataSource(_source(data))
+    reader = source.reader(source.schema())
+    for number, partition in enumerate(reader.partitions()):
+        for batch in reader.read(partition):
+            yield number, batch
+
+
+def _jobs(spark: SparkSession, data: Path, ready: Path) -> Jobs:
+    spark.dataSource.register(Ready)
+    messages = spark.read.parquet(str(data / spark_data.MESSAGES))
+    envelopes = spark.read.parquet(str(data / spark_data.ENVELOPES))
+    row = spark.read.format("pgoutput").options(**_source(data)).load().schema
+    after = StructType([field for field in row if not field.name.startswith("_")])
+    fields = ", ".join(f"{each.name}: {each.dataType.simpleString()}" for each in after)
+    envelope = StructType.fromDDL(
+        f"after struct<{fields}>, source struct<table: string, txId: long, lsn: long>, "
+        "op string, ts_ms long"
+    )
+
+    def survey() -> None:
+        plan_changes(messages)
+
+    return {
+        READY: lambda: spark.read.format("ready").load(str(ready)),
+        SOURCE: lambda: spark.read.format("pgoutput").options(**_source(data)).load(),
+        TO_PYTHON: lambda: messages.mapInArrow(_count, "count long"),
+        IDENTITY: lambda: messages.mapInArrow(lambda batches: batches, messages.schema),
+        SURVEY: survey,
+        CHANGES: lambda: decode_changes(messages, table=spark_data.TABLE),
+        JSON: lambda: envelopes.select(
+            functions.from_json("value", envelope).alias("envelope")
+        ).select("envelope.after.*", "envelope.source", "envelope.op", "envelope.ts_ms"),
+    }
+
+
+def _count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield pa.record_batch({"count": [sum(batch.num_rows for batch in batches)]})
+
+
+READY = "ready-made Arrow batches"
+SOURCE = 'format("pgoutput")'
+TO_PYTHON = "messages to Python"
+IDENTITY = "mapInArrow identity"
+SURVEY = "the survey"
+CHANGES = "decode_changes"
+JSON = "from_json"
+
+#: What is to be at most so many times as long as what.
+AIMS = ((SOURCE, READY, 1.3), (CHANGES, IDENTITY, 1.4), (SOURCE, JSON, 1 / 2.5))
+
+
+def _measure(jobs: Jobs, warm_up: int, rounds: int) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {name: [] for name in jobs}
+    for number in range(warm_up + rounds):
+        for name, job in jobs.items():
+            start = perf_counter()
+            if (rows := job()) is not None:
+                rows.write.format("noop").mode("overwrite").save()
+            if number >= warm_up:
+                found[name].append(perf_counter() - start)
+    return found
+
+
+def _counts(spark: SparkSession, data: Path) -> dict[str, Any]:
+    size = functions.sum(functions.octet_length("data"))
+    messages = spark.read.parquet(str(data / spark_data.MESSAGES))
+    count, total = messages.select(functions.count("data"), size).first() or (0, 0)
+    rows = spark.read.format("pgoutput").options(**_source(data)).load().count()
+    return {"messages": count, "megabytes": total / 1e6, "rows": rows}
+
+
+def _table(found: dict[str, list[float]], rows: int) -> str:
+    lines = ["| | median, s | best, s | million rows/s |", "|---|--:|--:|--:|"]
+    lines += [
+        f"| {name} | {median(times):.2f} | {min(times):.2f} | {rows / median(times) / 1e6:.2f} |"
+        for name, times in found.items()
+    ]
+    return "\n".join(lines)
+
+
+def _aims(found: dict[str, list[float]]) -> str:
+    lines = ["| | beside | as long, × (medians) | (bests) | aim |", "|---|---|--:|--:|--:|"]
+    for name, other, most in AIMS:
+        middle = median(found[name]) / median(found[other])
+        best = min(found[name]) / min(found[other])
+        lines.append(f"| {name} | {other} | {middle:.2f} | {best:.2f} | at most {most:.2f} |")
+    return "\n".join(lines)
+
+
+def _machine() -> str:
+    model = platform.processor() or platform.machine()
+    cpus = Path("/proc/cpuinfo")
+    for line in cpus.read_text("utf-8").splitlines() if cpus.exists() else []:
+        if line.startswith("model name"):
+            model = line.partition(":")[2].strip()
+            break
+    return f"{os.cpu_count()} cores of {model}"
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

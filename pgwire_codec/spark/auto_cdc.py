@@ -1,0 +1,121 @@
+"""auto_cdc_rows: changes as Spark's AUTO CDC wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pgwire_codec.spark.net import ChangeColumns
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def auto_cdc_rows(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Prepare changes of a table for ``pyspark.pipelines.create_auto_cdc_flow``.
+
+    AUTO CDC takes upserts and deletes of whole rows by key. So an update that changed its row's key
+    becomes two rows, a delete of the old key and an upsert of the new one. Values that an update
+    did not send (unchanged TOAST) come from ``_before``, where the table has ``REPLICA IDENTITY
+    FULL``. What AUTO CDC cannot apply stops the flow with an error, since it would write NULL over
+    values that are still there (it has no option to leave them alone), or keep rows that are gone:
+    a value that was not sent and is not in ``_before``, and a truncate. :func:`merge_into` applies
+    both.
+
+    Parameters
+    ----------
+    changes : DataFrame
+        Changes of one table, batch or stream, as ``format("pgoutput")`` gives them.
+    keys : sequence of str
+        Columns that identify a row, as for the flow.
+
+    Returns
+    -------
+    DataFrame
+        The table's columns, then ``_op`` (``D`` for a delete, ``U`` for an upsert), ``_commit_lsn``
+        and ``_seq``, by which the flow is sequenced.
+
+    Raises
+    ------
+    ValueError
+        When a metadata column is missing, or a key column is not in the replica identity.
+
+    Examples
+    --------
+    ::
+
+        log = spark.readStream.format("pgoutput").option("table", "public.orders").load(path)
+        upserts_and_deletes = auto_cdc_rows(log, keys=["id"])  # not in the view's function: it
+                                                               # may not look at columns
+        @dp.temporary_view
+        def order_changes():
+            return upserts_and_deletes
+
+        dp.create_streaming_table("orders")
+        dp.create_auto_cdc_flow(
+            target="orders",
+            source="order_changes",
+            keys=["id"],
+            sequence_by="struct(_commit_lsn, _seq)",
+            apply_as_deletes="_op = 'D'",
+            except_column_list=["_op", "_commit_lsn", "_seq"],
+        )
+    """
+    from pyspark.sql import functions
+
+    col = functions.col
+    columns = ChangeColumns.of(changes, keys)
+    op = columns.column("_op")
+    truncated = _stop(
+        "AUTO CDC cannot apply a truncate; apply it to the target by a full refresh, or use "
+        "merge_into"
+    )
+    row = changes.select(
+        functions.when(op == "T", truncated).when(op == "D", "D").otherwise("U").alias("op"),
+        (op == "U").alias("updated"),
+        columns.column("_commit_lsn").alias("lsn"),
+        columns.column("_seq").alias("seq"),
+        columns.key().alias("key"),
+        columns.old_key().alias("old"),
+        functions.struct(
+            *(_sent(name, columns).alias(name) for name in columns.values),
+            functions.lit(None).alias(""),  # so that it is a struct if there are keys only
+        ).alias("values"),
+    )
+    whole = functions.struct(col("op"), col("key"), col("values"))
+    gone = functions.struct(
+        functions.lit("D").alias("op"),
+        col("old").alias("key"),
+        functions.lit(None).cast(row.schema["values"].dataType).alias("values"),
+    )
+    moved = col("updated") & ~col("old").eqNullSafe(col("key"))
+    rows = functions.when(moved, functions.array(gone, whole)).otherwise(functions.array(whole))
+    table = [
+        col("row")["key" if name in columns.keys else "values"][name].alias(name)
+        for name in columns.table
+    ]
+    return row.select("lsn", "seq", functions.explode(rows).alias("row")).select(
+        *table,
+        col("row.op").alias(columns.metadata["_op"]),
+        col("lsn").alias(columns.metadata["_commit_lsn"]),
+        col("seq").alias(columns.metadata["_seq"]),
+    )
+
+
+def _sent(name: str, columns: ChangeColumns) -> Column:
+    from pyspark.sql import functions
+
+    lost = _stop(
+        f"column {name} was not sent (it is unchanged TOAST), and is not in _before: AUTO CDC "
+        "would write NULL over it. Have the old row sent, with ALTER TABLE … REPLICA IDENTITY "
+        "FULL; or use merge_into"
+    )
+    cell = columns.cell(name)
+    updated = columns.column("_op") == "U"
+    return functions.when(updated & cell.isNull(), lost).otherwise(cell["v"])
+
+
+def _stop(message: str) -> Column:
+    from pyspark.sql import functions
+
+    return functions.raise_error(functions.lit(message))

@@ -1,0 +1,130 @@
+"""What a row of ``format("pgoutput")`` looks like: its schema, and how a batch of changes gets it.
+
+All shapes are picklable, and give record batches of exactly their ``schema``: Spark takes nothing
+else from a data source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+from pgwire_codec.carry import RelationVersion
+from pgwire_codec.columns import ChangeBatch
+from pgwire_codec.spark.options import SourceOptions
+from pgwire_codec.spark.records import to_record_batch
+from pgwire_codec.spark.schema import TableSchema, misfit, table_schema
+from pgwire_codec.types import TypeOptions
+from pgwire_codec.types import registry as default_registry
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+class Shape(Protocol):
+    """What rows look like."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """In the form that Spark has in Arrow."""
+
+    def record_batch(self, batch: ChangeBatch) -> pa.RecordBatch | None:
+        """Give the rows of a batch; None for those that are not asked for."""
+
+    def check(self, versions: Sequence[RelationVersion]) -> None:
+        """Raise ``ValueError`` when one of these versions of relations does not fit."""
+
+
+def shape_of(options: SourceOptions, versions: Sequence[RelationVersion], database: str) -> Shape:
+    """Give the shape that the options ask for.
+
+    Raises ``ValueError`` when the log does not tell of the table, or the table does not have a
+    column.
+    """
+    from pgwire_codec.spark.any_table import AnyTable
+    from pgwire_codec.spark.envelopes import DebeziumRows, DeltaRows
+
+    if options.table is None:
+        return AnyTable.of()
+    rows = TableRows.of(options, options.table, versions)
+    if options.style == "debezium":
+        return DebeziumRows.of(rows, database)
+    if options.style == "delta":
+        return DeltaRows.of(rows)
+    return rows
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """Give the schema as Spark has it."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    found: StructType = from_arrow_schema(schema)
+    return found
+
+
+def exact(schema: pa.Schema) -> pa.Schema:
+    """Give a schema in the very form in which Spark has it in Arrow: names of list elements."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(spark_schema(schema), timezone="UTC")
+
+
+def to_exact(arrays: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+    """Give a record batch of arrays that differ from the schema in names of elements at most."""
+    fitting = [
+        array if array.type == field.type else array.cast(field.type)
+        for array, field in zip(arrays, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(fitting, schema=schema)
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """The table's columns, then the metadata columns, as :func:`decode_changes` gives them."""
+
+    table: str
+    columns: TableSchema
+    types: TypeOptions
+    schema: pa.Schema
+
+    @classmethod
+    def of(
+        cls, options: SourceOptions, table: str, versions: Sequence[RelationVersion]
+    ) -> TableRows:
+        types = TypeOptions(
+            types=options.decoder["types"], numeric=options.decoder["numeric"], target="spark"
+        )
+        columns = table_schema(
+            table,
+            versions,
+            types,
+            default_registry,
+            before=options.decoder["before"],
+            invalid=options.decoder["unrepresentable"] != "raise",
+            columns=options.columns,
+        )
+        return cls(table, columns, types, exact(columns.arrow))
+
+    def record_batch(self, batch: ChangeBatch) -> pa.RecordBatch | None:
+        native = self.native(batch)
+        return None if native is None else to_exact(native.columns, self.schema)
+
+    def native(self, batch: ChangeBatch) -> pa.RecordBatch | None:
+        """Give the rows of the table in the types of ``columns.arrow``."""
+        if batch.version.qualified_name != self.table:
+            return None
+        return to_record_batch(batch, self.columns, self.types)
+
+    def check(self, versions: Sequence[RelationVersion]) -> None:
+        for version in versions:
+            if version.qualified_name == self.table and version not in self.columns.versions:
+                reason = misfit(version, self.columns, self.types, default_registry)
+                if reason is not None:
+                    raise ValueError(
+                        f"{self.table} {reason}, since the schema of this query was made: start "
+                        "the query again, from its checkpoint if it is a stream, and it takes the "
+                        "new schema; or name the columns that it reads, with the option columns"
+                    )

@@ -1,0 +1,167 @@
+"""``format("pgoutput")``: a log as a data source, batch and streaming."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from pgwire_codec.columns import ChangeBatch
+from pgwire_codec.errors import DecodeError
+from pgwire_codec.log import Log
+from pgwire_codec.lsn import format_lsn
+from pgwire_codec.spark.options import SourceOptions, parse_options
+from pgwire_codec.spark.shapes import Shape, shape_of, spark_schema
+
+if TYPE_CHECKING:
+    from pgwire_codec.log.partition import LogPartition
+    from pgwire_codec.spark.stream import PgoutputStreamReader
+
+
+class PgoutputDataSource(DataSource):
+    """The committed changes of a log, decoded by Spark's Python workers from the log's files.
+
+    Spark finds it by itself as ``format("pgoutput")``, since the package ``pyspark_pgwire`` is
+    installed with this one.
+
+    Options
+    -------
+    path
+        Where the log is: a directory, or a URI that ``pyarrow.fs`` understands, readable from every
+        executor.
+    table
+        ``schema.table``. Rows have the columns of its newest version, then the metadata columns of
+        :func:`decode_changes`. Without it, a row is a change of any table: ``relation``, ``op``,
+        ``new`` and ``old`` (maps of column to text; a column that was not sent is not in it) and
+        the metadata columns.
+    columns
+        Only these of the table's columns, with commas between them; others are not decoded.
+    startingLsn, endingLsn
+        Only transactions that commit after the first, and up to the second: an LSN (``0/16B3748``)
+        or its value. ``startingLsn`` is where one stopped: it is exclusive, as PostgreSQL's own.
+        A stream takes ``startingLsn`` when it is new, and has no end.
+    style
+        ``native`` (default); ``debezium``: ``before``, ``after``, ``op``, ``source`` and ``ts_ms``;
+        ``delta``: ``_change_type``, ``_commit_version`` and ``_commit_timestamp``, an update as its
+        preimage (where the server sent the old tuple) and its postimage.
+    types, numeric, before, unrepresentable, onError
+        As for :class:`pgwire_codec.Decoder`.
+    maxPartitionBytes
+        Bytes of the log that a task reads, 32m by default.
+    maxBytesPerTrigger
+        Bytes of messages in a micro-batch, about; by default all there are.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "pgoutput"
+
+    def schema(self) -> StructType:
+        options = self._options()
+        return spark_schema(_shape(options, Log(options.path)).schema)
+
+    def reader(self, schema: StructType) -> PgoutputReader:
+        options = self._options()
+        log = Log(options.path)
+        return PgoutputReader(options, _checked(_shape(options, log), schema))
+
+    def streamReader(self, schema: StructType) -> PgoutputStreamReader:  # noqa: N802  (Spark's)
+        from pgwire_codec.spark.stream import PgoutputStreamReader
+
+        options = self._options()
+        log = Log(options.path)
+        return PgoutputStreamReader(options, _checked(_shape(options, log), schema))
+
+    def _options(self) -> SourceOptions:
+        return parse_options(dict(self.options))
+
+
+class Partition(InputPartition):
+    """What one task decodes."""
+
+    def __init__(self, partition: LogPartition) -> None:
+        super().__init__(None)
+        self.partition = partition
+
+
+class PgoutputReader(DataSourceReader):
+    """Reads the transactions of a range, once."""
+
+    def __init__(self, options: SourceOptions, shape: Shape) -> None:
+        self._options = options
+        self._shape = shape
+
+    def partitions(self) -> list[InputPartition]:
+        options = self._options
+        return plan_range(
+            Log(options.path), options, self._shape, options.starting_lsn, options.ending_lsn
+        )
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_partition(partition, self._options, self._shape)
+
+
+def plan_range(
+    log: Log, options: SourceOptions, shape: Shape, after: int | None, until: int | None
+) -> list[InputPartition]:
+    """Plan the reading of the transactions with ``after < commit_lsn <= until``.
+
+    Raises ``ValueError`` when a table has become something that the shape does not fit.
+    """
+    plan = log.plan(
+        after,
+        until,
+        max_partition_bytes=options.max_partition_bytes,
+        on_error=options.on_error,
+    )
+    shape.check(plan.versions)
+    return [Partition(each) for each in plan.partitions]
+
+
+def read_partition(
+    partition: InputPartition, options: SourceOptions, shape: Shape
+) -> Iterator[pa.RecordBatch]:
+    """Decode a partition. Where the plan has none, Spark makes an empty one up.
+
+    Raises ``DecodeError``, with the place in its context.
+    """
+    if isinstance(partition, Partition):
+        for batch in partition.partition.decode(options.decoder):
+            try:
+                rows = shape.record_batch(batch)
+            except DecodeError as error:
+                raise _placed(error, batch, partition.partition) from None
+            if rows is not None:
+                yield rows
+
+
+def _placed(error: DecodeError, batch: ChangeBatch, partition: LogPartition) -> DecodeError:
+    """Say where a value stands that does not decode."""
+    index = error.message_index or 0
+    (row,) = [row for row in range(len(batch)) if batch.message_index(row) == index][:1]
+    last = partition.first_ordinal + partition.messages - 1
+    return error.at(
+        index,
+        f"{error.context}; {batch.version.qualified_name}, commit LSN "
+        f"{format_lsn(int(batch.commit_lsn[row]))}, segment {partition.segment}, ordinals "
+        f"{partition.first_ordinal} to {last}",
+    )
+
+
+def _shape(options: SourceOptions, log: Log) -> Shape:
+    return shape_of(options, log.versions, log.source.database)
+
+
+def _checked(shape: Shape, schema: StructType) -> Shape:
+    """Make sure that Spark wants what the shape gives: a user can ask for another schema."""
+    ours: Any = spark_schema(shape.schema)
+    if ours.simpleString() != schema.simpleString():
+        raise ValueError(
+            f'format("pgoutput") has a schema of its own, {ours.simpleString()}, and not '
+            f"{schema.simpleString()}: leave out .schema(...); the option columns chooses among "
+            "the table's columns. If a table has changed meanwhile, read anew"
+        )
+    return shape

@@ -1,0 +1,131 @@
+"""The streaming side of ``format("pgoutput")``: micro-batches of whole transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    SupportsTriggerAvailableNow,
+)
+
+from pgwire_codec.errors import OptionError
+from pgwire_codec.log import Log, Position
+from pgwire_codec.lsn import format_lsn, parse_lsn
+from pgwire_codec.spark.options import SourceOptions
+from pgwire_codec.spark.shapes import Shape
+from pgwire_codec.spark.source import plan_range, read_partition
+
+
+class PgoutputStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows a log.
+
+    An offset is a place in the log with the commit LSN of the last transaction delivered there. A
+    micro-batch has the transactions whose commit LSN is in its range, wherever their changes stand;
+    so it is the same each time that it is read, and consecutive ones have every change once.
+    """
+
+    def __init__(self, options: SourceOptions, shape: Shape) -> None:
+        if options.ending_lsn is not None:
+            raise OptionError("endingLsn is for batch reads: a stream has no end")
+        self._options = options
+        self._shape = shape
+        self._log: Log | None = None
+        self._target: Position | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tasks only read partitions, which know where the log is.
+        return self.__dict__ | {"_log": None}
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (the names are Spark's)
+        log = self._refreshed()
+        after = self._options.starting_lsn
+        return to_offset(log.begin if after is None else _place_of(log, after))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        most = self._options.max_bytes_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxBytes(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = self._refreshed().end
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        log = self._refreshed()
+        begin = from_offset(start)
+        end = log.end if self._target is None else self._target
+        if isinstance(limit, ReadMaxBytes):
+            end = _place_within(log, begin, end, limit.max_bytes)
+        # Messages behind which no transaction committed are no reason for a micro-batch.
+        return to_offset(end) if end.lsn > begin.lsn else start
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        return to_offset(self._refreshed().end)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        log = self._refreshed()
+        after, until = from_offset(start), from_offset(end)
+        if until.lsn > log.end.lsn:
+            raise ValueError(
+                f"the checkpoint is at {format_lsn(until.lsn)}, and the log {self._options.path} "
+                f"ends with {format_lsn(log.end.lsn)}: it is another log, or a part of it was "
+                "lost. Use the log that the query began with, or a new checkpoint"
+            )
+        return plan_range(log, self._options, self._shape, after.lsn, until.lsn)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_partition(partition, self._options, self._shape)
+
+    def _refreshed(self) -> Log:
+        if self._log is None:
+            self._log = Log(self._options.path)
+        else:
+            self._log.refresh()
+        return self._log
+
+
+def to_offset(position: Position) -> dict[str, Any]:
+    """Give a place in the log as Spark keeps it in a checkpoint, and shows it to people."""
+    return {"ordinal": position.ordinal, "lsn": format_lsn(position.lsn)}
+
+
+def from_offset(offset: dict[str, Any]) -> Position:
+    """Read what :func:`to_offset` gave."""
+    return Position(offset["ordinal"], parse_lsn(offset["lsn"]))
+
+
+def _place_of(log: Log, lsn: int) -> Position:
+    """Give the place behind the last transaction that commits up to an LSN."""
+    ordinal = log.begin.ordinal
+    for segment in log.segments:
+        for part in segment.parts:
+            if part.delivered_lsn > lsn:
+                return Position(ordinal, lsn)
+            ordinal = part.end_ordinal
+    return Position(ordinal, lsn)
+
+
+def _place_within(log: Log, begin: Position, end: Position, most: int) -> Position:
+    """Give the end of the last part up to which there are not more bytes of messages.
+
+    One part is taken at least, and as many as it takes for a transaction to end.
+    """
+    taken = 0
+    found = begin
+    for segment in log.segments:
+        if segment.end_ordinal <= begin.ordinal:
+            continue
+        for part in segment.parts:
+            if part.end_ordinal <= begin.ordinal or part.first_ordinal >= end.ordinal:
+                continue
+            taken += part.message_bytes
+            if taken > most and found.lsn > begin.lsn:
+                return found
+            found = Position(part.end_ordinal, part.delivered_lsn)
+            if part.end_ordinal >= end.ordinal:
+                return end
+    return found
