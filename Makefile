@@ -5,10 +5,13 @@ BIN := $(VENV)/bin
 EXTRA ?= dev
 SIZE ?= full
 FUZZ_SECONDS ?= 600
+RUNS ?= 100
+RESTARTS ?= 20
+VERSION ?= next
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test quick test-spark test-postgresql lint sanitize fuzz demo bench bench-wheel bench-compare \
-	bench-page wheel test-arm64 clean
+.PHONY: help venv test quick test-spark test-postgresql crash lint sanitize fuzz demo bench bench-wheel \
+	bench-compare bench-page bench-capture bench-spark wheel test-arm64 docs changelog tutorial clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -16,7 +19,7 @@ help: ## list the targets
 venv: $(VENV)/installed ## create .venv with what the tests need (PYTHON=... is its interpreter)
 
 # A stamp, because neither the directory's nor the interpreter's time says what is installed.
-$(VENV)/installed: pyproject.toml setup.py $(wildcard pgwire_codec/_core/*.p[yx]?)
+$(VENV)/installed: pyproject.toml setup.py $(wildcard pgwire_codec/*/*.p[yx]?)
 	@test -x $(BIN)/python || { python=$$(.ci/find-python) && "$$python" -m venv --clear $(VENV); }
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRA)]'
@@ -24,10 +27,10 @@ $(VENV)/installed: pyproject.toml setup.py $(wildcard pgwire_codec/_core/*.p[yx]
 
 test: venv ## run all tests, and those that need neither Spark nor a server in plain Python too
 	$(BIN)/python -m pytest
-	PGWIRE_CODEC_IMPL=python $(BIN)/python -m pytest -m "not slow"
+	PGWIRE_CODEC_IMPL=python $(BIN)/python -m pytest -m "not slow and not twins"
 
-quick: venv ## run the tests that need neither Spark nor a server
-	$(BIN)/python -m pytest -m "not slow"
+quick: venv ## run the tests that take seconds: no Spark, no server, not the core beside its twin
+	$(BIN)/python -m pytest -m "not slow and not twins"
 
 lint: venv ## check style, format and types
 	$(BIN)/ruff check .
@@ -48,6 +51,9 @@ test-spark: venv ## run Spark's tests on another release: SPARK=3.5, 4.0, 4.1, 4
 
 test-postgresql: venv ## run the tests of capturing on another major: MAJOR=12 to 18
 	./tools/test-postgresql $(BIN)/python $(MAJOR)
+
+crash: venv ## kill captures, restart servers, compare the log each time (RUNS=100 RESTARTS=20)
+	$(BIN)/python -m tests.crash --kills $(RUNS) --restarts $(RESTARTS)
 
 sanitize: venv ## run the quick tests with the core under gcc's sanitizers
 	$(BIN)/python -m pip install --quiet "setuptools>=77"
@@ -75,6 +81,12 @@ bench: $(VENV)/bench ## measure each step beside its peers, write docs/benchmark
 	$(BIN)/python -m benchmarks.report build/benchmarks/results.json \
 		$(if $(filter full,$(SIZE)),docs,build/benchmarks)
 
+bench-capture: $(VENV)/bench ## measure a capture into a log beside pg_recvlogical into a file
+	$(BIN)/python -m benchmarks.capture $(SIZE) $(if $(filter full,$(SIZE)),docs,build/benchmarks)
+
+bench-spark: $(VENV)/bench ## measure Spark beside what it takes at the least, and beside from_json
+	$(BIN)/python -m benchmarks.spark $(SIZE) $(if $(filter full,$(SIZE)),docs,build/benchmarks)
+
 # The wheel's benchmarks in an environment that has the wheel, not the checkout.
 bench-wheel: venv ## build the wheel and run the benchmarks on it: build/bench-wheel/results.json
 	$(BIN)/python -m pip install --quiet --editable '.[wheel]'
@@ -99,6 +111,17 @@ wheel: venv ## build sdist and manylinux wheel, and run all tests on it in an em
 
 test-arm64: venv ## cross-compile the wheel for ARM and run the quick tests on it under qemu
 	./tools/test-arm64 $(BIN)/python
+
+docs: venv ## build the documentation's site: build/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+changelog: venv ## show the next release's section of CHANGELOG.md (VERSION=…)
+	$(BIN)/towncrier build --draft --version $(VERSION)
+
+tutorial: venv ## type the tutorial into an environment that has nothing but the wheel
+	rm -rf build/tutorial
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/tutorial/wheel .
+	./tools/test-tutorial $(BIN)/python build/tutorial/wheel/*.whl build/tutorial
 
 clean: ## remove what building and testing left behind
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks

@@ -7,8 +7,6 @@ the clock says.
 
 from __future__ import annotations
 
-import os
-import platform
 import shutil
 import sys
 import tempfile
@@ -25,6 +23,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from benchmarks import spark_data
+from benchmarks.machine import machine
 from pgwire_codec.demo.steps import local_spark
 from pgwire_codec.spark import PgoutputDataSource, decode_changes, plan_changes
 
@@ -112,7 +111,7 @@ def main(size: str = "full", folder: str = "docs") -> None:
     document = DOCUMENT.format(
         size=size,
         date=date.today().isoformat(),
-        machine=_machine(),
+        machine=machine(),
         table=_table(found, counts["rows"]),
         aims=_aims(found),
         rounds=ROUNDS[size],
@@ -217,16 +216,6 @@ def _aims(found: dict[str, list[float]]) -> str:
         best = min(found[name]) / min(found[other])
         lines.append(f"| {name} | {other} | {middle:.2f} | {best:.2f} | at most {most:.2f} |")
     return "\n".join(lines)
-
-
-def _machine() -> str:
-    model = platform.processor() or platform.machine()
-    cpus = Path("/proc/cpuinfo")
-    for line in cpus.read_text("utf-8").splitlines() if cpus.exists() else []:
-        if line.startswith("model name"):
-            model = line.partition(":")[2].strip()
-            break
-    return f"{os.cpu_count()} cores of {model}"
 
 
 if __name__ == "__main__":

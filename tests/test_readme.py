@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from pgwire_codec.cli.app import app
 from pgwire_codec.types import TypeOptions, column_type, registry
+from tests import logs
 from tests.corpus import capture
 
 ROOT = Path(__file__).parent.parent
@@ -56,8 +57,10 @@ def test_python_block(
     if re.search(r"\bspark\b", code):
         names["spark"] = request.getfixturevalue("spark")
         write_messages(tmp_path / "messages")
+        logs.write(capture("dml.pg18.v1-text"), tmp_path / "shop.log")
         # Spark's idea of the current folder is that of its start.
-        code = code.replace('"messages"', repr(str(tmp_path / "messages")))
+        for name in ("messages", "shop.log"):
+            code = code.replace(f'"{name}"', repr(str(tmp_path / name)))
     monkeypatch.chdir(tmp_path)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
@@ -67,7 +70,7 @@ def test_python_block(
 
 
 def test_python_blocks_are_found() -> None:
-    assert len(blocks("python")) == 3
+    assert len(blocks("python")) == 5
 
 
 INSPECT = re.findall(r"^pgwire-codec (inspect .*)$", README, re.MULTILINE)

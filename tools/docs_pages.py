@@ -1,0 +1,226 @@
+"""What the documentation says of the code is made from the code, when the site is built.
+
+A hook of mkdocs. A line ``<!-- from the code: NAME ARGUMENT -->`` in a page is replaced by what the
+function of that name gives; CHANGELOG.md and CONTRIBUTING.md become pages of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from inspect import cleandoc, getsource
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import pgwire_codec as pgc
+from pgwire_codec import spec
+from pgwire_codec._pg_type import BUILTIN
+from pgwire_codec.cli.app import app
+from pgwire_codec.types import TypeOptions, column_type
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
+ROOT = Path(__file__).parent.parent
+_PLACE = re.compile(r"^<!-- from the code: (\w+)(?: ([\w -]+))? -->$", re.MULTILINE)
+_FRAGMENTS = re.compile(r"\+[\w-]+\.(added|changed|fixed|removed)\.md")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Add to the last section what benchmarks have written, behind the page that is there."""
+    assert config.nav is not None
+    [pages] = config.nav[-1].values()
+    place = pages.index({"Benchmarks": "benchmarks.md"}) + 1
+    pages[place:place] = sorted(path.name for path in ROOT.glob("docs/benchmarks-*.md"))
+    return config
+
+
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Add the pages that are files of the repository."""
+    from mkdocs.structure.files import File
+
+    contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    files.append(File.generated(config, "contributing.md", content=contributing))
+    files.append(File.generated(config, "changelog.md", content=changelog()))
+    return files
+
+
+def changelog() -> str:
+    """Give CHANGELOG.md with what the next release brings, which is in files of its own.
+
+    Raises ``ValueError`` for one whose name towncrier, which makes the release's section of them,
+    would not understand.
+    """
+    released = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    notes = []
+    for path in sorted((ROOT / "changelog.d").glob("*.md")):
+        if _FRAGMENTS.fullmatch(path.name) is None:
+            raise ValueError(f"{path.name}: name it +WORD.added.md, or changed, fixed, removed")
+        notes.append(f"- {path.read_text(encoding='utf-8')}")
+    if not notes:
+        return released
+    before, after = re.split(r"^What the next release[^<]*<!-- .* -->$", released, flags=re.M)
+    return f"{before}## Not yet released\n\n{''.join(notes)}{after}"
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Fill in what a page has from the code."""
+    return fill_in(markdown)
+
+
+def fill_in(markdown: str) -> str:
+    """Replace the marked lines. Raises ``KeyError`` for a name that nothing makes."""
+    return _PLACE.sub(lambda match: "\n".join(_MAKERS[match[1]](match[2])), markdown)
+
+
+def _versions(_: str | None) -> Iterator[str]:
+    """Every message, and the protocol versions that have it."""
+    yield "| tag | message | " + " | ".join(f"v{v}" for v in spec.PROTOCOL_VERSIONS) + " | |"
+    yield "|---|---|" + "---|" * (len(spec.PROTOCOL_VERSIONS) + 1)
+    for message in spec.MESSAGES:
+        marks = " | ".join("●" if v >= message.since else "" for v in spec.PROTOCOL_VERSIONS)
+        link = f"[{message.name}](version-{message.since}.md#{message.name.lower()})"
+        yield f"| `{message.tag.decode()}` | {link} | {marks} | {_first_sentence(message.name)} |"
+
+
+def _messages(version: str | None) -> Iterator[str]:
+    """The messages that a protocol version brought, or the frames."""
+    messages: tuple[spec.MessageSpec, ...] = spec.FRAMES
+    if version is not None:
+        messages = tuple(each for each in spec.MESSAGES if each.since == int(version))
+    for message in messages:
+        yield f"\n## {message.name} {{ #{message.name.lower()} }}\n"
+        yield f"{_doc(message.name)}\n"
+        yield "| field | on the wire | there | since | |"
+        yield "|---|---|---|---|---|"
+        yield f"| *tag* | Byte1: `{message.tag.decode()}` | always | v{message.since} | |"
+        for field in message.fields:
+            yield _row(field, message.since)
+
+
+def _added_fields(version: str | None) -> Iterator[str]:
+    """The fields that a protocol version brought to messages of older ones."""
+    assert version is not None, "say which version"
+    yield "| message | field | on the wire | there | |"
+    yield "|---|---|---|---|---|"
+    for message in spec.MESSAGES:
+        for field in message.fields:
+            if field.since == int(version) and message.since < field.since:
+                link = f"[{message.name}](version-{message.since}.md#{message.name.lower()})"
+                yield (
+                    f"| {link} | `{field.name}` | {field.wire.value} | {_when(field)} | "
+                    f"{field.doc} |"
+                )
+
+
+def _relation_columns(_: str | None) -> Iterator[str]:
+    yield "| field | on the wire | |"
+    yield "|---|---|---|"
+    for field in spec.RELATION_COLUMN:
+        yield f"| `{field.name}` | {field.wire.value} | {field.doc} |"
+
+
+def _tuple_kinds(_: str | None) -> Iterator[str]:
+    yield "| byte | the column is | then |"
+    yield "|---|---|---|"
+    for kind, doc in spec.TUPLE_KINDS.items():
+        then = "Int32 length, and as many bytes" if kind in b"tb" else "nothing"
+        yield f"| `{kind.decode()}` | {doc} | {then} |"
+
+
+def _row(field: spec.Field, message_since: int) -> str:
+    since = max(field.since, message_since)
+    wire = field.wire.value
+    if field.choices:
+        wire += ": " + ", ".join(f"`{chr(letter)}`" for letter in field.choices)
+    if field.marker:
+        wire = f"Byte1 `{field.marker.decode()}`, then {wire}"
+    return f"| `{field.name}` | {wire} | {_when(field)} | v{since} | {field.doc} |"
+
+
+def _when(field: spec.Field) -> str:
+    when = field.presence.value
+    if field.alternative_to:
+        when = f"instead of `{field.alternative_to}`"
+    if field.together_with:
+        when += f", with `{field.together_with}`"
+    return when
+
+
+def _types(_: str | None) -> Iterator[str]:
+    """Every built-in type: its Arrow type, and what Spark gets."""
+    yield "| PostgreSQL | OID | Arrow | on Spark |"
+    yield "|---|---|---|---|"
+    for oid, name, *_rest in BUILTIN:
+        yield f"| `{name}` | {oid} | {_arrow(oid)} | {_spark(oid)} |"
+
+
+def _arrow(oid: int) -> str:
+    kind = column_type(oid, -1, TypeOptions())
+    if kind.pg.family == "numeric":
+        return "decimal128(p, s), or string without precision or past 38 digits"
+    return "arrow.uuid" if kind.extension else _ARROW[kind.format]
+
+
+def _spark(oid: int) -> str:
+    kind = column_type(oid, -1, TypeOptions(target="spark"))
+    if kind.pg.family == "numeric":
+        return "decimal(p, s), or string without precision or past 38 digits"
+    return _SPARK[kind.format]
+
+
+_ARROW = {
+    "b": "bool", "s": "int16", "i": "int32", "l": "int64", "I": "uint32", "L": "uint64",
+    "f": "float", "g": "double", "u": "string", "z": "binary", "tdD": "date32",
+    "ttu": "time64[us]", "tsu:": "timestamp[us]", "tsu:UTC": "timestamp[us, UTC]",
+    "tin": "month_day_nano_interval",
+}  # fmt: skip
+_SPARK = {
+    "b": "boolean", "s": "short", "i": "integer", "l": "long", "f": "float", "g": "double",
+    "u": "string", "z": "binary", "tdD": "date", "tsu:": "timestamp_ntz", "tsu:UTC": "timestamp",
+}  # fmt: skip
+
+
+def _error_codes(_: str | None) -> Iterator[str]:
+    """The codes of ``DecodeError``, with the words that stand behind them in the source."""
+    yield "| `code` | what is wrong |"
+    yield "|---|---|"
+    for code, words in re.findall(r'Final = "(\w+)"  #: (.+)', getsource(pgc.ErrorCode)):
+        yield f"| `{code}` | {words} |"
+
+
+def _command(name: str | None) -> Iterator[str]:
+    """A command's help, as it prints it."""
+    width: dict[str, Any] = {"terminal_width": 80, "max_content_width": 80}
+    context = click.Context(app, info_name="pgwire-codec", **width, **app.context_settings)
+    for part in (name or "").split():
+        assert isinstance(context.command, click.Group), name
+        context = click.Context(context.command.commands[part], context, info_name=part, **width)
+    yield "```text"
+    yield context.get_help()
+    yield "```"
+
+
+def _doc(name: str) -> str:
+    """What a message's class says of it."""
+    text = cleandoc(getattr(pgc, name).__doc__ or "")
+    return re.sub(r":\w+:`~?(?:[\w.]+\.)?(\w+)`", r"`\1`", text)
+
+
+def _first_sentence(name: str) -> str:
+    return re.split(r"[.;](?:\s|$)", " ".join(_doc(name).split()))[0] + "."
+
+
+_MAKERS: dict[str, Callable[[str | None], Iterator[str]]] = {
+    "added_fields": _added_fields,
+    "command": _command,
+    "error_codes": _error_codes,
+    "messages": _messages,
+    "relation_columns": _relation_columns,
+    "tuple_kinds": _tuple_kinds,
+    "types": _types,
+    "versions": _versions,
+}
