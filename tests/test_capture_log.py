@@ -337,13 +337,13 @@ class TestInterrupted:
             stuck = walsender(table)
             os.kill(stuck, signal.SIGSTOP)
             try:
-                assert wait_until(lambda: capture.status.state == "waiting", 5)
+                assert wait_until(lambda: capture.status.state == "waiting", 20)
                 assert "silent" in (capture.status.problem or "")
-                assert wait_until(lambda: "in use" in (capture.status.problem or ""), 5)
+                assert wait_until(lambda: "in use" in (capture.status.problem or ""), 20)
             finally:
                 os.kill(stuck, signal.SIGCONT)
             table.execute("INSERT INTO t VALUES (1, 'a')")
-            assert wait_until(lambda: capture.status.messages == 4)
+            assert wait_until(lambda: capture.status.messages == 4, 30)
             assert capture.status.problem is None
 
     @pytest.mark.parametrize("how", ["fast", "immediate"])
