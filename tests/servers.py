@@ -89,8 +89,9 @@ def database(server: EmbeddedServer | InstalledServer) -> Iterator[Database]:
     try:
         yield made
     finally:
+        end = "(active_pid, 5000)" if made.major >= 14 else "(active_pid), pg_sleep(0.5)"
         made.execute(
-            "SELECT pg_terminate_backend(active_pid, 5000) FROM pg_replication_slots"
+            f"SELECT pg_terminate_backend{end} FROM pg_replication_slots"
             " WHERE database = current_database() AND active",
             "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots"
             " WHERE database = current_database()",

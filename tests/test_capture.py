@@ -34,6 +34,7 @@ class TestMessages:
         ],
         ids=lambda options: "-".join(options) or "plain",
     )
+    @pytest.mark.since(14, "pg_logical_emit_message is told")
     def test_equal_to_peek(self, pg: Database, options: dict[str, Any]) -> None:
         shop.create(pg.dsn)
         pg.execute("CREATE PUBLICATION p FOR ALL TABLES")

@@ -132,6 +132,7 @@ class TestConfirm:
             assert log.Log(tmp_path).confirm_lsn >= confirmed_by_server(table)
         assert messages(tmp_path) == []
 
+    @pytest.mark.since(14, "a transaction is sent while it runs")
     def test_not_while_a_transaction_is_half_received(
         self, table: Database, tmp_path: Path
     ) -> None:
@@ -509,6 +510,7 @@ class TestCommand:
         assert max(line["messages_per_second"] for line in lines) > 0
         assert {"connecting", "streaming", "stopped"} == {line["state"] for line in lines}
 
+    @pytest.mark.since(14, "binary")
     def test_a_snapshot(self, table: Database, tmp_path: Path) -> None:
         table.query(f"SELECT pg_drop_replication_slot('{table.slot}')")
         table.execute("INSERT INTO t SELECT g, 'x' FROM generate_series(1, 1000) g")

@@ -80,6 +80,7 @@ class TestTables:
         pg.execute("CREATE PUBLICATION p FOR ALL TABLES")
         pg.create_slot()
 
+    @pytest.mark.since(14, "multiranges")
     def test_types(self, pg: Database) -> None:
         pg.execute(TYPES.partition("INSERT INTO")[0])
         pg.execute("INSERT INTO everything (id) VALUES (9)")
@@ -118,6 +119,7 @@ class TestTables:
         pg.execute('INSERT INTO "S s"."T %s" DEFAULT VALUES')
         assert told(pg)[1:2] == described(pg)["T %s"]
 
+    @pytest.mark.since(13, "allow_system_table_mods in a session")
     def test_a_table_of_pg_catalog(self, pg: Database) -> None:
         pg.execute(
             "SET allow_system_table_mods = on; CREATE TABLE pg_catalog.mine (k serial PRIMARY KEY)"
@@ -140,6 +142,7 @@ class TestTables:
         assert set(found) == {"one", "two"}
         assert [m for m in told(pg) if m[:1] == b"R"] == found["one"] + found["two"]
 
+    @pytest.mark.since(13, "publish_via_partition_root")
     def test_partitions_under_their_root(self, pg: Database) -> None:
         pg.execute(
             "CREATE TABLE root (k int, v text) PARTITION BY LIST (k)",
@@ -178,6 +181,7 @@ class TestRows:
     """A row of a snapshot is the Insert that pgoutput sends for it, byte for byte."""
 
     @pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
+    @pytest.mark.since(14, "multiranges")
     def test_every_type(self, pg: Database, tmp_path: Path, binary: bool) -> None:
         pg.execute("CREATE PUBLICATION p FOR ALL TABLES")
         pg.create_slot("_live")
@@ -322,6 +326,7 @@ class TestBesideTheStream:
             time.sleep(0.02)
         time.sleep(0.3)
 
+    @pytest.mark.since(14, "multiranges")
     def test_the_streams_first_relation_is_no_new_version(
         self, pg: Database, tmp_path: Path
     ) -> None:
