@@ -11,7 +11,9 @@ what happens here.
 
 from __future__ import annotations
 
-import selectors
+import math
+import select
+import time
 from typing import Any, Final
 
 from pgwire_codec.capture.frames import Frames, Outcome, open_frames
@@ -38,6 +40,8 @@ class StreamEnded(Exception):
 
 
 _SQLSTATE: Final = ord("C")  # PG_DIAG_SQLSTATE
+_FEW_BYTES: Final = 8 << 10  # half of the buffer that libpq begins with
+_GATHER_SECONDS: Final = 0.00005
 
 
 class CopyBoth:
@@ -55,8 +59,9 @@ class CopyBoth:
         self._libpq = load_libpq()
         self._connection = connection
         self._pointer: int | None = connection.pgconn_ptr
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(connection.fileno(), selectors.EVENT_READ)
+        self._poll = select.poll()
+        self._poll.register(connection.fileno(), select.POLLIN)
+        self._arrived = 0  # bytes of messages since the last wait
         self.frames: Frames = open_frames(self._libpq, connection.pgconn_ptr)
 
     def read(self, max_messages: int, max_bytes: int, stop_lsn: int) -> Outcome:
@@ -68,7 +73,9 @@ class CopyBoth:
             When nothing will come any more.
         """
         self._require_open()
+        before = self.frames.nbytes
         outcome = Outcome(self.frames.read(max_messages, max_bytes, stop_lsn))
+        self._arrived += self.frames.nbytes - before
         if outcome is Outcome.ENDED:
             raise self._result()
         if outcome is Outcome.BROKEN:
@@ -78,7 +85,14 @@ class CopyBoth:
     def wait(self, seconds: float) -> None:
         """Wait until something arrives, or the time is over."""
         pointer = self._require_open()
-        if self._selector.select(max(seconds, 0.0)) and not self._libpq.PQconsumeInput(pointer):
+        if not self._poll.poll(math.ceil(max(seconds, 0.0) * 1000)):
+            return
+        # A server that is slower than we are is heard of message by message, and each time costs
+        # more than the message does.
+        if 0 < self._arrived < _FEW_BYTES:
+            time.sleep(_GATHER_SECONDS)
+        self._arrived = 0
+        if not self._libpq.PQconsumeInput(pointer):
             raise self._broken()
 
     def write(self, frame: bytes) -> None:
@@ -92,7 +106,6 @@ class CopyBoth:
     def close(self) -> None:
         """Close the connection; again does nothing."""
         self._pointer = None
-        self._selector.close()
         self._connection.close()
 
     def _require_open(self) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +26,18 @@ _FLUSH_BYTES: Final = 64 << 20
 _ADVANCE_SECONDS: Final = 10.0  # between confirmations of WAL with nothing in it
 _COMMITS: Final = b"CcK"  # messages that tell a commit time
 _LOOKED_AT: Final = 1000  # messages of a batch, from its end, for the last commit
+_MOST_WAITING: Final = 4  # batches that are read and not written
+_SIGN_OF_LIFE_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Flush:
+    """A flush that is being done, and the positions that it makes durable."""
+
+    done: Future[None]
+    lsn: int
+    received_lsn: int
+    has_messages: bool
 
 
 class LogStream:
@@ -60,37 +75,63 @@ class LogStream:
         self._stopping = stopping
         self._bulletin = bulletin
         self._flushed = flushed
+        self._durable_lsn = writer.confirm_lsn
         self._unflushed = 0  # bytes
         self._last_flush = monotonic()
+        # Writes while this thread reads: a walsender whose client does not read stands still.
+        self._executor = ThreadPoolExecutor(1, "log")
+        self._writing: deque[Future[None]] = deque()
+        self._flush: _Flush | None = None
 
     def run(self, until_lsn: int | None, idle_seconds: float | None) -> None:
         """Read, write and confirm until it is to end; ``CaptureError`` when the stream ends."""
-        capture, writer = self._capture, self._writer
+        try:
+            # A log that is new begins where the slot is; else the slot goes on to where the log is.
+            self._finish()
+            self._confirm()
+            try:
+                self._read_on(until_lsn, idle_seconds)
+            except CaptureError:
+                self._finish()  # the connection is gone, what it brought is not
+                raise
+            self._finish()
+            self._confirm()
+        finally:
+            self._executor.shutdown()
+
+    def _read_on(self, until_lsn: int | None, idle_seconds: float | None) -> None:
+        capture = self._capture
         tick = min(_TICK, self._flush_seconds)
         last_message = monotonic()
-        # A log that is new begins where the slot is; else the slot goes on to where the log is.
-        self._flush()
-        try:
-            while not self._stopping.is_set():
-                batch = capture.read(
-                    max_bytes=_MAX_BATCH_BYTES, max_seconds=tick, until_lsn=until_lsn
-                )
-                now = monotonic()
-                if len(batch):
-                    last_message = now
-                    writer.append(batch.messages(), batch.lsn, batch.time)
-                    self._unflushed += batch.nbytes
-                    self._report(batch)
-                if self._is_due(now):
-                    self._flush()
-                if until_lsn is not None and capture.has_passed(until_lsn):
-                    break
-                if idle_seconds is not None and now - last_message >= idle_seconds:
-                    break
-        except CaptureError:
-            self._make_durable()  # the connection is gone, what it brought is not
-            raise
-        self._flush()
+        while not self._stopping.is_set():
+            batch = capture.read(max_bytes=_MAX_BATCH_BYTES, max_seconds=tick, until_lsn=until_lsn)
+            now = monotonic()
+            if len(batch):
+                last_message = now
+                self._append(batch)
+            if self._flush is not None and self._flush.done.done():
+                self._take_flush()
+                self._confirm()
+            if self._flush is None and self._is_due(now):
+                self._begin_flush()
+            if until_lsn is not None and capture.has_passed(until_lsn):
+                return
+            if idle_seconds is not None and now - last_message >= idle_seconds:
+                return
+
+    def _append(self, batch: Batch) -> None:
+        self._unflushed += batch.nbytes
+        arguments = (batch.messages(), batch.lsn, batch.time)
+        self._writing.append(self._executor.submit(self._writer.append, *arguments))
+        while self._writing and (self._writing[0].done() or len(self._writing) > _MOST_WAITING):
+            self._await(self._writing.popleft())
+        self._report(batch)
+
+    def _await(self, writing: Future[None]) -> None:
+        """Wait for a write; the server hears of us meanwhile."""
+        while not wait([writing], _SIGN_OF_LIFE_SECONDS).done:
+            self._capture.keepalive()
+        writing.result()
 
     def _is_due(self, now: float) -> bool:
         since = now - self._last_flush
@@ -101,22 +142,40 @@ class LogStream:
         # WAL with nothing in it for us. A server that shuts down waits for its confirmation.
         return self._capture.reply_wanted or since >= _ADVANCE_SECONDS
 
-    def _flush(self) -> None:
-        self._capture.confirm(self._make_durable())
-        self._bulletin.tell(confirmed_lsn=self._capture.confirmed_lsn)
-
-    def _make_durable(self) -> int:
-        """Flush all that was received, and give what may be confirmed then."""
+    def _begin_flush(self) -> _Flush:
+        """Have all that was received so far made durable."""
         received = self._capture.received_lsn
-        lsn = max(self._capture.confirmable_lsn, self._writer.confirm_lsn)
-        self._writer.flush(confirm_lsn=lsn, received_lsn=received)
-        if self._unflushed:
-            self._flushed()
+        lsn = max(self._capture.confirmable_lsn, self._durable_lsn)
+        done = self._executor.submit(self._writer.flush, confirm_lsn=lsn, received_lsn=received)
+        self._flush = _Flush(done, lsn, received, has_messages=self._unflushed > 0)
         self._unflushed = 0
         self._last_flush = monotonic()
-        self._bulletin.tell(received_lsn=received)
+        return self._flush
+
+    def _take_flush(self) -> None:
+        """Take note that a flush is over."""
+        assert self._flush is not None
+        flush, self._flush = self._flush, None
+        flush.done.result()
+        self._durable_lsn = flush.lsn
+        if flush.has_messages:
+            self._flushed()
+        self._bulletin.tell(received_lsn=flush.received_lsn)
         self._bulletin.written(self._writer)
-        return lsn
+
+    def _finish(self) -> None:
+        """Make durable all that was received, and wait for it."""
+        if self._flush is not None:
+            wait([self._flush.done])
+            self._take_flush()
+        wait([*self._writing, self._begin_flush().done])
+        while self._writing:
+            self._writing.popleft().result()
+        self._take_flush()
+
+    def _confirm(self) -> None:
+        self._capture.confirm(self._durable_lsn)
+        self._bulletin.tell(confirmed_lsn=self._capture.confirmed_lsn)
 
     def _report(self, batch: Batch) -> None:
         received = self._capture.received_lsn
