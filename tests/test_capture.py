@@ -284,19 +284,19 @@ class TestConfirm:
             assert capture.confirmed_lsn == first.confirm_lsn
 
     @pytest.mark.since(15, "transactions with nothing in them are not sent")
-    def test_what_is_confirmed_may_be_confirmed_again(self, table: Database) -> None:
+    def test_what_could_be_confirmed_still_can(self, table: Database) -> None:
         """Where only a keepalive told of it, and a transaction has begun to come meanwhile."""
         with opened(table, auto_advance=False) as capture:
             table.execute("CREATE TABLE other AS SELECT g FROM generate_series(1, 1000) g")
             assert read(capture) == []
             idle = capture.confirmable_lsn
-            capture.confirm(idle)
             table.execute("INSERT INTO t SELECT g, 'a' FROM generate_series(1, 1000) g")
             begun = capture.read(max_messages=10)
             assert len(begun) == 10
             assert begun.confirm_lsn < idle <= capture.confirmable_lsn
-            capture.confirm(idle)
-            assert capture.confirmed_lsn == idle
+            for _ in range(2):
+                capture.confirm(idle)
+                assert capture.confirmed_lsn == idle
 
     @pytest.mark.since(15, "transactions with nothing in them are not sent")
     def test_an_idle_slot_advances(self, table: Database) -> None:

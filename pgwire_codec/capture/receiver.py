@@ -67,7 +67,7 @@ class Receiver:
     progress : Progress
         The positions, as far as messages were taken note of.
     delivered : int
-        What the consumer may confirm of the batches that it got.
+        What the consumer may confirm, having got the batches before it.
     reply_wanted : bool
         Whether the server asked for a status since :meth:`confirm` was called last. One that shuts
         down asks, and waits until all is confirmed.
@@ -101,9 +101,10 @@ class Receiver:
 
     @property
     def confirmable(self) -> int:
-        """What may be confirmed once every batch that was delivered is durable."""
-        known = max(self.delivered, self.progress.confirmed)
-        return known if self._frames.count else max(known, self.progress.confirmable)
+        """What may be confirmed once every batch that was delivered is durable; never goes back."""
+        if not self._frames.count:
+            self.delivered = max(self.delivered, self.progress.confirmable)
+        return max(self.delivered, self.progress.confirmed)
 
     def confirm(self, lsn: int) -> None:
         """Confirm, as far as it was delivered; ``CaptureError`` beyond. Sends a status."""
