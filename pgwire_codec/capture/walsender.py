@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from pgwire_codec.capture.connect import connect, connect_walsender, load_psycopg2
+from pgwire_codec.capture.connect import connect_walsender, current_lsn, load_psycopg2
 from pgwire_codec.capture.copy_both import CopyBoth, StreamEnded
 from pgwire_codec.capture.options import (
     Origin,
@@ -16,7 +16,6 @@ from pgwire_codec.capture.problems import explain, explain_code
 from pgwire_codec.capture.receiver import Limits, Receiver
 from pgwire_codec.capture.session import Identity, Wanted, start_replication
 from pgwire_codec.errors import CaptureError
-from pgwire_codec.lsn import parse_lsn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -290,13 +289,7 @@ class Capture:
         A transaction that was committed before the call ends at or before the answer, unless it
         was committed with ``synchronous_commit = off``.
         """
-        connection = connect(self._dsn)
-        try:
-            cursor = connection.cursor()
-            cursor.execute("SELECT pg_current_wal_flush_lsn()")
-            return parse_lsn(cursor.fetchone()[0])
-        finally:
-            connection.close()
+        return current_lsn(self._dsn)
 
     def _begin(self, connection: Any) -> None:
         session = start_replication(connection, self._wanted)
