@@ -48,7 +48,10 @@ def serial_rows(
 
 
 def spark_rows(changes: DataFrame) -> list[dict[str, Any]]:
-    table = changes.toArrow()
+    if hasattr(changes, "toArrow"):
+        table = changes.toArrow()
+    else:  # before Spark 4
+        table = pa.Table.from_batches(changes._collect_as_arrow())
     rows = table.to_pylist()
     return sorted(rows, key=lambda row: (row["_commit_lsn"], row["_seq"]))
 
