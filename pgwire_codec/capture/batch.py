@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: 2000-01-01, from which the protocol counts its microseconds.
 EPOCH = np.datetime64("2000-01-01", "us")
+#: Seconds from 1970, where Unix counts from, to 2000, where PostgreSQL does.
+UNIX_EPOCH_OFFSET: Final = 946_684_800
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
+from pgwire_codec.capture.batch import UNIX_EPOCH_OFFSET
 from pgwire_codec.capture.connect import connect, load_psycopg2
 from pgwire_codec.errors import CaptureError
 from pgwire_codec.lsn import parse_lsn
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from pgwire_codec.capture.status import Status
 
 _KEPT: Final = 4096  # samples
-_UNIX_EPOCH_OFFSET: Final = 946_684_800  # seconds from 1970 to 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Samples:
             return Lag(0, 0.0)
         reached = [sample.time for sample in samples if sample.lsn <= confirmed_lsn][-1:]
         if commit_time is not None:
-            reached.append(commit_time / 1e6 + _UNIX_EPOCH_OFFSET)
+            reached.append(commit_time / 1e6 + UNIX_EPOCH_OFFSET)
         since = max(reached, default=samples[0].time)
         return Lag(newest.lsn - confirmed_lsn, max(0.0, newest.time - since))
 

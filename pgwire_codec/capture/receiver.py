@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pgwire_codec.capture.batch import EPOCH, Batch
+from pgwire_codec.capture.batch import EPOCH, UNIX_EPOCH_OFFSET, Batch
 from pgwire_codec.capture.copy_both import CopyBoth, StreamEnded
 from pgwire_codec.capture.frames import NEVER, Outcome
 from pgwire_codec.capture.problems import CONNECTION_LOST
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _MAX_BYTES: Final = 1 << 30  # with the largest message there is, still a 32-bit Arrow array
 _ASK_INTERVAL: Final = 1.0  # seconds between requests for the server's position
-_UNIX_EPOCH_OFFSET: Final = 946_684_800  # seconds from 1970 to 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +127,7 @@ class Receiver:
             written_lsn=progress.received,
             flushed_lsn=progress.confirmed,
             applied_lsn=progress.confirmed,
-            send_time=int((time.time() - _UNIX_EPOCH_OFFSET) * 1_000_000),
+            send_time=int((time.time() - UNIX_EPOCH_OFFSET) * 1_000_000),
             reply_requested=reply_requested,
         )
         self._stream.write(encode_message(status))
