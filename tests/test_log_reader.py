@@ -167,8 +167,21 @@ def test_many_small_batches_are_decoded_together(tmp_path: Path) -> None:
     assert [len(batch) for batch in log.Log(tmp_path).read()] == [40]
 
 
+@pytest.mark.parametrize("place", ["0/64", 1.5, b"x"])
+def test_no_place(place: Any, tmp_path: Path) -> None:
+    write(CAPTURE, tmp_path)
+    for ask in (
+        lambda: log.Log(tmp_path).plan(place),
+        lambda: log.Log(tmp_path).plan(0, place),
+        lambda: log.prune(tmp_path, place),
+    ):
+        with pytest.raises(TypeError, match="must be a commit LSN as a number or a Position, not"):
+            ask()
+
+
 def test_no_log(tmp_path: Path) -> None:
-    for directory in (tmp_path, tmp_path / "missing"):
+    (tmp_path / "file").touch()
+    for directory in (tmp_path, tmp_path / "missing", tmp_path / "file"):
         with pytest.raises(log.LogError, match=r"is no log: .* A capture that writes to it"):
             log.Log(directory)
 

@@ -363,3 +363,11 @@ def test_what_is_counted_of_tables(tmp_path: Path) -> None:
             "public.other",
             "public.renamed",
         ]
+
+
+def test_nonsense_leaves_no_log(tmp_path: Path) -> None:
+    with pytest.raises(pgc.OptionError, match="segment_bytes must be 1 or more, not 0"):
+        log.LogWriter(tmp_path / "log", SOURCE, segment_bytes=0)
+    with pytest.raises(TypeError, match="source must be a Source, not NoneType"):
+        log.LogWriter(tmp_path / "log", None)  # type: ignore[arg-type]
+    assert not (tmp_path / "log").exists()

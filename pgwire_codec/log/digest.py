@@ -19,6 +19,9 @@ from pgwire_codec.parallel import summarise_pieces
 from pgwire_codec.summary import Summariser, Summary
 from pgwire_codec.tables import MessageTable
 
+#: Message bytes of a part, where nobody asks for another size.
+PART_BYTES: Final = 8 << 20
+
 _COMMITS: Final = np.frombuffer(b"CcK", np.uint8)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import NamedTuple
 
 
@@ -18,3 +19,16 @@ class Position(NamedTuple):
 
     ordinal: int = 0
     lsn: int = 0
+
+
+def commit_lsn(name: str, place: Position | int) -> int:
+    """Give the commit LSN that an argument tells; ``TypeError`` for one that is no place."""
+    if isinstance(place, Position):
+        return place.lsn
+    try:
+        return index(place)
+    except TypeError:
+        raise TypeError(
+            f"{name} must be a commit LSN as a number or a Position, not {place!r}: "
+            "pgwire_codec.parse_lsn reads the text of one"
+        ) from None

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from pgwire_codec.errors import OptionError
+from pgwire_codec.log.position import commit_lsn
 from pgwire_codec.log.reader import Log
 from pgwire_codec.log.segment import SEGMENT, SIDECAR
 from pgwire_codec.log.state import Follower
@@ -39,6 +40,7 @@ def prune(
     list of str
         The names of the segments' files that were removed.
     """
+    before_lsn = commit_lsn("before_lsn", before_lsn)
     if before_lsn < 0:
         raise OptionError(f"before_lsn must be an LSN, from 0 on, not {before_lsn}")
     store = open_store(uri, filesystem)

@@ -15,11 +15,11 @@ from pgwire_codec.changes import Changes
 from pgwire_codec.columns import ChangeBatch
 from pgwire_codec.decoder import PartDecoder
 from pgwire_codec.errors import LogError
-from pgwire_codec.log.digest import Digest
+from pgwire_codec.log.digest import PART_BYTES, Digest
 from pgwire_codec.log.directory import check_end, look, read_sidecar
 from pgwire_codec.log.partition import LogPlan, decode_batches
 from pgwire_codec.log.planner import plan_range
-from pgwire_codec.log.position import Position
+from pgwire_codec.log.position import Position, commit_lsn
 from pgwire_codec.log.recovery import read_growing
 from pgwire_codec.log.segment import SEGMENT, Segment, segment_name
 from pgwire_codec.log.source import Source
@@ -32,9 +32,6 @@ from pgwire_codec.transactions import Committed
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
-
-#: Message bytes of a part of the segment that grows.
-_PART_BYTES = 8 << 20
 
 
 class Log:
@@ -202,8 +199,8 @@ class Log:
         return plan_range(
             self,
             self._filesystem,
-            after.lsn if isinstance(after, Position) else after,
-            until.lsn if isinstance(until, Position) else until,
+            None if after is None else commit_lsn("after", after),
+            None if until is None else commit_lsn("until", until),
             max_partition_bytes=max_partition_bytes,
             on_error=on_error,
         )
@@ -302,7 +299,7 @@ class Log:
         """Describe the segment that grows, as far as it may be read."""
         assert self._watermark is not None
         if self._grown is None:
-            self._digest = read_growing(self._store, self._watermark, _PART_BYTES, self._digest)
+            self._digest = read_growing(self._store, self._watermark, PART_BYTES, self._digest)
             self._grown = self._digest.segment(sealed=False)
         return self._grown
 

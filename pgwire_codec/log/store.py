@@ -98,7 +98,7 @@ class LocalStore:
     def names(self) -> list[str]:
         try:
             return sorted(path.name for path in self._directory.iterdir())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
 
     def size(self, name: str) -> int:
@@ -107,7 +107,7 @@ class LocalStore:
     def read(self, name: str) -> bytes | None:
         try:
             return (self._directory / name).read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
 
     def read_buffer(self, name: str, offset: int, length: int) -> pa.Buffer:

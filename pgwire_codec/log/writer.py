@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from pgwire_codec.carry import Carry
 from pgwire_codec.errors import LogError, OptionError
-from pgwire_codec.log.digest import Digest
+from pgwire_codec.log.digest import PART_BYTES, Digest
 from pgwire_codec.log.pending import Pending
 from pgwire_codec.log.recovery import recover
 from pgwire_codec.log.segment import SEGMENT, SIDECAR, Head, Segment, segment_to_bytes
@@ -86,13 +86,17 @@ class LogWriter:
         compression: str | None = None,
         segment_bytes: int = 128 << 20,
         segment_seconds: float = 600,
-        part_bytes: int = 8 << 20,
+        part_bytes: int = PART_BYTES,
         filesystem: FileSystem | None = None,
     ) -> None:
         if compression not in (None, "lz4", "zstd"):
             raise OptionError(f'compression must be None, "lz4" or "zstd", not {compression!r}')
         if not 0 < part_bytes <= _LARGEST_PART:
             raise OptionError(f"part_bytes must be from 1 to {_LARGEST_PART}, not {part_bytes}")
+        if segment_bytes < 1:
+            raise OptionError(f"segment_bytes must be 1 or more, not {segment_bytes}")
+        if not isinstance(source, Source):
+            raise TypeError(f"source must be a Source, not {type(source).__name__}")
         self._options = pa.ipc.IpcWriteOptions(compression=compression)
         self._segment_bytes = segment_bytes
         self._segment_seconds = segment_seconds
