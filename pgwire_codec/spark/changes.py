@@ -16,6 +16,7 @@ from pgwire_codec.errors import DecodeError
 from pgwire_codec.planning import PartPlan, Plan, plan
 from pgwire_codec.spark.records import to_record_batch
 from pgwire_codec.spark.schema import TableSchema, table_schema
+from pgwire_codec.spark.shapes import spark_schema
 from pgwire_codec.spark.survey import PART, Part, check_ordinals, split_by_part, survey
 from pgwire_codec.types import TypeOptions, TypeRegistry
 from pgwire_codec.types import registry as default_registry
@@ -65,8 +66,6 @@ class PlannedChanges:
 
         Raises ``ValueError`` for a table that is not among :attr:`tables`.
         """
-        from pyspark.sql.pandas.types import from_arrow_schema
-
         schema = table_schema(
             table,
             self._plan.versions,
@@ -85,7 +84,7 @@ class PlannedChanges:
             options=self._options,
             types=self._types,
         )
-        return self._messages.mapInArrow(_decode_pass(job), from_arrow_schema(schema.arrow))
+        return self._messages.mapInArrow(_decode_pass(job), spark_schema(schema.arrow))
 
 
 def decode_changes(messages: DataFrame, *, table: str, **options: Unpack[PlanOptions]) -> DataFrame:

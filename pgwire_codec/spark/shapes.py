@@ -61,7 +61,8 @@ def spark_schema(schema: pa.Schema) -> StructType:
     """Give the schema as Spark has it."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    found: StructType = from_arrow_schema(schema)
+    # Asked for, because it is not what older releases do: a timestamp is none with a time zone.
+    found: StructType = from_arrow_schema(schema, prefer_timestamp_ntz=True)
     return found
 
 
