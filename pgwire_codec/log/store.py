@@ -18,6 +18,10 @@ from pgwire_codec.log.lock import locked
 TEMPORARY: Final = ".tmp"
 LOCK: Final = "lock"
 
+#: Bytes written at once. Linux takes 8 MB in one call at a tenth of the speed that it has with
+#: 1 MB: it looks for as large a stretch of free memory.
+_WRITE_BYTES: Final = 1 << 20
+
 
 class Appender(Protocol):
     """A new file that is written from its start."""
@@ -162,7 +166,9 @@ class _LocalAppender:
         self._is_new = True
 
     def write(self, data: Any) -> None:
-        self._file.write(data)
+        view = memoryview(data)
+        for start in range(0, len(view), _WRITE_BYTES):
+            self._file.write(view[start : start + _WRITE_BYTES])
 
     def sync(self) -> None:
         self._file.flush()
