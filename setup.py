@@ -28,7 +28,12 @@ def compiler_arguments() -> tuple[list[str], list[str]]:
 
 
 def extensions() -> list[Extension]:
-    """Give one extension a Cython source."""
+    """Give one extension a Cython source.
+
+    What captures is for systems with POSIX's calls: psycopg2's wheels for Windows keep their libpq
+    to themselves.
+    """
+    sources = SOURCES[:1] if sys.platform == "win32" else SOURCES
     compile_args, link_args = compiler_arguments()
     return [
         Extension(
@@ -37,7 +42,7 @@ def extensions() -> list[Extension]:
             extra_compile_args=compile_args,
             extra_link_args=link_args,
         )
-        for folder in SOURCES
+        for folder in sources
         for source in sorted(Path(folder).glob("*.pyx"))
     ]
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import os
+import signal
 import struct
+import time
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,16 +31,22 @@ _libc.free.argtypes = [ctypes.c_void_p]
 _GET = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int
 )
+_CONSUME = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 _FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class Connection:
-    """Plays libpq: gives frames, or results that are none, and counts what was not freed."""
+    """Plays libpq: gives frames, or results that are none, and counts what was not freed.
 
-    def __init__(self, script: list[bytes | int]) -> None:
+    There is always something to be read; reading fails once the script is over.
+    """
+
+    def __init__(self, script: list[bytes | int], socket: int = -1) -> None:
         self.script = list(script)
+        self.socket = socket
         self.unfreed = 0
         self.get = _GET(self._get)
+        self.consume = _CONSUME(self._consume)
         self.free = _FREE(self._free)
 
     def _get(self, _: Any, frame: Any, is_async: int) -> int:
@@ -53,13 +63,17 @@ class Connection:
         self.unfreed += 1
         return len(given)
 
+    def _consume(self, _: Any) -> int:
+        return 1 if self.script else 0
+
     def _free(self, frame: int) -> None:
         self.unfreed -= 1
         _libc.free(frame)
 
     def compiled(self) -> Any:
-        address = [ctypes.cast(each, ctypes.c_void_p).value for each in (self.get, self.free)]
-        return FrameBuffer(1, *address)
+        functions = (self.get, self.consume, self.free)
+        addresses = [ctypes.cast(each, ctypes.c_void_p).value for each in functions]
+        return FrameBuffer(1, self.socket, *addresses)
 
     def plain(self) -> PythonFrames:
         def get(connection: Any, frame: Any, is_async: int) -> int:
@@ -68,9 +82,11 @@ class Connection:
         return PythonFrames(
             SimpleNamespace(
                 PQgetCopyData=get,
+                PQconsumeInput=self._consume,
                 PQfreemem=lambda frame: self._free(frame.value),
             ),
             1,
+            self.socket,
         )
 
 
@@ -95,6 +111,25 @@ SCRIPTS = st.lists(
 )
 
 
+@pytest.fixture(scope="module")
+def pipe() -> Iterator[tuple[int, int]]:
+    """A pipe with nothing in it: the end to read and the end to write."""
+    ends = os.pipe()
+    yield ends
+    for end in ends:
+        os.close(end)
+
+
+@pytest.fixture(scope="module")
+def readable() -> Iterator[int]:
+    """What there is always something to be read from."""
+    reading, writing = os.pipe()
+    os.write(writing, b"x")
+    yield reading
+    os.close(reading)
+    os.close(writing)
+
+
 @given(
     script=SCRIPTS,
     end=st.sampled_from([0, -1, -2]),
@@ -103,6 +138,7 @@ SCRIPTS = st.lists(
             st.integers(1, 12),
             st.sampled_from([1, 100, 10_000, 1 << 30]),
             st.sampled_from([0, 1 << 40, NEVER]),
+            st.sampled_from([0.0, 60.0]),
             st.booleans(),
         ),
         min_size=1,
@@ -110,13 +146,16 @@ SCRIPTS = st.lists(
     ),
 )
 def test_both_do_the_same(
-    script: list[bytes | int], end: int, calls: list[tuple[int, int, int, bool]]
+    readable: int,
+    script: list[bytes | int],
+    end: int,
+    calls: list[tuple[int, int, int, float, bool]],
 ) -> None:
-    sides = [Connection([*script, end]) for _ in range(2)]
+    sides = [Connection([*script, end], readable) for _ in range(2)]
     compiled, plain = sides[0].compiled(), sides[1].plain()
-    for most, size, stop, take in calls:
+    for most, size, stop, seconds, take in calls:
         first = plain.count
-        outcomes = [each.read(most, size, stop) for each in (compiled, plain)]
+        outcomes = [each.read(most, size, stop, seconds) for each in (compiled, plain)]
         assert outcomes[0] == outcomes[1]
         assert (compiled.count, compiled.nbytes) == (plain.count, plain.nbytes)
         assert compiled.control == plain.control
@@ -135,11 +174,50 @@ def test_what_was_taken_is_kept() -> None:
     """The next messages are read into memory of their own."""
     connection = Connection([xlog_data(1, b"Iabc"), xlog_data(2, b"Cxyz", 5)])
     frames = connection.compiled()
-    assert frames.read(1, 100, NEVER) == Outcome.FULL
+    assert frames.read(1, 100, NEVER, 0) == Outcome.FULL
     taken = frames.take()
-    assert frames.read(10, 100, 2) == Outcome.REACHED
+    assert frames.read(10, 100, 2, 0) == Outcome.REACHED
     assert taken.data.tobytes() == b"Iabc"
     second = frames.take()
     assert second.data.tobytes() == b"Cxyz"
     assert (second.lsn.tolist(), second.time.tolist()) == ([2], [5])
-    assert frames.read(10, 100, NEVER) == Outcome.EMPTY
+    assert frames.read(10, 100, NEVER, 0) == Outcome.EMPTY
+
+
+@pytest.mark.parametrize("side", ["compiled", "plain"])
+class TestWaiting:
+    def test_nothing_comes(self, pipe: tuple[int, int], side: str) -> None:
+        connection = Connection([], pipe[0])
+        frames = getattr(connection, side)()
+        began = time.monotonic()
+        assert frames.read(10, 100, NEVER, 0.05) == Outcome.EMPTY
+        assert time.monotonic() - began >= 0.05
+
+    def test_the_first_message_is_told_of(self, readable: int, side: str) -> None:
+        script = [0, xlog_data(1, b"Iabc"), 0, xlog_data(2, b"Idef"), 0, xlog_data(3, b"Ighi"), -1]
+        connection = Connection(script, readable)
+        frames = getattr(connection, side)()
+        assert frames.read(10, 100, NEVER, 60) == Outcome.EMPTY
+        assert frames.count == 1
+        assert frames.read(10, 100, NEVER, 60) == Outcome.ENDED
+        assert frames.count == 3
+
+    def test_a_lost_connection(self, readable: int, side: str) -> None:
+        connection = Connection([0], readable)
+        frames = getattr(connection, side)()
+        assert frames.read(10, 100, NEVER, 60) == Outcome.BROKEN
+
+
+def test_a_signal_ends_the_waiting(pipe: tuple[int, int]) -> None:
+    connection = Connection([], pipe[0])
+    frames = connection.compiled()
+    told: list[int] = []
+    before = signal.signal(signal.SIGALRM, lambda number, _: told.append(number))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        began = time.monotonic()
+        assert frames.read(10, 100, NEVER, 60) == Outcome.EMPTY
+        assert time.monotonic() - began < 30
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert told == [signal.SIGALRM]

@@ -4,22 +4,40 @@
 
 The twin of :class:`pgwire_codec.capture.frames.PythonFrames`. libpq is not linked with: its
 functions come as addresses, from the libpq that psycopg2 has loaded.
+
+Waiting is done here, too, and without the GIL. A walsender sends each message by itself, into a
+socket that holds but a few hundred: one whose client has to wait for another thread's Python, or is
+woken for every message, stands still.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, nanosleep, timespec
 
 import numpy as np
 
 from pgwire_codec._core.wire cimport load_i64, load_u64
 
+cdef extern from "<poll.h>" nogil:
+    ctypedef unsigned long nfds_t
+    struct pollfd:
+        int fd
+        short events
+        short revents
+    short POLLIN
+    int poll(pollfd*, nfds_t, int)
+
 ctypedef int (*GetCopyData)(void*, char**, int) noexcept nogil
+ctypedef int (*ConsumeInput)(void*) noexcept nogil
 ctypedef void (*FreeMemory)(void*) noexcept nogil
 
 cdef enum:
     HEAD = 25  # of an XLogData frame: tag, WAL start, WAL end, send time
     FIRST_MESSAGES = 1024
     FIRST_BYTES = 1 << 18
+    FEW_BYTES = 8 << 10  # half of the buffer that libpq begins with
+    MANY_BYTES = 16 << 20  # of one read, before Python may look after its signals
+    GATHER_NANOSECONDS = 100_000
 
 cdef enum:  # as frames.Outcome
     EMPTY = 0
@@ -34,7 +52,9 @@ cdef class FrameBuffer:
     """See :class:`pgwire_codec.capture.frames.Frames`."""
 
     cdef void* _connection
+    cdef int _socket
     cdef GetCopyData _get
+    cdef ConsumeInput _consume
     cdef FreeMemory _free
     cdef object _arrays  # data, offsets, lsn, time: what the pointers point into
     cdef uint8_t* _data
@@ -47,20 +67,31 @@ cdef class FrameBuffer:
     cdef readonly Py_ssize_t nbytes
     cdef readonly bytes control
 
-    def __init__(self, size_t connection, size_t get_copy_data, size_t free_memory):
+    def __init__(
+        self, size_t connection, int socket, size_t get_copy_data, size_t consume_input,
+        size_t free_memory
+    ):
         self._connection = <void*>connection
+        self._socket = socket
         self._get = <GetCopyData>get_copy_data
+        self._consume = <ConsumeInput>consume_input
         self._free = <FreeMemory>free_memory
         self.control = b""
         self._clear(FIRST_BYTES, FIRST_MESSAGES)
 
-    def read(self, Py_ssize_t max_messages, Py_ssize_t max_bytes, uint64_t stop_lsn):
+    def read(
+        self, Py_ssize_t max_messages, Py_ssize_t max_bytes, uint64_t stop_lsn, double seconds
+    ):
         cdef char* frame = NULL
         cdef int length
         cdef bint is_message
+        cdef int64_t deadline = now() + <int64_t>(seconds * 1e9)
+        cdef bint had_none = self.count == 0
         while self.count < max_messages and self.nbytes < max_bytes:
             with nogil:
-                length = self._run(max_messages, max_bytes, stop_lsn, &frame)
+                length = self._wait_and_run(
+                    max_messages, max_bytes, stop_lsn, deadline, had_none, &frame
+                )
             if frame == NULL:
                 return length  # the outcome
             # A frame that _run left: there is no room for it, or it is none of a message.
@@ -92,6 +123,37 @@ cdef class FrameBuffer:
         )
         self._clear(max(FIRST_BYTES, self.nbytes), max(FIRST_MESSAGES, self.count))
         return taken
+
+    cdef int _wait_and_run(
+        self, Py_ssize_t max_messages, Py_ssize_t max_bytes, uint64_t stop_lsn, int64_t deadline,
+        bint had_none, char** left
+    ) noexcept nogil:
+        """Take in frames, as _run does, and wait for what has not arrived."""
+        cdef int outcome
+        cdef bint looked = False
+        cdef int64_t remaining
+        cdef Py_ssize_t first = self.nbytes
+        cdef Py_ssize_t before
+        while True:
+            before = self.nbytes
+            outcome = self._run(max_messages, max_bytes, stop_lsn, left)
+            if left[0] != NULL or outcome != EMPTY:
+                return outcome
+            remaining = deadline - now()
+            if (
+                (looked and remaining <= 0)
+                or (had_none and self.count)
+                or self.nbytes - first >= MANY_BYTES
+            ):
+                return EMPTY
+            if self.nbytes == before:
+                if not is_readable(self._socket, remaining):
+                    return EMPTY
+            elif self.nbytes - before < FEW_BYTES and not gather():
+                return EMPTY
+            if not self._consume(self._connection):
+                return BROKEN
+            looked = True
 
     cdef int _run(
         self, Py_ssize_t max_messages, Py_ssize_t max_bytes, uint64_t stop_lsn, char** left
@@ -179,3 +241,30 @@ cdef class FrameBuffer:
         self._times = &time_view[0]
         self._room = room
         self._places = places
+
+
+cdef int64_t now() noexcept nogil:
+    """The time of a clock that only goes forward, in nanoseconds."""
+    cdef timespec time
+    clock_gettime(CLOCK_MONOTONIC, &time)
+    return <int64_t>time.tv_sec * 1_000_000_000 + time.tv_nsec
+
+
+cdef bint is_readable(int socket, int64_t nanoseconds) noexcept nogil:
+    """Wait until something has arrived; False when nothing has in time, or a signal came."""
+    cdef pollfd asked
+    asked.fd = socket
+    asked.events = POLLIN
+    asked.revents = 0
+    return poll(&asked, 1, <int>((max(nanoseconds, 0) + 999_999) // 1_000_000)) > 0
+
+
+cdef bint gather() noexcept nogil:
+    """Let a little more arrive; False when a signal came.
+
+    Nobody is in ``poll`` meanwhile, whom the walsender would have to wake.
+    """
+    cdef timespec time
+    time.tv_sec = 0
+    time.tv_nsec = GATHER_NANOSECONDS
+    return nanosleep(&time, NULL) == 0

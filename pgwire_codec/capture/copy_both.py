@@ -11,9 +11,6 @@ what happens here.
 
 from __future__ import annotations
 
-import math
-import select
-import time
 from typing import Any, Final
 
 from pgwire_codec.capture.frames import Frames, Outcome, open_frames
@@ -40,8 +37,7 @@ class StreamEnded(Exception):
 
 
 _SQLSTATE: Final = ord("C")  # PG_DIAG_SQLSTATE
-_FEW_BYTES: Final = 8 << 10  # half of the buffer that libpq begins with
-_GATHER_SECONDS: Final = 0.00005
+_LONGEST_WAIT: Final = 60.0  # seconds; poll counts milliseconds in 32 bits
 
 
 class CopyBoth:
@@ -59,13 +55,10 @@ class CopyBoth:
         self._libpq = load_libpq()
         self._connection = connection
         self._pointer: int | None = connection.pgconn_ptr
-        self._poll = select.poll()
-        self._poll.register(connection.fileno(), select.POLLIN)
-        self._arrived = 0  # bytes of messages since the last wait
-        self.frames: Frames = open_frames(self._libpq, connection.pgconn_ptr)
+        self.frames: Frames = open_frames(self._libpq, connection.pgconn_ptr, connection.fileno())
 
-    def read(self, max_messages: int, max_bytes: int, stop_lsn: int) -> Outcome:
-        """Take in what has arrived; see :meth:`pgwire_codec.capture.frames.Frames.read`.
+    def read(self, max_messages: int, max_bytes: int, stop_lsn: int, seconds: float) -> Outcome:
+        """Take in what arrives; see :meth:`pgwire_codec.capture.frames.Frames.read`.
 
         Raises
         ------
@@ -73,27 +66,13 @@ class CopyBoth:
             When nothing will come any more.
         """
         self._require_open()
-        before = self.frames.nbytes
-        outcome = Outcome(self.frames.read(max_messages, max_bytes, stop_lsn))
-        self._arrived += self.frames.nbytes - before
+        seconds = min(seconds, _LONGEST_WAIT)
+        outcome = Outcome(self.frames.read(max_messages, max_bytes, stop_lsn, seconds))
         if outcome is Outcome.ENDED:
             raise self._result()
         if outcome is Outcome.BROKEN:
             raise self._broken()
         return outcome
-
-    def wait(self, seconds: float) -> None:
-        """Wait until something arrives, or the time is over."""
-        pointer = self._require_open()
-        if not self._poll.poll(math.ceil(max(seconds, 0.0) * 1000)):
-            return
-        # A server that is slower than we are is heard of message by message, and each time costs
-        # more than the message does.
-        if 0 < self._arrived < _FEW_BYTES:
-            time.sleep(_GATHER_SECONDS)
-        self._arrived = 0
-        if not self._libpq.PQconsumeInput(pointer):
-            raise self._broken()
 
     def write(self, frame: bytes) -> None:
         """Send one frame."""

@@ -7,7 +7,10 @@ an object a message, and is used where the compiled implementation is.
 from __future__ import annotations
 
 import ctypes
+import math
+import select
 import struct
+import time
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -66,8 +69,13 @@ class Frames(Protocol):
     @property
     def control(self) -> bytes: ...
 
-    def read(self, max_messages: int, max_bytes: int, stop_lsn: int) -> int:
-        """Take in the frames that have arrived, and say why it stopped; an :class:`Outcome`."""
+    def read(self, max_messages: int, max_bytes: int, stop_lsn: int, seconds: float) -> int:
+        """Take in frames, and say why it stopped; an :class:`Outcome`.
+
+        What has not arrived is waited for, for so many seconds. It may end sooner: with the first
+        of the messages to be taken, whose time the caller has to note, and when the process is
+        told something by a signal.
+        """
 
     def since(self, first: int) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
         """Give tag and position of each message from number ``first`` on, of those to be taken."""
@@ -76,13 +84,19 @@ class Frames(Protocol):
         """Give all the messages, and forget them."""
 
 
-def open_frames(libpq: ctypes.CDLL, connection: int) -> Frames:
+def open_frames(libpq: ctypes.CDLL, connection: int, socket: int) -> Frames:
     """Give the frames of a connection, in the implementation that is used."""
     if _impl.IMPL == "python":
-        return PythonFrames(libpq, connection)
+        return PythonFrames(libpq, connection, socket)
     from pgwire_codec.capture._frames import FrameBuffer
 
-    return FrameBuffer(connection, _address(libpq.PQgetCopyData), _address(libpq.PQfreemem))
+    return FrameBuffer(
+        connection,
+        socket,
+        _address(libpq.PQgetCopyData),
+        _address(libpq.PQconsumeInput),
+        _address(libpq.PQfreemem),
+    )
 
 
 def _address(function: Any) -> int:
@@ -92,9 +106,11 @@ def _address(function: Any) -> int:
 class PythonFrames:
     """See :class:`Frames`."""
 
-    def __init__(self, libpq: Any, connection: int) -> None:
+    def __init__(self, libpq: Any, connection: int, socket: int) -> None:
         self._libpq = libpq
         self._connection = connection
+        self._poll = select.poll()
+        self._poll.register(socket, select.POLLIN)
         self._buffer = ctypes.c_void_p()
         self.control = b""
         self._clear()
@@ -103,7 +119,24 @@ class PythonFrames:
     def count(self) -> int:
         return len(self._data)
 
-    def read(self, max_messages: int, max_bytes: int, stop_lsn: int) -> int:
+    def read(self, max_messages: int, max_bytes: int, stop_lsn: int, seconds: float) -> int:
+        deadline = time.monotonic() + seconds
+        had_none = not self._data
+        looked = False
+        while True:
+            outcome = self._take_in(max_messages, max_bytes, stop_lsn)
+            if outcome is not Outcome.EMPTY or (had_none and self._data):
+                return outcome
+            remaining = deadline - time.monotonic()
+            if looked and remaining <= 0:
+                return outcome
+            if not self._poll.poll(math.ceil(max(remaining, 0.0) * 1000)):
+                return outcome
+            if not self._libpq.PQconsumeInput(self._connection):
+                return Outcome.BROKEN
+            looked = True
+
+    def _take_in(self, max_messages: int, max_bytes: int, stop_lsn: int) -> Outcome:
         while len(self._data) < max_messages and self.nbytes < max_bytes:
             length: int = self._libpq.PQgetCopyData(self._connection, ctypes.byref(self._buffer), 1)
             if length <= 0:

@@ -141,7 +141,7 @@ class Receiver:
                 if self._ended is not None:
                     raise self._ended
                 arrived = self._frames.count
-                outcome = self._receive(limits)
+                outcome = self._receive(limits, self._due(limits, last_message))
                 now = time.monotonic()
                 if self._frames.count > arrived:
                     self._hear()
@@ -161,8 +161,6 @@ class Receiver:
                     self.send_status()
                     yield self._deliver()
                     last_message = time.monotonic()  # the consumer's time is not idle
-                elif outcome is Outcome.EMPTY and not ended:
-                    self._stream.wait(self._due(limits, last_message) - now)
                 if ended:
                     return
             except StreamEnded as end:
@@ -177,22 +175,19 @@ class Receiver:
             return batch
         return self._deliver()
 
-    def _receive(self, limits: Limits) -> Outcome:
-        """Take in what has arrived, keepalives too."""
-        while True:
-            stop = NEVER
-            if limits.until_lsn is not None:
-                # Once it is reached, the end of what is open is what is waited for.
-                stop = 0 if self.progress.reached >= limits.until_lsn else limits.until_lsn
-            outcome = self._stream.read(limits.max_messages, limits.max_bytes, stop)
-            if outcome is Outcome.EMPTY:
-                return outcome
+    def _receive(self, limits: Limits, due: float) -> Outcome:
+        """Take in what arrives until then, or until a keepalive."""
+        stop = NEVER
+        if limits.until_lsn is not None:
+            # Once it is reached, the end of what is open is what is waited for.
+            stop = 0 if self.progress.reached >= limits.until_lsn else limits.until_lsn
+        seconds = max(0.0, due - time.monotonic())
+        outcome = self._stream.read(limits.max_messages, limits.max_bytes, stop, seconds)
+        if outcome is not Outcome.EMPTY:
             self._note()
-            if outcome is not Outcome.CONTROL:
-                return outcome
+        if outcome is Outcome.CONTROL:
             self._take_keepalive(self._frames.control)
-            if self._has_passed(limits):
-                return Outcome.REACHED
+        return outcome
 
     def _note(self) -> None:
         if self._noted < self._frames.count:
@@ -237,6 +232,8 @@ class Receiver:
 
     def _due(self, limits: Limits, last_message: float) -> float:
         """Give the time until which may be waited before something else has to be done."""
+        if self._has_passed(limits):
+            return 0.0
         half = self._receive_timeout / 2
         due = min(
             self._last_status + self._status_interval,
