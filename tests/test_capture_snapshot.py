@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 import pgwire_codec as pgc
 from pgwire_codec import log
+from pgwire_codec.capture import copying
 from pgwire_codec.capture.connect import connect
 from pgwire_codec.capture.published import published_tables
 from pgwire_codec.demo import shop, workload
@@ -318,6 +320,79 @@ class TestBesideTheStream:
             pgc.decode_message(m).end_lsn for m in messages(tmp_path) if m[:1] == b"C"
         )
         assert begin == consistent
+
+    @pytest.mark.parametrize("change", ["ALTER TABLE t ADD w int", "TRUNCATE t"])
+    def test_a_table_that_is_changed_by_who_the_slot_waits_for(
+        self, pg: Database, tmp_path: Path, change: str
+    ) -> None:
+        """The slot waits for the transaction to end, and must not keep it from ending."""
+        pg.execute(
+            "CREATE TABLE t (k int PRIMARY KEY)",
+            "INSERT INTO t VALUES (1), (2)",
+            "CREATE PUBLICATION p FOR TABLE t",
+        )
+        capture = capture_into(pg, tmp_path, snapshot=True)
+        run = threading.Thread(target=capture.run, kwargs={"idle_seconds": 1.0})
+        with contextlib.closing(psycopg2.connect(pg.dsn)) as connection:
+            cursor = connection.cursor()
+            cursor.execute("SET lock_timeout = '10s'")
+            cursor.execute("INSERT INTO t VALUES (3)")
+            run.start()
+            self.wait_for_slot(pg, 1)
+            cursor.execute(change)
+            cursor.execute("INSERT INTO t (k) VALUES (4)")
+            connection.commit()
+        run.join(30)
+        assert not run.is_alive()
+        expected = pg.query("SELECT k FROM t")
+        assert sorted((row["k"],) for row in decoded(tmp_path, "public.t")) == sorted(expected)
+
+    @pytest.mark.parametrize("change", ["ALTER TABLE t ADD w int", "TRUNCATE t", "VACUUM FULL t"])
+    def test_a_table_that_changes_before_it_is_locked(
+        self, pg: Database, tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pg.execute(
+            "CREATE TABLE t (k int PRIMARY KEY)",
+            "INSERT INTO t VALUES (1), (2)",
+            "CREATE PUBLICATION p FOR TABLE t",
+        )
+        lock = copying.TableCopies._lock
+        problems: list[str | None] = []
+
+        def change_and_lock(copies: Any, cursor: Any) -> None:
+            if not problems:
+                pg.execute(change)
+            problems.append(capture.status.problem)
+            lock(copies, cursor)
+
+        monkeypatch.setattr(copying.TableCopies, "_lock", change_and_lock)
+        capture = capture_into(pg, tmp_path, snapshot=True, snapshot_jobs=1, max_retries=5)
+        capture.run(until_lsn=flush_lsn(pg))
+        assert len(problems) == 2, "it was not tried again"
+        assert problems[1] is not None
+        assert "changed while their snapshot" in problems[1]
+        expected = pg.query("SELECT k FROM t")
+        assert sorted((row["k"],) for row in decoded(tmp_path, "public.t")) == sorted(expected)
+
+    def test_a_table_that_somebody_locked(
+        self, pg: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pg.execute("CREATE TABLE t (k int PRIMARY KEY)", "CREATE PUBLICATION p FOR TABLE t")
+        lock = copying.TableCopies._lock
+        with contextlib.closing(psycopg2.connect(pg.dsn)) as connection:
+
+            def lock_behind(copies: Any, cursor: Any) -> None:
+                connection.cursor().execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
+                lock(copies, cursor)
+
+            monkeypatch.setattr(copying.TableCopies, "_lock", lock_behind)
+            capture = capture_into(pg, tmp_path, snapshot=True, max_retries=0)
+            with pytest.raises(CaptureError, match=r'"public"\."t" is locked by somebody'):
+                capture.run(until_lsn=0)
+        assert slots(pg) == []
+        monkeypatch.undo()
+        capture_into(pg, tmp_path, snapshot=True).run(until_lsn=0)
+        assert len(slots(pg)) == 1
 
     def wait_for_slot(self, pg: Database, count: int) -> None:
         deadline = time.monotonic() + 10

@@ -14,8 +14,9 @@ import numpy as np
 
 from pgwire_codec.capture.connect import connect, load_psycopg2
 from pgwire_codec.capture.copy_rows import RowReader, row_reader
-from pgwire_codec.capture.published import PublishedTable, published_tables
+from pgwire_codec.capture.published import PublishedTable, files_of
 from pgwire_codec.capture.settings import allow_to_last, pin
+from pgwire_codec.errors import CaptureError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 _CHUNK_BYTES: Final = 256 << 10  # of COPY's: what numpy converts fastest
 _CHUNKS_WAITING: Final = 2  # a connection, at most
 _POLL_SECONDS: Final = 0.1
+#: For the lock of a table. Shorter than deadlock_timeout, after which the server would end the
+#: transaction of somebody, perhaps not ours.
+_LOCK_TIMEOUT: Final = "500ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,8 @@ class TableCopies:
         Name of the snapshot. Whoever exported it must not have gone on before this is entered.
     tables : sequence of PublishedTable
         What will be read: each connection locks them all, so that none of them ever waits behind
-        somebody who wants to alter a table and waits for another one.
+        somebody who wants to alter a table and waits for another one. Entering raises a transient
+        ``CaptureError`` where somebody else has locked one.
     jobs : int
         How many connections.
     binary : bool
@@ -94,8 +99,7 @@ class TableCopies:
                 cursor.execute("SET row_security = off")
                 cursor.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
                 cursor.execute("SET TRANSACTION SNAPSHOT %s", (self._snapshot,))
-                for table in self._tables:
-                    cursor.execute(table.lock_command(wait=False))
+                self._lock(cursor)
         except BaseException:
             self._close()
             raise
@@ -113,9 +117,22 @@ class TableCopies:
         for connection in self.connections:
             connection.close()
 
-    def published_tables(self, publications: Sequence[str]) -> list[PublishedTable]:
-        """Give what the publications publish under the snapshot."""
-        return published_tables(self.connections[0].cursor(), publications)
+    def _lock(self, cursor: Any) -> None:
+        cursor.execute("SET LOCAL lock_timeout = %s", (_LOCK_TIMEOUT,))
+        for table in self._tables:
+            try:
+                cursor.execute(table.lock_command())
+            except load_psycopg2().errors.LockNotAvailable as error:
+                raise CaptureError(
+                    f"Table {table.name} is locked by somebody who alters, truncates or drops it. "
+                    "A snapshot can be taken when that is over.",
+                    is_transient=True,
+                ) from error
+        cursor.execute("SET LOCAL lock_timeout = 0")
+
+    def files(self) -> set[tuple[int, int]]:
+        """Give the tables' files under the snapshot; see ``files_of``."""
+        return files_of(self.connections[0].cursor(), self._tables)
 
     def rows(self) -> Iterator[CopiedRows]:
         """Yield all rows of the tables, each table's Relation before its rows.

@@ -61,10 +61,10 @@ class PublishedTable:
         messages: list[Type | Relation] = [*self.types, self.relation]
         return [encode_message(message) for message in messages]
 
-    def lock_command(self, *, wait: bool) -> str:
+    def lock_command(self) -> str:
         """Give the LOCK command that keeps the table from being altered, truncated or dropped."""
         only = "" if self.is_partitioned else "ONLY "
-        return f"LOCK TABLE {only}{self.name} IN ACCESS SHARE MODE{'' if wait else ' NOWAIT'}"
+        return f"LOCK TABLE {only}{self.name} IN ACCESS SHARE MODE"
 
     def copy_command(self, *, binary: bool) -> str:
         """Give the COPY command that reads the published rows and columns."""
@@ -159,6 +159,21 @@ def published_tables(cursor: Any, publications: Sequence[str]) -> list[Published
             )
         )
     return tables
+
+
+def files_of(cursor: Any, tables: Sequence[PublishedTable]) -> set[tuple[int, int]]:
+    """Give OID and file of each table and partition, as the cursor's transaction sees them.
+
+    What writes a table anew, TRUNCATE among it, gives it another file (``pg_class.relfilenode``).
+    """
+    cursor.execute(
+        "WITH RECURSIVE tree(oid) AS (SELECT o FROM unnest(%s::oid[]) o UNION"
+        " SELECT i.inhrelid FROM tree JOIN pg_class c ON c.oid = tree.oid AND c.relkind = 'p'"
+        " JOIN pg_inherits i ON i.inhparent = c.oid)"
+        " SELECT c.oid, c.relfilenode FROM tree JOIN pg_class c ON c.oid = tree.oid",
+        ([table.relation.oid for table in tables],),
+    )
+    return set(cursor.fetchall())
 
 
 def _read_publications(cursor: Any, publications: Sequence[str]) -> dict[int, _Published]:

@@ -26,7 +26,7 @@ from pgwire_codec.capture.copying import CopiedRows, TableCopies
 from pgwire_codec.capture.options import quote_identifier, quote_literal
 from pgwire_codec.capture.problems import explain
 from pgwire_codec.capture.publications import CreatePublication, ensure_publications
-from pgwire_codec.capture.published import published_tables
+from pgwire_codec.capture.published import files_of, published_tables
 from pgwire_codec.capture.settings import allow_to_last, pin
 from pgwire_codec.capture.slots import drop_slot, slot_exists
 from pgwire_codec.errors import CaptureError
@@ -101,9 +101,10 @@ def take_snapshot(
 
     Notes
     -----
-    While it lasts the tables are locked in ACCESS SHARE mode: they can be read and written, but not
-    altered, truncated or dropped. PostgreSQL's ALTER TABLE that writes a table anew and its
-    TRUNCATE are not visible to older snapshots alone, so a copy would lose rows.
+    While they are copied the tables are locked in ACCESS SHARE mode: they can be read and written,
+    but not altered, truncated or dropped. PostgreSQL's ALTER TABLE that writes a table anew and its
+    TRUNCATE are not visible to older snapshots alone, so a copy would lose rows. Where one came
+    between the slot and the locks, that is an error, which goes by itself when it is tried again.
     """
     psycopg2 = load_psycopg2()
     walsender = connect_walsender(dsn)
@@ -138,11 +139,7 @@ def _take(
     catalog = ordinary.cursor()
     allow_to_last(catalog)
     _make_way_for_slot(catalog, wanted, is_ours=writer.end_ordinal > 0)
-    # Before the slot: nobody alters a table between its snapshot and its copy.
-    catalog.execute("BEGIN TRANSACTION READ ONLY")
     tables = published_tables(catalog, options.publications)
-    for table in tables:
-        catalog.execute(table.lock_command(wait=True))
     catalog.execute(
         "SELECT pg_current_wal_flush_lsn(), (extract(epoch FROM now()) * 1000000)::bigint"
     )
@@ -152,6 +149,8 @@ def _take(
     transaction.begin(parse_lsn(lsn))
     writer.flush()
 
+    # It waits for transactions to end, of which one may be about to alter a table: who locked the
+    # tables before would wait for ever.
     commands.execute(_create_command(wanted, walsender.server_version))
     is_complete = False
     try:
@@ -160,7 +159,9 @@ def _take(
         with TableCopies(dsn, snapshot, tables, wanted.jobs, binary=options.binary) as copies:
             for connection in copies.connections:
                 connected(connection)
-            if set(copies.published_tables(options.publications)) != set(tables):
+            # Locked now. What was done to them between the snapshot and the lock cannot be copied.
+            now_published = published_tables(catalog, options.publications)
+            if set(now_published) != set(tables) or files_of(catalog, tables) != copies.files():
                 raise CaptureError(
                     "The published tables changed while their snapshot was being taken.",
                     is_transient=True,
