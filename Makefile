@@ -8,6 +8,7 @@ FUZZ_SECONDS ?= 600
 RUNS ?= 100
 RESTARTS ?= 20
 VERSION ?= next
+JOBS ?= 4
 
 .DEFAULT_GOAL := help
 .PHONY: help venv test quick test-spark test-postgresql crash lint sanitize fuzz demo bench bench-wheel \
@@ -25,12 +26,16 @@ $(VENV)/installed: pyproject.toml setup.py $(wildcard pgwire_codec/*/*.p[yx]?)
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRA)]'
 	@touch $@
 
+# More processes than a small machine has cores: many tests wait for a server. One of them takes
+# Spark's tests, which share a session; each has servers of its own.
+PYTEST = $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup
+
 test: venv ## run all tests, and those that need neither Spark nor a server in plain Python too
-	$(BIN)/python -m pytest
-	PGWIRE_CODEC_IMPL=python $(BIN)/python -m pytest -m "not slow and not twins"
+	$(PYTEST)
+	PGWIRE_CODEC_IMPL=python $(PYTEST) -m "not slow and not twins"
 
 quick: venv ## run the tests that take seconds: no Spark, no server, not the core beside its twin
-	$(BIN)/python -m pytest -m "not slow and not twins"
+	$(PYTEST) -m "not slow and not twins"
 
 lint: venv ## check style, format and types
 	$(BIN)/ruff check .
@@ -58,7 +63,8 @@ crash: venv ## kill captures, restart servers, compare the log each time (RUNS=1
 sanitize: venv ## run the quick tests with the core under gcc's sanitizers
 	$(BIN)/python -m pip install --quiet "setuptools>=77"
 	./tools/build-copy build/sanitize $(BIN)/python CC=gcc PGWIRE_CODEC_SANITIZE=address,undefined
-	$(SANITIZED) ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=32 $(SANITIZED_TESTS)
+	$(SANITIZED) ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=32 $(SANITIZED_TESTS) \
+		--numprocesses $(JOBS)
 	$(SANITIZED) ASAN_OPTIONS=detect_leaks=1 $(SANITIZED_TESTS) \
 		tests/test_core_differential.py tests/test_core_threads.py -k "capture or wrong or way or side"
 

@@ -49,6 +49,14 @@ def pytest_report_header() -> list[str]:
     ]
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in its own
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where several processes share the tests out, one has all those with the Spark session."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local Spark of two cores, started once. Tests that use it are marked slow."""

@@ -65,7 +65,7 @@ def main(log: str, target: str, checkpoint: str, seed: str, how: str) -> None:
             spark.readStream.format("pgoutput")
             .option("path", log)
             .option("table", "public.t")
-            .option("maxBytesPerTrigger", "1k")
+            .option("maxBytesPerTrigger", "2k")
             .load()
         )
         flaky: Any = Flaky(target, int(seed))

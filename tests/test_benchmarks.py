@@ -29,6 +29,7 @@ pytestmark = [
 
 def run(*arguments: str | Path, status: int = 0) -> str:
     environment = {**os.environ, "PGWIRE_CODEC_IMPL": "cython"}
+    environment.pop("PYTEST_XDIST_WORKER", None)  # it is no worker of these tests
     done = subprocess.run(
         [sys.executable, "-m", *map(str, arguments)],
         cwd=ROOT,

@@ -337,7 +337,8 @@ def test_a_directory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"\x89PNG\r\n", b"plain text\n", b"[1, 2]\n", b'{"a": 1}\n', gzip.compress(b"text")]
+    "content",
+    [b"\x89PNG\r\n", b"plain text\n", b"[1, 2]\n", b'{"a": 1}\n', gzip.compress(b"text", mtime=0)],
 )
 def test_not_a_capture(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "file"

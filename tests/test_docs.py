@@ -33,10 +33,15 @@ SERVICES = {"server", "spark", "pipelines", "kafka", "s3"}
 
 def _with_code() -> list[object]:
     return [
-        pytest.param(page, id=page.name, marks=[pytest.mark.slow] if page.needs & SERVICES else [])
+        pytest.param(page, id=page.name, marks=_marks(page))
         for page in ALL
         if any(block.language != "text" for block in page.blocks)
     ]
+
+
+def _marks(page: Page) -> list[pytest.MarkDecorator]:
+    slow = [pytest.mark.slow] if page.needs & SERVICES else []
+    return [*slow, pytest.mark.xdist_group("spark")] if "spark" in page.needs else slow
 
 
 @pytest.fixture
