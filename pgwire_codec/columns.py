@@ -18,7 +18,7 @@ from pgwire_codec.errors import DecodeError, MissingExtraError
 from pgwire_codec.messages import Relation, RelationColumn
 from pgwire_codec.record_batch import build
 from pgwire_codec.reference.values import Decoded, ValueProblem
-from pgwire_codec.tables import NOT_SENT, NULL, DecodedColumns, TupleTable
+from pgwire_codec.tables import NOT_SENT, NULL, DecodedColumns, TupleTable, tagged
 from pgwire_codec.types import ColumnType, TypeOptions, TypeRegistry, column_type
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Decoding:
 
 
 #: The operations that may have an old tuple.
-_HAVE_OLD: Final = np.frombuffer(b"UD", np.uint8)
+_HAVE_OLD: Final = b"UD"
 
 
 class Column:
@@ -367,7 +367,7 @@ class ChangeBatch:
         numbers = [self._numbers[name] for name in names]
         body = self._source.body[self._rows]
         if which == "old":  # only updates and deletes have old tuples: do not look at the others
-            body[~np.isin(self.op, _HAVE_OLD)] = -1
+            body[~tagged(self.op, _HAVE_OLD)] = -1
         try:
             return self._decoding.decode_columns(
                 self._source.messages,

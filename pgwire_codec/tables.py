@@ -24,6 +24,14 @@ TEXT: Final = 0
 BINARY: Final = 1
 
 
+def tagged(kind: npt.NDArray[np.uint8], tags: bytes) -> npt.NDArray[np.bool_]:
+    """Say of each tag byte whether it is one of a few; ``numpy.isin`` takes forty times as long."""
+    found: npt.NDArray[np.bool_] = kind == tags[0]
+    for tag in tags[1:]:
+        found |= kind == tag
+    return found
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class MessageTable:
     """What ``scan`` found in ``n`` messages.

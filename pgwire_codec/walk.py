@@ -18,9 +18,9 @@ from pgwire_codec._input import Messages
 from pgwire_codec.carry import Position
 from pgwire_codec.messages import LogicalMessage
 from pgwire_codec.spec import in_stream_block
-from pgwire_codec.tables import MessageTable
+from pgwire_codec.tables import MessageTable, tagged
 
-_CHANGES: Final = np.frombuffer(b"IUD", np.uint8)
+_CHANGES: Final = b"IUD"
 
 #: Fewer plain transactions than this, one behind the other, are not worth a stretch.
 _STRETCH: Final = 8
@@ -77,7 +77,7 @@ class Walk:
     ) -> Iterator[tuple[int, Run | LogicalMessage]]:
         """Give the steps from one message to another, without stretches."""
         kind = self.table.kind[start:stop]
-        for index in (start + np.flatnonzero(~np.isin(kind, _CHANGES))).tolist():
+        for index in (start + np.flatnonzero(~tagged(kind, _CHANGES))).tolist():
             if index > start:
                 yield start, Run(start, index)
             start = index + 1
@@ -91,7 +91,7 @@ class Walk:
 
 def _stretches(kind: npt.NDArray[np.uint8]) -> list[Stretch]:
     """Find the stretches of plain transactions."""
-    places = np.flatnonzero(~np.isin(kind, _CHANGES))
+    places = np.flatnonzero(~tagged(kind, _CHANGES))
     tags = kind[places]
     # Begin with Commit as the next that is no change.
     pairs = np.flatnonzero((tags[:-1] == ord("B")) & (tags[1:] == ord("C")))

@@ -72,7 +72,7 @@ def test_a_killed_stream_gives_every_change_once(tmp_path: Path) -> None:
     deltalake = pytest.importorskip("deltalake")
     random = Random()
     history = History(12)
-    for number in range(12):
+    for number in range(8):
         history.transaction(number % 4, 6)
     pieces = transactions(history)
     merged = tmp_path / "target" / "merged"

@@ -30,13 +30,14 @@ def read(path: str, **options: str) -> tuple[list[Row], list[InputPartition]]:
     """What Spark would read, and in which partitions; Spark's own check of each batch's schema."""
     data_source = PgoutputDataSource(CaseInsensitiveDict({"path": path} | options))
     schema = data_source.schema()
+    in_arrow = to_arrow_schema(schema, timezone="UTC")
     reader = data_source.reader(schema)
     rows: list[Row] = []
     partitions = reader.partitions()
     assert isinstance(partitions, list)
     for partition in partitions:
         for batch in reader.read(partition):
-            assert batch.schema.equals(to_arrow_schema(schema, timezone="UTC"))
+            assert batch.schema.equals(in_arrow)
             batch.validate(full=True)
             rows += batch.to_pylist(maps_as_pydicts="strict")
     return rows, partitions

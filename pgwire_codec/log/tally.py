@@ -14,7 +14,7 @@ from pgwire_codec.carry import Carry, RelationVersion
 from pgwire_codec.log.segment import TableCount
 from pgwire_codec.messages import Relation, Truncate
 from pgwire_codec.spec import MESSAGES, STREAM_CONTENT
-from pgwire_codec.tables import MessageTable
+from pgwire_codec.tables import MessageTable, tagged
 
 _ROWS: Final = {ord("I"): 0, ord("U"): 1, ord("D"): 2}
 _COLUMN_OF_KIND: Final = np.zeros(256, np.int64)
@@ -47,7 +47,7 @@ class Tally:
     def add(self, messages: Messages, table: MessageTable, streaming: bool) -> None:
         """Count scanned messages; ``streaming`` as it was for the scan."""
         start = 0
-        places = np.flatnonzero(np.isin(table.kind, (ord("R"), ord("T"))))
+        places = np.flatnonzero(tagged(table.kind, b"RT"))
         blocks = _inside(messages, table, places, streaming)
         for index, inside in zip(places.tolist(), blocks.tolist(), strict=True):
             message = self._codec.decode_message(messages[index], streaming=inside)

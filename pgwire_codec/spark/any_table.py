@@ -13,7 +13,7 @@ import pyarrow as pa
 from pgwire_codec.carry import RelationVersion
 from pgwire_codec.columns import ChangeBatch, Column
 from pgwire_codec.spark.shapes import exact, to_exact
-from pgwire_codec.tables import NULL, VALUE
+from pgwire_codec.tables import NULL, VALUE, tagged
 
 _TEXTS = pa.map_(pa.string(), pa.string())
 
@@ -51,8 +51,8 @@ class AnyTable:
         arrays: list[Any] = [
             pa.repeat(batch.version.qualified_name, len(batch)),
             _metadata(kind, "_op"),
-            _texts(batch.new, np.isin(batch.op, np.frombuffer(b"IU", np.uint8))),
-            _texts(batch.old, np.isin(batch.op, np.frombuffer(b"UD", np.uint8))),
+            _texts(batch.new, tagged(batch.op, b"IU")),
+            _texts(batch.old, tagged(batch.op, b"UD")),
             *(_metadata(kind, name) for name in self.schema.names[4:]),
         ]
         return to_exact(arrays, self.schema)
