@@ -423,6 +423,9 @@ FRAMES = (
 #: session that broke off in mid-block goes on with one of them.
 STREAM_CONTENT = b"RYOMIUDT"
 
+#: What commits a transaction, and tells when: Commit, Stream Commit and Commit Prepared.
+COMMITS = b"CcK"
+
 
 def in_stream_block(tag: bytes, before: bool) -> bool:
     """Say whether the message behind one with this tag is inside a stream block."""

@@ -112,12 +112,12 @@ SCRIPTS = st.lists(
 
 
 @pytest.fixture(scope="module")
-def pipe() -> Iterator[tuple[int, int]]:
-    """A pipe with nothing in it: the end to read and the end to write."""
-    ends = os.pipe()
-    yield ends
-    for end in ends:
-        os.close(end)
+def silent() -> Iterator[int]:
+    """What there is never something to be read from."""
+    reading, writing = os.pipe()
+    yield reading
+    os.close(reading)
+    os.close(writing)
 
 
 @pytest.fixture(scope="module")
@@ -186,8 +186,8 @@ def test_what_was_taken_is_kept() -> None:
 
 @pytest.mark.parametrize("side", ["compiled", "plain"])
 class TestWaiting:
-    def test_nothing_comes(self, pipe: tuple[int, int], side: str) -> None:
-        connection = Connection([], pipe[0])
+    def test_nothing_comes(self, silent: int, side: str) -> None:
+        connection = Connection([], silent)
         frames = getattr(connection, side)()
         began = time.monotonic()
         assert frames.read(10, 100, NEVER, 0.05) == Outcome.EMPTY
@@ -208,8 +208,8 @@ class TestWaiting:
         assert frames.read(10, 100, NEVER, 60) == Outcome.BROKEN
 
 
-def test_a_signal_ends_the_waiting(pipe: tuple[int, int]) -> None:
-    connection = Connection([], pipe[0])
+def test_a_signal_ends_the_waiting(silent: int) -> None:
+    connection = Connection([], silent)
     frames = connection.compiled()
     told: list[int] = []
     before = signal.signal(signal.SIGALRM, lambda number, _: told.append(number))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pgwire_codec.errors import CaptureError
 from pgwire_codec.reference import decode_message
+from pgwire_codec.spec import COMMITS
 
 if TYPE_CHECKING:
     from threading import Event
@@ -24,7 +25,6 @@ _TICK: Final = 0.25  # seconds between looks at what else is to be done
 _MAX_BATCH_BYTES: Final = 8 << 20
 _FLUSH_BYTES: Final = 64 << 20
 _ADVANCE_SECONDS: Final = 10.0  # between confirmations of WAL with nothing in it
-_COMMITS: Final = b"CcK"  # messages that tell a commit time
 _LOOKED_AT: Final = 1000  # messages of a batch, from its end, for the last commit
 _MOST_WAITING: Final = 4  # batches that are read and not written
 _SIGN_OF_LIFE_SECONDS: Final = 1.0
@@ -182,7 +182,7 @@ class LogStream:
         self._bulletin.appended(self._writer, len(batch), batch.nbytes, received_lsn=received)
         tags = batch.buffer[batch.offsets[:-1]]
         for index in range(len(tags) - 1, max(-1, len(tags) - _LOOKED_AT), -1):
-            if tags[index] in _COMMITS:
+            if tags[index] in COMMITS:
                 start, end = batch.offsets[index : index + 2].tolist()
                 commit: Any = decode_message(batch.buffer[start:end].tobytes())
                 self._bulletin.tell(commit_time=commit.commit_time)

@@ -16,13 +16,12 @@ from pgwire_codec.log.segment import Head, Part, Segment
 from pgwire_codec.log.state import Follower, State
 from pgwire_codec.log.tally import Tally
 from pgwire_codec.parallel import summarise_pieces
+from pgwire_codec.spec import COMMITS
 from pgwire_codec.summary import Summariser, Summary
 from pgwire_codec.tables import MessageTable, tagged
 
 #: Message bytes of a part, where nobody asks for another size.
 PART_BYTES: Final = 8 << 20
-
-_COMMITS: Final = b"CcK"
 
 
 class Digest:
@@ -175,7 +174,7 @@ class _Commits:
         self.last: int | None = None
 
     def add(self, messages: Messages, table: MessageTable) -> None:
-        places = np.flatnonzero(tagged(table.kind, _COMMITS))
+        places = np.flatnonzero(tagged(table.kind, COMMITS))
         if len(places):
             self.count += len(places)
             if self.first is None:

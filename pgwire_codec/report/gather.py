@@ -30,10 +30,10 @@ from pgwire_codec.report.findings import (
     LargeTransaction,
 )
 from pgwire_codec.report.shapes import Shapes
+from pgwire_codec.spec import COMMITS
 from pgwire_codec.tables import tagged
 
 _LARGEST: Final = 20
-_COMMITS: Final = b"CcK"
 
 
 def gather(log: Log, progress: Callable[[int], None] | None = None) -> Findings:
@@ -225,7 +225,7 @@ def _lags(records: pa.RecordBatch, done: Transactions) -> npt.NDArray[np.int64]:
     """
     (messages,) = _input.to_inputs(records.column("data"))
     filled = np.flatnonzero(np.diff(messages.offsets))
-    commits = filled[tagged(messages.data[messages.offsets[filled]], _COMMITS)]
+    commits = filled[tagged(messages.data[messages.offsets[filled]], COMMITS)]
     if len(commits) > len(done):
         commits = _delivered(messages, commits, done)
     column = records.column("time")
