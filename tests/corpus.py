@@ -87,6 +87,18 @@ def captures(
     ]
 
 
+def oldest_and_newest() -> list[Capture]:
+    """Of each scenario and option set, the oldest server's capture and the newest's.
+
+    For what takes its time with each: servers differ little, options and scenarios much.
+    """
+    found: dict[tuple[str, str], list[Capture]] = {}
+    for each in captures():
+        found.setdefault((each.scenario, each.options), []).append(each)
+    chosen = {end for several in found.values() for end in (several[0], several[-1])}
+    return [each for each in captures() if each in chosen]
+
+
 def capture(name: str) -> Capture:
     """The capture of that name; KeyError where there is none."""
     return {capture.name: capture for capture in _all()}[name]

@@ -100,7 +100,9 @@ class Session:
         """
         code = block.code.replace("/data", self._folder)
         if block.title is not None:
-            Path(self._folder, block.title).write_text(code, "utf-8")
+            path = Path(self._folder, block.title)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(code, "utf-8")
             return
         if block.language == "python":
             printed = self._python(code, block.line)
@@ -158,6 +160,16 @@ class Session:
         return done.stdout
 
 
+def run(page: Page, folder: Path, **names: Any) -> None:
+    """Run the blocks of a page in order, in a folder."""
+    session = Session(page, folder, **names)
+    try:
+        for block in page.blocks:
+            session.run(block)
+    finally:
+        session.close()
+
+
 def _without_trailing_blanks(text: str) -> str:
     return "".join(f"{line.rstrip()}\n" for line in text.rstrip().splitlines())
 
@@ -165,12 +177,7 @@ def _without_trailing_blanks(text: str) -> str:
 def main() -> None:
     """Run the pages that are named, as a reader would who has nothing but their text."""
     for name in sys.argv[1:]:
-        session = Session(Page(PAGES / name), Path.cwd())
-        try:
-            for block in Page(PAGES / name).blocks:
-                session.run(block)
-        finally:
-            session.close()
+        run(Page(PAGES / name), Path.cwd())
         print(f"{name}: all as it stands")
 
 

@@ -14,8 +14,9 @@ from tests.servers import database
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("interruption", ["kill", "fast", "immediate"])
-@pytest.mark.parametrize("major", [16, 18])
+@pytest.mark.parametrize(
+    ("major", "interruption"), [(16, "kill"), (18, "kill"), (16, "fast"), (18, "immediate")]
+)
 def test_the_log_equals_the_server(
     major: int, interruption: Interruption, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -74,7 +74,7 @@ def test_one_partition_gives_the_servers_tables(
         assert differences(applied, server) == []
 
 
-@pytest.mark.parametrize("partitions", [2, 7, 32])
+@pytest.mark.parametrize("partitions", [2, 32])
 def test_partitions_do_not_matter(
     spark: SparkSession,
     messages: pa.Table,

@@ -19,23 +19,23 @@ import pytest
 import pgwire_codec as pgc
 from pgwire_codec import spec
 from pgwire_codec.cli.app import app
-from tests import test_spark_auto_cdc
-from tests.docs import LANGUAGES, ROOT, Page, Session, pages
+from tests import docs, test_spark_auto_cdc
+from tests.docs import LANGUAGES, ROOT, Page, pages
 from tests.servers import database
 
 ALL = pages()
 
-jar = test_spark_auto_cdc.jar  # the fixture
-
 #: What starts something; anything else that a page needs is a module.
-SERVICES = {"server", "spark", "pipelines", "kafka", "s3"}
+SERVICES = {"server", "spark", "kafka", "s3"}
+#: Has what it needs, and is run, in tests/test_spark_auto_cdc.py.
+ELSEWHERE = test_spark_auto_cdc.PAGE
 
 
 def _with_code() -> list[object]:
     return [
         pytest.param(page, id=page.name, marks=_marks(page))
         for page in ALL
-        if any(block.language != "text" for block in page.blocks)
+        if page != ELSEWHERE and any(block.language != "text" for block in page.blocks)
     ]
 
 
@@ -64,40 +64,9 @@ def names(
         if "kafka" in needs:
             monkeypatch.setenv("KAFKA", running.enter_context(_kafka()))
         settings = running.enter_context(_s3("lake")) if "s3" in needs else {}
-        if "pipelines" in needs:
-            jar = request.getfixturevalue("jar")
-            settings = running.enter_context(_pipelines(tmp_path, jar))
         for name, value in settings.items():
             monkeypatch.setenv(name, value)
         yield known
-
-
-@contextlib.contextmanager
-def _pipelines(folder: Path, jar: Path) -> Iterator[dict[str, str]]:
-    """A catalog that Spark's pipelines can merge into; the environment that leads to it."""
-    for module in ("grpc", "yaml"):
-        pytest.importorskip(module, reason="needs pyspark[pipelines]")
-    import pyspark
-
-    settings = {
-        "spark.driver.extraClassPath": jar,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.catalog.lake": test_spark_auto_cdc.CATALOG,
-        "spark.sql.shuffle.partitions": 2,
-        "spark.sql.warehouse.dir": folder / "warehouse",
-        "spark.ui.enabled": "false",
-    }
-    (folder / "spark-defaults.conf").write_text(
-        "".join(f"{name} {value}\n" for name, value in settings.items()), "utf-8"
-    )
-    yield {
-        "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
-        "SPARK_CONF_DIR": str(folder),
-        "SPARK_HOME": str(Path(pyspark.__file__).parent),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
 
 
 @contextlib.contextmanager
@@ -131,12 +100,7 @@ def _s3(bucket: str) -> Iterator[dict[str, str]]:
 
 @pytest.mark.parametrize("page", _with_code())
 def test_page(page: Page, names: dict[str, object], tmp_path: Path) -> None:
-    session = Session(page, tmp_path, **names)
-    try:
-        for block in page.blocks:
-            session.run(block)
-    finally:
-        session.close()
+    docs.run(page, tmp_path, **names)
 
 
 @pytest.mark.parametrize("page", ALL, ids=lambda page: page.name)

@@ -405,13 +405,13 @@ LEAKS = """
         gc.collect()
         return sys.getallocatedblocks(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
-    for _ in range(20):
+    for _ in range(100):  # caches fill: pyarrow's, and the interpreter's
         once()
     blocks, peak = held()
     for _ in range(100):
         once()
     after, peak_after = held()
-    assert after - blocks < 200, (blocks, after)
+    assert after - blocks < 100, (blocks, after)  # not one a round
     scale = 1 if sys.platform == "darwin" else 1024
     assert (peak_after - peak) * scale < 50_000_000, (peak, peak_after)
 """

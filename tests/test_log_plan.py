@@ -19,7 +19,6 @@ from tests.build import T, insert, transaction, wire
 from tests.logs import SOURCE, append, commit_lsns, memory, no_appends, write
 from tests.test_splits import DENSE, LARGE, restarts, rows, serial, transactions
 
-ALL = corpus.captures()
 #: Sessions break off in them.
 BROKEN = corpus.captures("immediate", major=18)
 #: Message bytes: a message a part, a few, many, everything.
@@ -37,7 +36,10 @@ def check(reader: log.Log, capture: corpus.Capture, **options: Any) -> None:
 
 @pytest.mark.parametrize(
     "capture",
-    [pytest.param(each, marks=pytest.mark.slow if each in LARGE else ()) for each in ALL],
+    [
+        pytest.param(each, marks=pytest.mark.slow if each.scenario == "streams" else ())
+        for each in corpus.captures()
+    ],
     ids=str,
 )
 def test_every_capture_as_a_log(capture: corpus.Capture, tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ def blocks(language: str) -> list[object]:
     for match in FENCED.finditer(README):
         if match[1] == language:
             line = README.count("\n", 0, match.start()) + 1
-            marks = [pytest.mark.slow] if re.search(r"\bspark\b", match[2]) else []
+            with_spark = re.search(r"\bspark\b", match[2]) is not None
+            marks = [pytest.mark.slow, pytest.mark.xdist_group("spark")] if with_spark else []
             found.append(pytest.param(match[2], match[3], id=f"line{line}", marks=marks))
     return found
 

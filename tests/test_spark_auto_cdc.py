@@ -12,21 +12,23 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests import spark_logs
+from tests import docs, spark_logs
 from tests.changes import KEYS, VALUES, History, to_messages
+from tests.servers import database
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parent.parent
+PAGE = docs.Page(docs.PAGES / "howto" / "auto-cdc.md")
 
 #: AUTO CDC merges into a table, and neither Delta nor Iceberg has a release for Spark 4.3. Spark's
 #: own tests have a catalog of tables in memory that can; the newest jar of them is that of 4.2.
 JAR = "org.apache.spark:spark-catalyst_2.13:4.2.0:jar:tests"
 CATALOG = "org.apache.spark.sql.connector.catalog.SharedTablesInMemoryRowLevelOperationTableCatalog"
 
+#: Stands beside the page's.
 PIPELINE = """
 from pyspark import pipelines as dp
 from pyspark.sql import SparkSession
@@ -43,9 +45,9 @@ def row_changes():
     return upserts_and_deletes
 
 
-dp.create_streaming_table("memory.db.rows")
+dp.create_streaming_table("lake.db.rows")
 dp.create_auto_cdc_flow(
-    target="memory.db.rows",
+    target="lake.db.rows",
     source="row_changes",
     keys=["shelf", "id"],
     sequence_by="struct(_commit_lsn, _seq)",
@@ -56,7 +58,7 @@ dp.create_auto_cdc_flow(
 
 @dp.materialized_view(name="result", format="parquet")
 def result():
-    return spark.read.table("memory.db.rows")
+    return spark.read.table("lake.db.rows")
 """
 
 
@@ -76,61 +78,52 @@ def jar() -> Path:
     return path
 
 
-def run_pipeline(folder: Path, log: str, jar: Path) -> subprocess.CompletedProcess[str]:
-    """Run the recipe in a folder, as `spark-pipelines` does it; the result is a Parquet table."""
+@pytest.fixture
+def folder(jar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in which `spark-pipelines` runs, with a catalog `lake` that it can merge into."""
+    for module in ("pyspark", "grpc", "yaml"):
+        pytest.importorskip(module, reason="needs pyspark[pipelines]")
     import pyspark
 
-    conf = folder / "conf"
-    conf.mkdir()
     settings = {
         "spark.driver.extraClassPath": jar,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.catalog.memory": CATALOG,
+        "spark.sql.catalog.lake": CATALOG,
         "spark.sql.shuffle.partitions": 2,
-        "spark.sql.warehouse.dir": folder / "warehouse",
+        "spark.sql.warehouse.dir": tmp_path / "warehouse",
         "spark.ui.enabled": "false",
     }
-    (conf / "spark-defaults.conf").write_text(
+    (tmp_path / "spark-defaults.conf").write_text(
         "".join(f"{name} {value}\n" for name, value in settings.items()), "utf-8"
     )
-    (folder / "spark-pipeline.yaml").write_text(
-        f"name: rows\nstorage: {(folder / 'storage').as_uri()}\n"
-        "libraries:\n  - glob:\n      include: pipeline.py\n",
-        "utf-8",
-    )
-    (folder / "pipeline.py").write_text(PIPELINE.format(log=log), "utf-8")
-    spark_home = Path(pyspark.__file__).parent
-    return subprocess.run(
-        [spark_home / "bin" / "spark-pipelines", "run"],
-        cwd=folder,
-        env={
-            **os.environ,
-            "PYSPARK_PYTHON": sys.executable,
-            # Spark looks for data sources in folders, and does not find editable installs.
-            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
-            "SPARK_CONF_DIR": str(conf),
-            "SPARK_HOME": str(spark_home),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    # Spark looks for data sources in folders, and does not find editable installs.
+    path = os.pathsep.join([str(docs.ROOT), os.environ.get("PYTHONPATH", "")])
+    monkeypatch.setenv("PYTHONPATH", path)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.setenv("SPARK_HOME", str(Path(pyspark.__file__).parent))
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    return tmp_path
 
 
-def test_the_recipe(jar: Path, tmp_path: Path) -> None:
-    """With REPLICA IDENTITY FULL, AUTO CDC leaves the table's rows: moved, toasted, deleted."""
-    for module in ("pyspark", "grpc", "yaml"):
-        pytest.importorskip(module, reason="needs pyspark[pipelines]")
+def test_the_page_and_a_random_history(
+    pg18: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page is true; and with REPLICA IDENTITY FULL, AUTO CDC leaves the table's rows: moved,
+    toasted, deleted. In one run of both pipelines, which takes its time to start."""
     history = History(1, full=True)
     for number in range(60):
         history.transaction(number % 10, 6)
     messages = to_messages(history.changes, full=True)
-    path = spark_logs.write(tmp_path / "log", messages, part_bytes=2000, flushes=20)
-    done = run_pipeline(tmp_path, path, jar)
-    assert done.returncode == 0, done.stdout
-    rows = pq.read_table(tmp_path / "warehouse" / "result").to_pylist()
+    path = spark_logs.write(folder / "log", messages, part_bytes=2000, flushes=20)
+    beside = folder / "transformations" / "rows.py"
+    beside.parent.mkdir()
+    beside.write_text(PIPELINE.format(log=path), "utf-8")
+    with database(pg18) as made:
+        monkeypatch.setenv("DSN", made.dsn)
+        docs.run(PAGE, folder)
+    rows = pq.read_table(folder / "warehouse" / "result").to_pylist()
     found = {
         tuple(row[name] for name in KEYS): {name: row[name] for name in VALUES} for row in rows
     }

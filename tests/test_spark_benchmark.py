@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import contextlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.slow
 
 
-def test_tiny_run(tmp_path: Path) -> None:
-    for module in ("pyspark", "matplotlib"):
-        pytest.importorskip(module, reason="needs the extras spark and bench")
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.spark", "tiny", str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
+def test_tiny_run(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In the session of the tests: to start another takes longer than all that is measured."""
+    pytest.importorskip("matplotlib", reason="needs the extra bench")
+    from benchmarks import spark as benchmark
+
+    monkeypatch.setattr(
+        benchmark, "local_spark", lambda: contextlib.nullcontext(spark.newSession())
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    benchmark.main("tiny", str(tmp_path))
     page = (tmp_path / "benchmarks-spark.md").read_text("utf-8")
-    assert page.strip() in done.stdout
+    assert page.strip() in capsys.readouterr().out
     lines = [line.split(" | ")[0] for line in page.splitlines()]
     for job in ("ready-made Arrow batches", "mapInArrow identity", "the survey", "from_json"):
         assert f"| {job}" in lines
-    for job in ('format("pgoutput")', "decode_changes"):
+    for job in ('format("pgoutput")', "decode_changes", "messages in, ready-made rows out"):
         assert lines.count(f"| {job}") >= 2

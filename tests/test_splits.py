@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 import pgwire_codec as pgc
 from tests import corpus
 
-DENSE = [c for c in corpus.captures() if c.scenario in ("immediate", "traps", "dml")]
+DENSE = [c for c in corpus.oldest_and_newest() if c.scenario in ("immediate", "traps", "dml")]
 DENSE.append(corpus.capture("types.pg18.v1-text"))  # one small transaction behind the other
-LARGE = [c for c in corpus.captures() if c.scenario == "streams"]
+LARGE = [c for c in corpus.oldest_and_newest() if c.scenario == "streams"]
 
 
 def rows(changes: Iterable[pgc.Changes]) -> list[tuple[Any, ...]]:

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from pgwire_codec.errors import MissingExtraError
 from pgwire_codec.lsn import format_lsn
 from pgwire_codec.spark.net import ChangeColumns, net_changes
-from pgwire_codec.spark.tables import is_unknown, value_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -127,26 +126,14 @@ def merge_into(
 
 @dataclass(frozen=True, slots=True)
 class _Net:
-    """Net changes in Arrow: ``c0``, ``c1``, … the table's columns; ``u0``, … whether each is
-    unknown; ``r0``, … the root's key columns; ``gone``.
-    """
+    """Net changes in Arrow, with the columns of :func:`~pgwire_codec.spark.net.net_changes`."""
 
     columns: ChangeColumns
     rows: pa.Table
 
     @classmethod
     def of(cls, changes: DataFrame, columns: ChangeColumns) -> _Net:
-        from pyspark.sql import functions
-
-        alive = functions.col("alive")
-        selected = [(~alive).alias("gone")]
-        for number, name in enumerate(columns.table):
-            selected.append(value_of(name, columns).alias(f"c{number}"))
-            unknown = functions.lit(False) if name in columns.keys else alive & is_unknown(name)
-            selected.append(unknown.alias(f"u{number}"))
-        for number, name in enumerate(columns.keys):
-            selected.append(functions.col("root")[name].alias(f"r{number}"))
-        return cls(columns, net_changes(changes, columns).select(*selected).toArrow())
+        return cls(columns, net_changes(changes, columns).drop("told").toArrow())
 
     def table_schema(self) -> pa.Schema:
         return pa.schema(
@@ -161,8 +148,8 @@ class _Net:
         """Numbers of the columns that are unknown in some row."""
         return [
             number
-            for number in range(len(self.columns.table))
-            if pc.any(self.rows.column(f"u{number}")).as_py()
+            for number, name in enumerate(self.columns.table)
+            if name in self.columns.values and pc.any(self.rows.column(f"u{number}")).as_py()
         ]
 
     def keys(self, prefix: str, rows: pa.Table) -> list[tuple[Any, ...]]:

@@ -4,14 +4,19 @@ A key has *lives*: one begins with an insert, or with an update that gave a row 
 with a delete, or with an update that gave the row another key. A value that an update did not send
 is the last one that its life knows; where the life knows none, the one that its row had in the
 life that it came from, under the old key. So a value is looked for first among the changes of one
-key, which is a window, and then along the key changes, which is a recursion over few rows.
+key, which is a window, and then along the key changes, which takes one task over the few rows that
+have any.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from pgwire_codec.spark.follow import CHAIN, follow
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -23,6 +28,8 @@ METADATA: Final = (
 )  # fmt: skip
 
 _NEEDED: Final = ("_op", "_commit_lsn", "_seq", "_unchanged")
+
+_BATCH_ROWS: Final = 10_000
 
 #: Of a row of :func:`net_changes`: the change that made it what it is.
 TOLD: Final = ("_xid", "_lsn", "_commit_lsn", "_commit_time", "_seq", "_origin")
@@ -166,28 +173,68 @@ def quote(name: str) -> str:
 def net_changes(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
     """Give one row a key that the changes touch, behind the last truncate.
 
-    Its columns: ``key`` struct; ``alive`` boolean, false where the key is free now; ``cells``
-    struct of the other columns, each a ``struct<v>``, null where the changes do not tell the value;
-    ``root`` struct, the key under which the row stood before all these changes (null for one that
-    they inserted); ``told`` struct of :data:`TOLD`, of the last change of the row.
+    Its columns, numbered as :attr:`ChangeColumns.table`: ``gone`` boolean, where the key is free
+    now; ``c0``, ``c1``, … the row; ``u0``, … boolean, for the columns that are not of the key,
+    where there is a row and the changes do not tell the value (``c`` is null there); ``r0``, … the
+    columns of the key under which the row stood before all these changes, null for one that they
+    inserted; ``told`` struct of :data:`TOLD`, of the last change of the row.
     """
     from pyspark.sql import functions
 
+    col = functions.col
+    lives = _lives(changes, columns)
+    values = [columns.table.index(name) for name in columns.values]
+    lacking = functions.lit(False)
+    for number in values:
+        lacking |= col(f"u{number}")
+    far = col("is_last") & ~col("gone") & col("arrived").isNotNull() & lacking
+    lives = lives.withColumn("far", far)
+    masked = {f"u{number}": ~col("gone") & col(f"u{number}") for number in values}
+    near = lives.where("is_last AND NOT far").drop(*CHAIN).withColumns(masked)
+    if not values:
+        return near
+    # All in one task: a chain of key changes may lead anywhere.
+    chains = lives.where("far OR left IS NOT NULL").drop("is_last").repartition(1)
+    followed = chains.mapInArrow(_follow(values, len(columns.keys)), near.schema)
+    return near.unionByName(followed)
+
+
+def _follow(
+    values: list[int], keys: int
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if several := list(batches):
+            yield from follow(pa.Table.from_batches(several), values, keys).to_batches(_BATCH_ROWS)
+
+    return run
+
+
+def _lives(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
+    """Give one row a life of a key that the changes touch, behind the last truncate.
+
+    Its columns: those of :func:`net_changes`, as far as the changes of this life tell them (``u0``,
+    … where it ended, too, and ``r0``, … null where a change of the key began it); ``is_last``,
+    whether no later life of the key is known; and ``arrived`` and ``left`` struct, the places of
+    the changes of a key that it began and ended with, or null. What arrived goes on from what left
+    there.
+    """
+    from pyspark.sql import functions
+
+    col = functions.col
     truncates = changes.where(columns.column("_op") == "T")
     truncate = functions.broadcast(truncates.agg(functions.max(columns.at).alias("truncated")))
     behind = functions.col("truncated").isNull() | (columns.at > functions.col("truncated"))
     lasting = changes.crossJoin(truncate).where(behind & (columns.column("_op") != "T"))
-    lives = _lives(_events(lasting, columns), columns)
-    net = ["key", "alive", "cells", "root", "told"]
-    here = functions.col("is_last")
-    if not columns.values:
-        return lives.where(here).select(*net)
-    unknown = functions.lit(False)
-    for name in columns.values:
-        unknown |= functions.col("cells")[name].isNull()
-    far = functions.col("alive") & functions.col("arrived").isNotNull() & unknown
-    found = _follow(lives.where(here & far), lives.where("left IS NOT NULL"), columns)
-    return lives.where(here & ~far).select(*net).unionByName(found.select(*net))
+    lives = _by_life(_events(lasting, columns), columns)
+    selected = [(~col("alive")).alias("gone")]
+    for number, name in enumerate(columns.table):
+        if name in columns.keys:
+            selected.append(col("key")[name].alias(f"c{number}"))
+        else:
+            cell = col("cells")[name]
+            selected += [cell["v"].alias(f"c{number}"), cell.isNull().alias(f"u{number}")]
+    selected += [col("root")[name].alias(f"r{n}") for n, name in enumerate(columns.keys)]
+    return lives.select(*selected, "told", "is_last", "arrived", "left")
 
 
 def _events(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
@@ -231,12 +278,7 @@ def _events(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
 _ALWAYS: Final = "_"
 
 
-def _lives(events: DataFrame, columns: ChangeColumns) -> DataFrame:
-    """Give one row a life of a key.
-
-    ``arrived`` and ``left`` are the places of the key changes that it began and ended with, or
-    null; ``is_last`` says that no later life of the key is known.
-    """
+def _by_life(events: DataFrame, columns: ChangeColumns) -> DataFrame:
     from pyspark.sql import Window, functions
 
     col = functions.col
@@ -269,28 +311,3 @@ def _lives(events: DataFrame, columns: ChangeColumns) -> DataFrame:
         functions.when(~began_here, col("key")).alias("root"),
         functions.max("is_last").alias("is_last"),
     )
-
-
-def _follow(rows: DataFrame, lives: DataFrame, columns: ChangeColumns) -> DataFrame:
-    """Fill the cells of rows from the lives that they came from, as far back as it goes."""
-    fields = ", ".join(
-        f"'{_literal(name)}', coalesce(f.cells.{quote(name)}, l.cells.{quote(name)})"
-        for name in (*columns.values, _ALWAYS)
-    )
-    return rows.sparkSession.sql(
-        f"""
-        WITH RECURSIVE followed (key, alive, cells, root, told, arrived) AS (
-            SELECT key, alive, cells, root, told, arrived FROM {{rows}}
-            UNION ALL
-            SELECT f.key, f.alive, named_struct({fields}), l.root, f.told, l.arrived
-            FROM followed f JOIN {{lives}} l ON l.left = f.arrived
-        )
-        SELECT key, alive, cells, root, told FROM followed WHERE arrived IS NULL
-        """,
-        rows=rows,
-        lives=lives,
-    )
-
-
-def _literal(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("'", "\\'")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pgwire_codec.spark.net import TOLD, ChangeColumns, net_changes
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 
 def latest(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
@@ -23,8 +23,8 @@ def latest(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
     ----------
     changes : DataFrame
         Changes of one table, as :func:`decode_changes` and ``format("pgoutput")`` give them. It is
-        read two times, and once more for each change of its key that the longest chain of them
-        needs to be followed: persist one that is costly to make.
+        read several times: persist one that is costly to make. The changes of keys have to fit into
+        the memory of one task.
     keys : sequence of str
         Columns that identify a row: the replica identity, or some of it that suffices.
 
@@ -33,49 +33,29 @@ def latest(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
     DataFrame
         The table's columns; ``_xid``, ``_lsn``, ``_commit_lsn``, ``_commit_time``, ``_seq`` and
         ``_origin`` of the change that made a row what it is; and ``_unchanged``, the names of the
-        columns whose value the changes do not tell, because they begin after it was written. Lazy,
-        and by Spark's own functions only.
+        columns whose value the changes do not tell, because they begin after it was written. Lazy.
 
     Raises
     ------
     ValueError
         When a metadata column is missing, or a key column is not in the replica identity.
-
-    Notes
-    -----
-    Changes of keys are followed by a recursive query, which Spark has since 4.1.
-    ``spark.sql.cteRecursionRowLimit`` bounds how many rows it may follow, and stops the query with
-    an error that says so.
     """
     from pyspark.sql import functions
 
     columns = ChangeColumns.of(changes, keys)
-    net = net_changes(changes, columns).where("alive")
-    table = [value_of(name, columns).alias(name) for name in columns.table]
+    net = net_changes(changes, columns).where("NOT gone")
+    table = [functions.col(f"c{number}").alias(name) for number, name in enumerate(columns.table)]
     told = [
         functions.col("told")[name].alias(columns.metadata[name])
         for name in TOLD
         if name in columns.metadata
     ]
     names = functions.array(
-        *(functions.when(is_unknown(name), functions.lit(name)) for name in columns.values)
+        *(
+            functions.when(functions.col(f"u{columns.table.index(name)}"), functions.lit(name))
+            for name in columns.values
+        )
     ).cast("array<string>")
     known = functions.array_compact(names)
     unchanged = functions.when(functions.size(known) > 0, known)
     return net.select(*table, *told, unchanged.alias(columns.metadata["_unchanged"]))
-
-
-def value_of(name: str, columns: ChangeColumns) -> Column:
-    """Give a table's column of a net change."""
-    from pyspark.sql import functions
-
-    if name in columns.keys:
-        return functions.col("key")[name]
-    return functions.col("cells")[name]["v"]
-
-
-def is_unknown(name: str) -> Column:
-    """Say whether a net change leaves a column, which is none of the key, as it was before."""
-    from pyspark.sql import functions
-
-    return functions.col("cells")[name].isNull()
