@@ -11,7 +11,7 @@ VERSION ?= next
 JOBS ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test quick test-spark test-postgresql crash lint sanitize fuzz demo bench bench-wheel \
+.PHONY: help venv test thorough quick test-spark test-postgresql crash lint sanitize fuzz demo bench bench-wheel \
 	bench-compare bench-page bench-capture bench-spark wheel test-arm64 docs changelog tutorial clean
 
 help: ## list the targets
@@ -30,12 +30,15 @@ $(VENV)/installed: pyproject.toml setup.py $(wildcard pgwire_codec/*/*.p[yx]?)
 # Spark's tests, which share a session; each has servers of its own.
 PYTEST = $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup
 
-test: venv ## run all tests, and those that need neither Spark nor a server in plain Python too
-	$(PYTEST)
-	PGWIRE_CODEC_IMPL=python $(PYTEST) -m "not slow and not twins"
+test: venv ## run the tests, and those that need neither Spark nor a server in plain Python too
+	$(PYTEST) -m "not thorough"
+	PGWIRE_CODEC_IMPL=python $(PYTEST) -m "not slow and not twins and not thorough"
+
+thorough: venv ## run the tests that `make test` leaves out: more captures, options, interruptions
+	$(PYTEST) -m thorough
 
 quick: venv ## run the tests that take seconds: no Spark, no server, not the core beside its twin
-	$(PYTEST) -m "not slow and not twins"
+	$(PYTEST) -m "not slow and not twins and not thorough"
 
 lint: venv ## check style, format and types
 	$(BIN)/ruff check .
@@ -113,7 +116,7 @@ wheel: venv ## build sdist and manylinux wheel, and run all tests on it in an em
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --wheel-dir build/wheel \
 		build/wheel/built/*.whl
 	$(BIN)/auditwheel show build/wheel/*.whl
-	./tools/test-wheel $(BIN)/python build/wheel/*.whl build/wheel
+	JOBS=$(JOBS) ./tools/test-wheel $(BIN)/python build/wheel/*.whl build/wheel
 
 test-arm64: venv ## cross-compile the wheel for ARM and run the quick tests on it under qemu
 	./tools/test-arm64 $(BIN)/python

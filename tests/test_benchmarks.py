@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent.parent
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.thorough,
     pytest.mark.skipif(
         not all(map(find_spec, ["adbc_driver_postgresql", "matplotlib"])),
         reason="needs the extra bench",

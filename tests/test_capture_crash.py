@@ -15,7 +15,15 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    ("major", "interruption"), [(16, "kill"), (18, "kill"), (16, "fast"), (18, "immediate")]
+    ("major", "interruption"),
+    [
+        (18, "kill"),
+        (16, "immediate"),
+        pytest.param(16, "kill", marks=pytest.mark.thorough),
+        pytest.param(18, "immediate", marks=pytest.mark.thorough),
+        pytest.param(16, "fast", marks=pytest.mark.thorough),
+        pytest.param(18, "fast", marks=pytest.mark.thorough),
+    ],
 )
 def test_the_log_equals_the_server(
     major: int, interruption: Interruption, tmp_path: Path, request: pytest.FixtureRequest

@@ -110,6 +110,7 @@ def test_captures(number: int, capture: Capture) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("number", "capture"), numbered(), ids=str)
 def test_captures_under_other_options(number: int, capture: Capture) -> None:
     for each in range(_A_CAPTURE):
@@ -217,6 +218,7 @@ def test_damaged_captures(capture: Capture) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("capture", captures(), ids=str)
 def test_all_captures_damaged(capture: Capture) -> None:
     damaged_alike(capture, 1)
@@ -315,6 +317,7 @@ def test_every_structure_of_the_corpus_cut_and_changed_at_each_byte() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_every_message_of_the_corpus_cut_and_changed_somewhere() -> None:
     """All messages, each at two of its bytes in each way: at each byte would take an hour."""
     chosen = random.Random(18)

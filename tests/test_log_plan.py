@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,14 +35,15 @@ def check(reader: log.Log, capture: corpus.Capture, **options: Any) -> None:
     assert told <= set(plan.versions)
 
 
-@pytest.mark.parametrize(
-    "capture",
-    [
-        pytest.param(each, marks=pytest.mark.slow if each.scenario == "streams" else ())
-        for each in corpus.captures()
-    ],
-    ids=str,
-)
+def captures() -> Iterator[object]:
+    quick = corpus.oldest_and_newest()
+    for each in corpus.captures():
+        slow = [pytest.mark.slow] if each.scenario == "streams" else []
+        marks = slow if each in quick else [*slow, pytest.mark.thorough]
+        yield pytest.param(each, marks=marks)
+
+
+@pytest.mark.parametrize("capture", list(captures()), ids=str)
 def test_every_capture_as_a_log(capture: corpus.Capture, tmp_path: Path) -> None:
     sizes = PART_BYTES if capture in DENSE else PART_BYTES[2:]
     for number, part_bytes in enumerate(sizes):

@@ -70,10 +70,14 @@ def tables_of(capture: corpus.Capture) -> list[str]:
 
 
 QUICK = [corpus.capture("dml.pg18.v1-text"), corpus.capture("traps.pg18.v2-stream")]
-CAPTURES = [
-    capture if capture in QUICK else pytest.param(capture, marks=pytest.mark.slow)
-    for capture in corpus.captures()
-]
+
+
+def captures() -> list[object]:
+    slow, thorough = [pytest.mark.slow], [pytest.mark.slow, pytest.mark.thorough]
+    return [
+        each if each in QUICK else pytest.param(each, marks=slow if each.major == 18 else thorough)
+        for each in corpus.captures()
+    ]
 
 
 EVERYTHING = 8 << 20
@@ -86,7 +90,7 @@ def part_sizes(capture: corpus.Capture) -> list[int]:
     return [*([1] if one else []), some, EVERYTHING]
 
 
-@pytest.mark.parametrize("capture", CAPTURES, ids=str)
+@pytest.mark.parametrize("capture", captures(), ids=str)
 def test_every_capture(capture: corpus.Capture, tmp_path: Path) -> None:
     """All changes as text, at once and as a stream; and a table's in its own types."""
     expected = spark_logs.serial_changes(capture)

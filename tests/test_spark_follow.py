@@ -1,0 +1,105 @@
+"""Values that a row did not send come from the lives that it had under other keys."""
+
+from __future__ import annotations
+
+import itertools
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark", reason="needs PySpark (Python 3.11)")
+
+from pgwire_codec.spark.follow import follow
+
+PLACE = pa.struct([("lsn", pa.int64()), ("seq", pa.int64())])
+SCHEMA = pa.schema(
+    [
+        ("gone", pa.bool_()),
+        ("c0", pa.int32()),
+        ("c1", pa.string()),
+        ("u1", pa.bool_()),
+        ("c2", pa.string()),
+        ("u2", pa.bool_()),
+        ("r0", pa.int32()),
+        ("far", pa.bool_()),
+        ("arrived", PLACE),
+        ("left", PLACE),
+    ]
+)
+
+
+def life(
+    key: int,
+    one: str | None,
+    two: str | None,
+    *,
+    root: int | None = None,
+    arrived: tuple[int, int] | None = None,
+    left: tuple[int, int] | None = None,
+) -> dict[str, Any]:
+    """A life of a key; "?" for what its changes do not tell."""
+    far = left is None
+    values = [None if value == "?" else value for value in (one, two)]
+    places = [at and dict(zip(("lsn", "seq"), at, strict=True)) for at in (arrived, left)]
+    row = [not far, key, values[0], one == "?", values[1], two == "?", root, far, *places]
+    return dict(zip(SCHEMA.names, row, strict=True))
+
+
+def followed(*lives: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Key, values ("?" where unknown) and root of the rows."""
+    table = follow(pa.Table.from_pylist(list(lives), SCHEMA), [1, 2], 1)
+    assert table.schema.names == SCHEMA.names[:7]
+    assert not any(table.column("gone").to_pylist())
+    return [
+        (row["c0"], *("?" if row[f"u{n}"] else row[f"c{n}"] for n in (1, 2)), row["r0"])
+        for row in table.to_pylist()
+    ]
+
+
+def test_a_value_is_the_last_that_was_told() -> None:
+    chain = [
+        life(1, "first", "first", root=1, left=(10, 3)),
+        life(2, "second", "?", arrived=(10, 3), left=(10, 4)),
+        life(3, "?", "?", arrived=(10, 4)),
+    ]
+    assert followed(*chain) == [(3, "second", "first", 1)]
+
+
+def test_null_is_a_value() -> None:
+    chain = [
+        life(1, "first", "first", left=(5, 0)),
+        life(2, None, "?", arrived=(5, 0), left=(6, 0)),
+        life(3, "?", "third", arrived=(6, 0)),
+    ]
+    assert followed(*chain) == [(3, None, "third", None)]
+
+
+def test_what_nobody_told_is_the_roots() -> None:
+    chain = [life(1, "?", "x", root=1, left=(5, 0)), life(2, "?", "?", arrived=(5, 0))]
+    assert followed(*chain) == [(2, "?", "x", 1)]
+
+
+def test_rows_do_not_mix() -> None:
+    """Chains of all lengths, in any order; places that differ in one of their parts only."""
+    chance = Random(5)
+    lives, expected = [], []
+    for number in range(200):
+        length = chance.randrange(1, 6)
+        steps = range(10, 10 + length)
+        # Of half of the chains only the LSN changes, of half only the number in the transaction.
+        places = [(1000 + step, number) if number % 2 else (number, step) for step in steps]
+        values = [f"{number}", chance.choice(["?", f"{number} too"])]
+        lives.append(life(number, *values, root=number, left=places[0]))
+        for before, after in itertools.pairwise(places):
+            lives.append(life(number, "?", "?", arrived=before, left=after))
+        lives.append(life(-number, "?", "?", arrived=places[-1]))
+        expected.append((-number, *values, number))
+    chance.shuffle(lives)
+    assert sorted(followed(*lives), reverse=True) == sorted(expected, reverse=True)
+
+
+def test_none_at_all() -> None:
+    assert followed() == []
+    assert followed(life(1, "a", "b", left=(1, 1))) == []
