@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from pgwire_codec.errors import DecodeError, MissingExtraError
 from pgwire_codec.messages import Relation, RelationColumn
 from pgwire_codec.record_batch import build
 from pgwire_codec.reference.values import Decoded, ValueProblem
+from pgwire_codec.spec import WITH_OLD_TUPLE
 from pgwire_codec.tables import NOT_SENT, NULL, DecodedColumns, TupleTable, tagged
 from pgwire_codec.types import ColumnType, TypeOptions, TypeRegistry, column_type
 
@@ -39,10 +40,6 @@ class Decoding:
     unrepresentable: str
     before: str
     threads: int
-
-
-#: The operations that may have an old tuple.
-_HAVE_OLD: Final = b"UD"
 
 
 class Column:
@@ -367,7 +364,7 @@ class ChangeBatch:
         numbers = [self._numbers[name] for name in names]
         body = self._source.body[self._rows]
         if which == "old":  # only updates and deletes have old tuples: do not look at the others
-            body[~tagged(self.op, _HAVE_OLD)] = -1
+            body[~tagged(self.op, WITH_OLD_TUPLE)] = -1
         try:
             return self._decoding.decode_columns(
                 self._source.messages,

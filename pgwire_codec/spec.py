@@ -423,6 +423,9 @@ FRAMES = (
 #: session that broke off in mid-block goes on with one of them.
 STREAM_CONTENT = b"RYOMIUDT"
 
+#: What may have an old tuple: Update and Delete.
+WITH_OLD_TUPLE = b"UD"
+
 #: What commits a transaction, and tells when: Commit, Stream Commit and Commit Prepared.
 COMMITS = b"CcK"
 

@@ -131,6 +131,8 @@ def test_decoder_options_arrive(tmp_path: Path) -> None:
     assert {batch.to_arrow().schema.field(name).type for name in columns} == {pa.string()}
     with pytest.raises(TypeError, match="nonsense"):
         next(reader.read(nonsense=1))
+    with log.LogWriter(tmp_path / "empty", SOURCE), pytest.raises(TypeError, match="nonsense"):
+        next(log.Log(tmp_path / "empty").read(nonsense=1))
 
 
 def test_messages_from_any_ordinal(tmp_path: Path) -> None:

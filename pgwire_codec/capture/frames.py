@@ -73,8 +73,8 @@ class Frames(Protocol):
         """Take in frames, and say why it stopped; an :class:`Outcome`.
 
         What has not arrived is waited for, for so many seconds. It may end sooner: with the first
-        of the messages to be taken, whose time the caller has to note, and when the process is
-        told something by a signal.
+        of the messages to be taken, whose time the caller has to note; when the process is told
+        something by a signal; and, where that could not be noticed, behind 16 MB of messages.
         """
 
     def since(self, first: int) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:

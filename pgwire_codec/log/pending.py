@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from pgwire_codec.log.stream import SCHEMA
+
+_BYTES: Final = (bytes, bytearray, memoryview, type(None))  # a null has an error of its own
 
 
 class Pending:
@@ -69,6 +71,8 @@ class Pending:
 
 def _to_batches(data: Any, lsn: npt.ArrayLike, time: npt.ArrayLike) -> list[pa.RecordBatch]:
     if isinstance(data, list):
+        if wrong := [each for each in data if not isinstance(each, _BYTES)]:
+            raise ValueError(f"data must be bytes, not {type(wrong[0]).__name__}")
         data = pa.array(data, pa.binary())  # a chunked array where there are more than 2 GiB
     elif data.type != pa.binary():
         raise ValueError(f"data must be bytes, or an Arrow binary array, not {data.type}")

@@ -229,6 +229,7 @@ class Log:
             Each in commit order, but not from one to the next: a transaction that was streamed or
             prepared comes where its changes stand in the log. ``(commit_lsn, seq)`` is the order.
         """
+        Decoder(**decoder_options)  # checks the options where there is nothing to decode, too
         plan = self.plan(after, until, on_error=decoder_options.get("on_error", "raise"))
         for partition in plan.partitions:
             for batch in partition.decode(decoder_options):

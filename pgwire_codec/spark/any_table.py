@@ -13,6 +13,7 @@ import pyarrow as pa
 from pgwire_codec.carry import RelationVersion
 from pgwire_codec.columns import ChangeBatch, Column
 from pgwire_codec.spark.shapes import exact, to_exact
+from pgwire_codec.spec import WITH_OLD_TUPLE
 from pgwire_codec.tables import NULL, VALUE, tagged
 
 _TEXTS = pa.map_(pa.string(), pa.string())
@@ -52,7 +53,7 @@ class AnyTable:
             pa.repeat(batch.version.qualified_name, len(batch)),
             _metadata(kind, "_op"),
             _texts(batch.new, tagged(batch.op, b"IU")),
-            _texts(batch.old, tagged(batch.op, b"UD")),
+            _texts(batch.old, tagged(batch.op, WITH_OLD_TUPLE)),
             *(_metadata(kind, name) for name in self.schema.names[4:]),
         ]
         return to_exact(arrays, self.schema)
