@@ -119,7 +119,7 @@ wheel: venv ## build sdist and manylinux wheel, and run all tests on it in an em
 	JOBS=$(JOBS) ./tools/test-wheel $(BIN)/python build/wheel/*.whl build/wheel
 
 test-arm64: venv ## cross-compile the wheel for ARM and run the quick tests on it under qemu
-	./tools/test-arm64 $(BIN)/python
+	JOBS=$(JOBS) ./tools/test-arm64 $(BIN)/python
 
 docs: venv ## build the documentation's site: build/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
