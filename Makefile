@@ -11,8 +11,8 @@ VERSION ?= next
 JOBS ?= 4
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test thorough quick test-spark test-postgresql crash lint sanitize fuzz demo bench bench-wheel \
-	bench-compare bench-page bench-capture bench-spark wheel test-arm64 docs changelog tutorial clean
+.PHONY: help venv test thorough quick test-spark test-postgresql crash lint sanitize fuzz demo bench \
+	bench-wheel bench-compare bench-page bench-capture bench-spark wheel test-arm64 docs changelog tutorial clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16

@@ -148,8 +148,8 @@ class _Net:
         """Numbers of the columns that are unknown in some row."""
         return [
             number
-            for number, name in enumerate(self.columns.table)
-            if name in self.columns.values and pc.any(self.rows.column(f"u{number}")).as_py()
+            for number in self.columns.value_numbers
+            if pc.any(self.rows.column(f"u{number}")).as_py()
         ]
 
     def keys(self, prefix: str, rows: pa.Table) -> list[tuple[Any, ...]]:

@@ -92,6 +92,11 @@ class ChangeColumns:
         values = tuple(name for name in table if name not in keys)
         return cls(tuple(table), tuple(keys), values, metadata, before)
 
+    @property
+    def value_numbers(self) -> list[int]:
+        """Where in the table the columns stand that are not of the key."""
+        return [self.table.index(name) for name in self.values]
+
     def column(self, name: str) -> Column:
         """Give a metadata column, by the name without further underscores."""
         from pyspark.sql import functions
@@ -183,7 +188,7 @@ def net_changes(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
 
     col = functions.col
     lives = _lives(changes, columns)
-    values = [columns.table.index(name) for name in columns.values]
+    values = columns.value_numbers
     lacking = functions.lit(False)
     for number in values:
         lacking |= col(f"u{number}")

@@ -52,8 +52,8 @@ def latest(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
     ]
     names = functions.array(
         *(
-            functions.when(functions.col(f"u{columns.table.index(name)}"), functions.lit(name))
-            for name in columns.values
+            functions.when(functions.col(f"u{number}"), functions.lit(columns.table[number]))
+            for number in columns.value_numbers
         )
     ).cast("array<string>")
     known = functions.array_compact(names)
