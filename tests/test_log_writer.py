@@ -186,6 +186,7 @@ def test_lsns_of_64_bits(tmp_path: Path) -> None:
         ([b"B", None], [1, 2], [EPOCH] * 2, "null"),
         ([b"B"], [1.5], [EPOCH], "whole numbers"),
         (pa.array(["B"]), [1], [EPOCH], "binary array, not string"),
+        (b"B", [1], [EPOCH], "a list of bytes, or an Arrow binary array, not bytes"),
         ([b"B", "B"], [1, 2], [EPOCH] * 2, "bytes, not str"),
     ],
 )

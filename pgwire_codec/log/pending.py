@@ -74,8 +74,8 @@ def _to_batches(data: Any, lsn: npt.ArrayLike, time: npt.ArrayLike) -> list[pa.R
         if wrong := [each for each in data if not isinstance(each, _BYTES)]:
             raise ValueError(f"data must be bytes, not {type(wrong[0]).__name__}")
         data = pa.array(data, pa.binary())  # a chunked array where there are more than 2 GiB
-    elif data.type != pa.binary():
-        raise ValueError(f"data must be bytes, or an Arrow binary array, not {data.type}")
+    elif (kind := getattr(data, "type", type(data).__name__)) != pa.binary():
+        raise ValueError(f"data must be a list of bytes, or an Arrow binary array, not {kind}")
     if data.null_count:
         raise ValueError("data has a null, which is no message")
     lsns = np.asarray(lsn)
