@@ -211,6 +211,8 @@ def test_what_is_not_changes_is_refused(spark: SparkSession, api: Any, tmp_path:
         api.latest(changes, ["nope"])
     with pytest.raises(ValueError, match="key column v is not in the table's replica identity"):
         api.latest(changes, ["v"])
+    with pytest.raises(TypeError, match="changes must be a Spark DataFrame, not NoneType"):
+        api.latest(None, ["id"])
     with pytest.raises(ValueError, match="keys must name at least one column in a list"):
         api.latest(changes, "id")
     target = str(tmp_path / "target")

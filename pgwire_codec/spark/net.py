@@ -60,6 +60,10 @@ class ChangeColumns:
     @classmethod
     def of(cls, changes: DataFrame, keys: Sequence[str]) -> ChangeColumns:
         """Find them. Raises ``ValueError`` for a DataFrame that is not one of changes."""
+        from pyspark.sql import DataFrame
+
+        if not isinstance(changes, DataFrame):
+            raise TypeError(f"changes must be a Spark DataFrame, not {type(changes).__name__}")
         if isinstance(keys, str) or not keys:
             raise ValueError(f"keys must name at least one column in a list, not {keys!r}")
         there = changes.columns
