@@ -8,7 +8,10 @@ FUZZ_SECONDS ?= 600
 RUNS ?= 100
 RESTARTS ?= 20
 VERSION ?= next
-JOBS ?= 4
+JOBS ?= 3
+
+# What is compiled is kept: the tests start many interpreters, and pytest rewrites every test file.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help venv test thorough quick test-spark test-postgresql crash lint sanitize fuzz demo bench \

@@ -33,6 +33,9 @@ hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("dev", deadline=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
+# What the tests start of Java has little memory and, but for their one session, a short life.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+
 
 def _version(distribution: str) -> str:
     try:
@@ -74,6 +77,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             SparkSession.builder.master("local[2]")
             .appName("pgwire_codec tests")
             .config("spark.driver.memory", "4g")
+            .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=4")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.ui.enabled", "false")

@@ -137,6 +137,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("site")  # so that it is built once
 class TestSite:
     def test_has_every_page(self, site: Path) -> None:
         for page in ALL:
