@@ -22,7 +22,22 @@ class ErrorCode:
 
 
 class PgwireError(Exception):
-    """Base of every error that this package raises on its own account."""
+    """Base of every error that this package raises on its own account.
+
+    Attributes
+    ----------
+    hint : str or None
+        Advice on what to do, as full sentences; also the end of the error's text.
+    is_transient : bool
+        Whether the cause may go by itself, so that a later attempt can succeed.
+    """
+
+    hint: str | None = None
+    is_transient: bool = False
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if self.hint is None else f"{text} — hint: {self.hint}"
 
 
 class OptionError(PgwireError, ValueError):
@@ -49,7 +64,18 @@ class CaptureError(PgwireError):
 
 
 class LogError(PgwireError):
-    """A log cannot be written or read as it is; the text says what was found, and where."""
+    """A log cannot be written or read as it is; the text says what was found, and where.
+
+    ``is_transient`` is true for a full disk, and where a file system or object store may answer
+    later.
+    """
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, is_transient: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.hint = hint
+        self.is_transient = is_transient
 
 
 class MissingExtraError(PgwireError, ImportError):

@@ -94,7 +94,7 @@ def test_prune(folder: Path) -> None:
 def test_no_log(command: str, tmp_path: Path) -> None:
     result = run(command, tmp_path)
     assert result.exit_code == 1
-    assert "is no log" in result.stderr
+    assert "is not a log" in result.stderr
 
 
 def test_no_lsn(folder: Path) -> None:

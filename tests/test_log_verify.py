@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 import pgwire_codec as pgc
 from pgwire_codec import log
-from pgwire_codec.log.segment import segment_from_bytes, segment_to_bytes
+from pgwire_codec.log.sidecar import segment_from_bytes, segment_to_bytes
 from tests import corpus
 from tests.build import T, insert, transaction, wire
 from tests.logs import SOURCE, append, commit_lsns, memory, write
@@ -63,7 +64,7 @@ def test_a_growing_log_is_sound(copy: Path) -> None:
 
 def test_any_flipped_byte_is_found(copy: Path) -> None:
     names = sorted(path.name for path in copy.iterdir() if path.suffix in (".arrow", ".json"))
-    assert len(names) == 6
+    assert len(names) == 7
     for name in names:
         content = (copy / name).read_bytes()
         for place in range(0, len(content), 1 if len(content) < 1500 else 23):
@@ -88,11 +89,11 @@ def test_where_the_damage_is(copy: Path) -> None:
     part = next(
         part
         for part in log.Log(copy).segments[0].parts
-        if part.offset <= place < part.offset + part.length
+        if part.extent.offset <= place < part.extent.stop
     )
-    assert (damage.file, damage.offset) == (path.name, part.offset)
-    reason = f"the {part.length} bytes from here on do not have their checksum"
-    assert str(damage) == f"{path.name}, byte {part.offset}: {reason}"
+    assert (damage.file, damage.offset) == (path.name, part.extent.offset)
+    reason = f"the {part.extent.length} bytes from here on do not have their checksum"
+    assert str(damage) == f"{path.name}, byte {part.extent.offset}: {reason}"
 
 
 @pytest.mark.parametrize("cut", [1, 8, 9, 300])
@@ -109,7 +110,6 @@ def test_a_cut_file(copy: Path, cut: int) -> None:
 @pytest.mark.parametrize(
     ("field", "change"),
     [
-        ("messages", lambda value: value + 1),
         ("commits", lambda value: value - 1),
         ("delivered_lsn", lambda value: value + 1),
         ("first_time", lambda value: value + 1),
@@ -140,6 +140,24 @@ def test_a_sidecar_that_says_something_else(copy: Path, field: str, change: Any)
     assert damage.reason.startswith(f"{field} is not what the messages give")
 
 
+def test_a_sidecar_whose_parts_do_not_make_a_segment(copy: Path) -> None:
+    path = copy / f"{0:020}.json"
+    segment = segment_from_bytes(path.read_bytes(), path.name)
+    first, second = segment.parts[:2]
+    for wrong in (
+        replace(segment, messages=segment.messages + 1),
+        replace(segment, parts=segment.parts[1:]),
+        replace(segment, parts=(first, replace(second, first_ordinal=0), *segment.parts[2:])),
+        replace(segment, bytes=10),
+    ):
+        path.write_bytes(segment_to_bytes(wrong))
+        damage = log.verify(copy).damage[0]
+        assert (damage.file, damage.offset) == (path.name, None)
+        assert "has invalid content: " in damage.reason
+        with pytest.raises(log.LogError, match="has invalid content"):
+            list(log.Log(copy).read())
+
+
 def test_a_state_that_is_not_what_came_before(copy: Path) -> None:
     with_, of = (copy / f"{n:020}" for n in (0, len(MESSAGES)))
     segment = segment_from_bytes(of.with_suffix(".json").read_bytes(), "sidecar")
@@ -167,9 +185,9 @@ def test_missing_segments(copy: Path) -> None:
     for path in copy.glob(f"{9:020}.*"):
         path.unlink()
     [damage] = log.verify(copy).damage
-    assert damage.file == "watermark.json"
-    assert "messages up to ordinal 12 were acknowledged" in damage.reason
-    with pytest.raises(log.LogError, match="is no log"):
+    assert damage.file == f"{9:020}.arrow"
+    assert "has had messages up to ordinal 12" in damage.reason
+    with pytest.raises(log.LogError, match="is not a log"):
         log.verify(copy / "nowhere")
 
 
@@ -177,7 +195,7 @@ def test_messages_that_do_not_decode(tmp_path: Path) -> None:
     with log.LogWriter(tmp_path, SOURCE, part_bytes=1) as writer:
         append(writer, [*MESSAGES, b"?"])
     [damage] = log.verify(tmp_path).damage
-    assert damage.offset == log.Log(tmp_path).segments[0].parts[-1].offset
+    assert damage.offset == log.Log(tmp_path).segments[0].parts[-1].extent.offset
     assert f"the message {len(MESSAGES)}: unknown_tag" in damage.reason
 
 
@@ -254,13 +272,17 @@ def test_a_crash_while_pruning_leaves_a_log(tmp_path: Path) -> None:
         for lsn in (100, 200, 300):
             append(writer, wire(transaction(T, insert(1, "2", "plain", None), lsn=lsn)))
             writer.seal()
-    (tmp_path / f"{0:020}.json").unlink()  # the sidecar goes first
+    removed = mock.patch.object(Path, "unlink", side_effect=RuntimeError)
+    with removed, pytest.raises(RuntimeError):
+        log.prune(tmp_path, 100)
+    assert (tmp_path / f"{0:020}.json").exists()  # nothing was removed, and yet it is pruned
     reader = log.Log(tmp_path)
     assert reader.begin == (4, 100)
     assert [batch.commit_lsn.tolist() for batch in reader.read()] == [[200], [300]]
     assert log.verify(tmp_path).is_sound
     log.LogWriter(tmp_path, SOURCE).close()
     assert not (tmp_path / f"{0:020}.arrow").exists()
+    assert not (tmp_path / f"{0:020}.json").exists()
 
 
 # statistics

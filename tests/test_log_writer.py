@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,6 +17,9 @@ import pytest
 
 import pgwire_codec as pgc
 from pgwire_codec import log
+from pgwire_codec.log import writer as log_writer
+from pgwire_codec.log.pending import Pending
+from pgwire_codec.log.store import LocalStore
 from tests import corpus
 from tests.build import (
     T,
@@ -46,10 +50,10 @@ def test_a_segment_is_an_arrow_stream_that_anyone_can_read(tmp_path: Path) -> No
     for path in sorted(tmp_path.glob("*.arrow")):
         with pa.ipc.open_stream(path) as stream:
             assert stream.schema.names == ["ordinal", "lsn", "time", "data"]
-            assert stream.schema.metadata[b"pgwire_codec.slot"] == b"slot"
-            assert (
-                stream.schema.metadata[b"pgwire_codec.plugin_options"] == b'{"proto_version":"4"}'
-            )
+            assert stream.schema.metadata[b"pgwire_codec.format"] == b"2"
+            head = json.loads(stream.schema.metadata[b"pgwire_codec.head"])
+            assert head["source"]["slot"] == "slot"
+            assert head["source"]["plugin_options"] == {"proto_version": "4"}
             assert path.name == f"{len(read):020}.arrow"
             read += stream.read_all().to_pylist()
     assert [each["ordinal"] for each in read] == list(range(len(CAPTURE.messages)))
@@ -71,12 +75,12 @@ def test_what_the_watermark_says(tmp_path: Path) -> None:
     with log.LogWriter(tmp_path, SOURCE) as writer:
         assert (writer.confirm_lsn, writer.received_lsn, writer.end_ordinal) == (0, 0, 0)
         append(writer, MESSAGES[:5])
-        assert files(tmp_path) == ["watermark.json"]  # a log, with nothing in it
+        assert files(tmp_path) == ["manifest.json", "watermark.json"]  # a log, nothing in it
         writer.flush(confirm_lsn=110, received_lsn=500)
         said = json.loads((tmp_path / "watermark.json").read_bytes())
         assert said["segment"] == f"{0:020}"
         assert said["bytes"] == (tmp_path / f"{0:020}.arrow").stat().st_size
-        assert (said["messages"], said["last_ordinal"]) == (5, 4)
+        assert (said["messages"], said["end_ordinal"]) == (5, 5)
         assert (said["delivered_lsn"], said["confirm_lsn"]) == ("0/64", "0/6E")
         assert said["received_lsn"] == "0/1F4"
         writer.flush(confirm_lsn=90)  # never back
@@ -84,7 +88,8 @@ def test_what_the_watermark_says(tmp_path: Path) -> None:
         before = (tmp_path / "watermark.json").read_bytes()
         writer.flush(confirm_lsn=110)
         assert (tmp_path / "watermark.json").read_bytes() == before  # nothing new
-    assert files(tmp_path) == [f"{0:020}.arrow", f"{0:020}.json", "watermark.json"]
+    names = [f"{0:020}.arrow", f"{0:020}.json", "manifest.json", "watermark.json"]
+    assert files(tmp_path) == names
     with log.LogWriter(tmp_path, SOURCE) as writer:
         assert (writer.confirm_lsn, writer.received_lsn, writer.end_ordinal) == (110, 500, 5)
 
@@ -148,7 +153,9 @@ def test_parts_are_about_as_large_as_asked_for(tmp_path: Path) -> None:
     longest = max(map(len, CAPTURE.messages))
     assert all(1000 <= part.message_bytes < 1000 + longest for part in segment.parts[:-1])
     assert sum(part.messages for part in segment.parts) == len(CAPTURE.messages)
-    assert sum(part.length for part in segment.parts) + segment.header + 8 == segment.bytes
+    assert sum(part.extent.length for part in segment.parts) == segment.bytes - 8 - (
+        segment.header.length
+    )
 
 
 def test_arrow_arrays_are_taken_as_they_are(tmp_path: Path) -> None:
@@ -200,12 +207,37 @@ def test_input_that_is_not_as_it_should_be(
     assert log.Log(tmp_path).end.ordinal == len(MESSAGES)
 
 
+@pytest.mark.parametrize(
+    ("options", "of_files", "of_directory"),
+    [
+        ({}, 0o600, 0o700),
+        ({"file_mode": 0o640}, 0o640, 0o750),
+        ({"file_mode": 0o664}, 0o664, 0o775),
+    ],
+)
+def test_permissions(
+    options: dict[str, int], of_files: int, of_directory: int, tmp_path: Path
+) -> None:
+    """Whatever the umask, and also of files that take the place of others."""
+    with log.LogWriter(tmp_path / "a" / "log", SOURCE, **options) as writer:
+        append(writer, MESSAGES)
+        writer.seal()
+        append(writer, MESSAGES)
+        writer.flush()
+        directory = tmp_path / "a" / "log"
+        assert stat.S_IMODE(directory.stat().st_mode) == of_directory
+        modes = {name: stat.S_IMODE((directory / name).stat().st_mode) for name in files(directory)}
+        assert set(modes.values()) == {of_files}, modes
+
+
 def test_options_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(pgc.OptionError, match='"lz4" or "zstd", not \'gzip\''):
         log.LogWriter(tmp_path, SOURCE, compression="gzip")
     with pytest.raises(pgc.OptionError, match="part_bytes must be from 1"):
         log.LogWriter(tmp_path, SOURCE, part_bytes=0)
-    with pytest.raises(log.LogError, match="ftp://x/y is no place for a log"):
+    with pytest.raises(pgc.OptionError, match="file_mode must be from 0o600 to 0o666, not 0o444"):
+        log.LogWriter(tmp_path, SOURCE, file_mode=0o444)
+    with pytest.raises(log.LogError, match="unsupported log URI 'ftp://x/y'"):
         log.LogWriter("ftp://x/y", SOURCE)
 
 
@@ -267,16 +299,45 @@ def test_a_writer_that_failed_does_not_go_on(
         append(writer, MESSAGES[2:])
         with monkeypatch.context() as patched:
             patched.setattr(os, "fsync", full)
-            with pytest.raises(OSError, match="No space left"):
+            with pytest.raises(log.LogError, match=r"cannot write .*: No space left") as raised:
                 writer.flush(confirm_lsn=50)
+            assert raised.value.is_transient
         assert writer.confirm_lsn == 5
         for step in (writer.flush, writer.seal, writer.new_session):
-            with pytest.raises(log.LogError, match="a write failed: open the log anew"):
+            with pytest.raises(
+                log.LogError, match=r"failed before: cannot write .*: No space left"
+            ):
                 step()
-        with pytest.raises(log.LogError, match="a write failed"):
+        with pytest.raises(log.LogError, match=r"failed before: .* No space left"):
             append(writer, MESSAGES)
     with log.LogWriter(tmp_path, SOURCE) as writer:
         assert (writer.end_ordinal, writer.confirm_lsn) == (2, 5)
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_an_append_that_failed_ends_the_writer(
+    at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a later flush would make durable, and confirm, what comes after the lost messages."""
+    steps: list[Any] = [(Pending, "add"), (log_writer, "encode_batch"), (LocalStore, "create")]
+
+    def out_of_memory(*arguments: Any, **options: Any) -> Any:
+        raise MemoryError
+
+    with log.LogWriter(tmp_path, SOURCE, part_bytes=1) as writer:
+        append(writer, MESSAGES[:2])
+        writer.flush(confirm_lsn=5)
+        writer.seal()
+        with monkeypatch.context() as patched:
+            patched.setattr(*steps[at], out_of_memory)
+            with pytest.raises(log.LogError, match="out of memory while writing the log"):
+                append(writer, MESSAGES[2:])
+        for step in (writer.flush, writer.seal, lambda: append(writer, MESSAGES)):
+            with pytest.raises(log.LogError, match="failed before: out of memory while writing"):
+                step()
+    with log.LogWriter(tmp_path, SOURCE) as writer:
+        assert (writer.end_ordinal, writer.confirm_lsn) == (2, 5)
+    assert log.verify(tmp_path).is_sound
 
 
 def test_messages_that_do_not_decode_are_kept(tmp_path: Path) -> None:

@@ -552,7 +552,7 @@ def test_the_command(tmp_path: Path) -> None:
 
 def test_the_command_tells_what_is_wrong(tmp_path: Path) -> None:
     result = run(tmp_path, "-o", tmp_path / "report.html")
-    assert (result.exit_code, "is no log" in result.stderr) == (1, True)
+    assert (result.exit_code, "is not a log" in result.stderr) == (1, True)
     directory = tmp_path / "log"
     write(corpus.capture("dml.pg18.v1-text"), directory)
     result = run(directory, "-o", tmp_path / "nowhere" / "report.html")
@@ -562,7 +562,7 @@ def test_the_command_tells_what_is_wrong(tmp_path: Path) -> None:
     [path] = directory.glob("0*.json")
     segment = path.with_suffix(".arrow")
     [part] = log.Log(directory).segments[0].parts
-    for file, place in ((segment, part.offset), (path, part.offset // 2)):
+    for file, place in ((segment, part.extent.offset), (path, part.extent.offset // 2)):
         content = file.read_bytes()
         file.write_bytes(content[:place] + b"x" + content[place + 1 :])
         result = run(directory, "-o", tmp_path / "report.html")

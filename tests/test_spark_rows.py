@@ -296,7 +296,7 @@ def test_what_cannot_be_read_says_so(path: str, tmp_path: Path) -> None:
         read(path, table="public.nope")
     with pytest.raises(ValueError, match=r"public\.t has no column w, x; it has: id, v, note"):
         read(path, table="public.t", columns="id,w,x")
-    with pytest.raises(log.LogError, match="is no log"):
+    with pytest.raises(log.LogError, match="is not a log"):
         read(str(tmp_path / "nothing"))
     data_source = PgoutputDataSource(CaseInsensitiveDict({"path": path, "table": "public.t"}))
     other = PgoutputDataSource(CaseInsensitiveDict({"path": path, "table": "public.full"}))

@@ -59,7 +59,7 @@ class LogCapture:
         How many tables are copied at once.
     binary, streaming, two_phase, messages, origin
         As :class:`~pgwire_codec.capture.PluginOptions`.
-    compression, segment_bytes, segment_seconds
+    compression, segment_bytes, segment_seconds, file_mode
         As :class:`~pgwire_codec.log.LogWriter`.
     flush_seconds : float
         What arrived is durable, and confirmed, after so long at the latest.
@@ -94,6 +94,7 @@ class LogCapture:
         compression: str | None = None,
         segment_bytes: int = 128 << 20,
         segment_seconds: float = 600.0,
+        file_mode: int = 0o600,
         flush_seconds: float = 1.0,
         max_retries: int | None = None,
         receive_timeout: float = 60.0,
@@ -115,6 +116,7 @@ class LogCapture:
             "compression": compression,
             "segment_bytes": segment_bytes,
             "segment_seconds": segment_seconds,
+            "file_mode": file_mode,
         }
         self._flush_seconds = flush_seconds
         self._backoff = Backoff(max_retries)

@@ -44,6 +44,13 @@ def _lsn(ctx: click.Context, param: click.Parameter, value: str | None) -> int |
         raise click.BadParameter(f"{value!r} is neither an LSN, as 0/1718648, nor now") from None
 
 
+def _mode(ctx: click.Context, param: click.Parameter, value: str) -> int:
+    try:
+        return int(value, 8)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not an octal number, as 0640") from None
+
+
 @click.command(epilog=_EPILOG)
 @click.option("--dsn", default="", help="libpq connection string or URI; else PGHOST and the like.")
 @click.option("--slot", required=True, help="Name of the replication slot.")
@@ -95,6 +102,14 @@ def _lsn(ctx: click.Context, param: click.Parameter, value: str | None) -> int |
     default=600.0,
     show_default=True,
     help="A segment is sealed when it is so old.",
+)
+@click.option(
+    "--file-mode",
+    metavar="OCTAL",
+    default="0600",
+    show_default=True,
+    callback=_mode,
+    help="Permissions of the log's files, as 0640.",
 )
 @click.option(
     "--flush-seconds",

@@ -22,6 +22,7 @@ Examples:
   pgwire-codec log info shop.log
   pgwire-codec log verify --json s3://bucket/shop.log
   pgwire-codec log prune --before 16/B374D848 shop.log
+  pgwire-codec log copy shop.log s3://bucket/shop.log
 """
 
 _AS_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
@@ -105,6 +106,26 @@ def prune(directory: str, before: str, as_json: bool) -> None:
         for name in removed:
             click.echo(name)
         click.echo(f"removed {len(removed)} segments")
+
+
+@log.command()
+@_DIRECTORY
+@click.argument("target", metavar="TARGET")
+@_AS_JSON
+def copy(directory: str, target: str, as_json: bool) -> None:
+    """Copy the complete segments that TARGET does not have yet.
+
+    The copy is a log to read from, and not to write to. Repeat the command to bring it up to date.
+    """
+    from pgwire_codec.log import copy
+
+    copied = copy(directory, target)
+    if as_json:
+        click.echo(json.dumps({"copied": copied}))
+    else:
+        for name in copied:
+            click.echo(name)
+        click.echo(f"copied {len(copied)} segments")
 
 
 def _show(found: LogStatistics) -> None:

@@ -11,23 +11,27 @@ commit LSN on.
 >>> for changes in log.Log("shop.log").read("public.orders"):
 ...     print(changes.to_arrow())
 
-Needs the extra ``arrow``: ``pip install 'pgwire-codec[arrow]'``.
+Needs the extra ``log``: ``pip install 'pgwire-codec[log]'``.
 """
 
 from pgwire_codec.errors import LogError, MissingExtraError
 
-try:
-    import pyarrow  # noqa: F401  (asked for here, so that the message is a clear one)
+try:  # asked for here, so that the message is a clear one
+    import msgspec  # noqa: F401
+    import pyarrow  # noqa: F401
+    import xxhash  # noqa: F401
 except ImportError as error:
     raise MissingExtraError(
-        "pgwire_codec.log needs pyarrow: pip install 'pgwire-codec[arrow]'"
+        f"pgwire_codec.log needs {error.name}: pip install 'pgwire-codec[log]'"
     ) from error
 
+from pgwire_codec.log.copying import copy
+from pgwire_codec.log.manifest import Manifest
 from pgwire_codec.log.partition import LogPartition, LogPlan
 from pgwire_codec.log.position import Position
 from pgwire_codec.log.prune import prune
 from pgwire_codec.log.reader import Log
-from pgwire_codec.log.segment import Head, Part, Segment, TableCount
+from pgwire_codec.log.segment import Extent, Head, Part, Segment, TableCount
 from pgwire_codec.log.source import Source
 from pgwire_codec.log.statistics import LogStatistics, OpenStatistics, statistics
 from pgwire_codec.log.verify import Damage, Report, verify
@@ -35,6 +39,7 @@ from pgwire_codec.log.writer import LogWriter, WriterStatistics
 
 __all__ = [
     "Damage",
+    "Extent",
     "Head",
     "Log",
     "LogError",
@@ -42,6 +47,7 @@ __all__ = [
     "LogPlan",
     "LogStatistics",
     "LogWriter",
+    "Manifest",
     "OpenStatistics",
     "Part",
     "Position",
@@ -50,6 +56,7 @@ __all__ = [
     "Source",
     "TableCount",
     "WriterStatistics",
+    "copy",
     "prune",
     "statistics",
     "verify",

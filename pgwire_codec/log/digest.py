@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import zlib
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import xxhash
 
 from pgwire_codec import _input
 from pgwire_codec._impl import Decoder
 from pgwire_codec._input import Messages
 from pgwire_codec.carry import Carry, RelationVersion
-from pgwire_codec.log.segment import Head, Part, Segment
+from pgwire_codec.log.segment import Extent, Head, Part, Segment
 from pgwire_codec.log.state import Follower, State
 from pgwire_codec.log.tally import Tally
 from pgwire_codec.parallel import summarise_pieces
@@ -44,10 +44,9 @@ class Digest:
     def __init__(self, head: Head, header: Any, part_bytes: int | None) -> None:
         self.head = head
         self._part_bytes = part_bytes
-        self._header = len(header)
-        self._header_crc32 = zlib.crc32(header)
-        self.crc32 = self._header_crc32  # of the file's bytes so far
-        self.bytes = self._header
+        self.file_hash = xxhash.xxh3_64(header)  # of the file's bytes so far
+        self._header = Extent(0, len(header), self.file_hash.hexdigest())
+        self.bytes = len(header)
         self.messages = 0
         self.message_bytes = 0
         self._commits = _Commits()
@@ -68,7 +67,8 @@ class Digest:
         self._commits.add(messages, table)
         self._add_times(records.column("time"))
         size = int(messages.offsets[-1] - messages.offsets[0])
-        self.crc32 = zlib.crc32(data, self.crc32)
+        self.file_hash.update(data)
+        self._part_hash.update(data)
         self.bytes += len(data)
         self.messages += len(messages)
         self.message_bytes += size
@@ -77,6 +77,12 @@ class Digest:
         self.part_message_bytes += size
         if self._part_bytes is not None and self.part_message_bytes >= self._part_bytes:
             self.end_part()
+
+    @property
+    def checksum(self) -> str:
+        """Checksum of the file's bytes so far."""
+        checksum: str = self.file_hash.hexdigest()
+        return checksum
 
     def end_part(self) -> None:
         """Say that the next record batch begins a new part."""
@@ -106,7 +112,6 @@ class Digest:
             head=self.head,
             sealed=sealed,
             header=self._header,
-            header_crc32=self._header_crc32,
             bytes=self.bytes,
             messages=self.messages,
             message_bytes=self.message_bytes,
@@ -124,6 +129,7 @@ class Digest:
 
     def _begin_part(self) -> None:
         self._part_offset = self.bytes
+        self._part_hash = xxhash.xxh3_64()
         self._part_first = self.head.first_ordinal + self.messages
         self._part_messages = 0
         self._undecodable = 0
@@ -145,12 +151,12 @@ class Digest:
 
     def _part(self, summary: Summary, delivered_lsn: int) -> Part:
         return Part(
-            offset=self._part_offset,
-            length=self.bytes - self._part_offset,
+            extent=Extent(
+                self._part_offset, self.bytes - self._part_offset, self._part_hash.hexdigest()
+            ),
             first_ordinal=self._part_first,
             messages=self._part_messages,
             message_bytes=self.part_message_bytes,
-            crc32=self.crc32,
             summary=summary,
             delivered_lsn=delivered_lsn,
             undecodable=self._undecodable,

@@ -1,95 +1,220 @@
-"""Which files of a log are what."""
+"""Classification of the files in a log's directory."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
 from pgwire_codec.errors import LogError
-from pgwire_codec.log.segment import SEGMENT, SIDECAR, Segment, segment_from_bytes
-from pgwire_codec.log.store import TEMPORARY, Store
+from pgwire_codec.log.checked_json import RESTORE
+from pgwire_codec.log.manifest import MANIFEST, Manifest, manifest_from_bytes
+from pgwire_codec.log.segment import SEGMENT, SIDECAR, Segment, segment_name
+from pgwire_codec.log.sidecar import segment_from_bytes
+from pgwire_codec.log.store import Store
 from pgwire_codec.log.watermark import WATERMARK, Watermark, watermark_from_bytes
 
+_OF_SEGMENT: Final = re.compile(r"([0-9]{20})(\.arrow|\.json)")
+_TEMPORARY: Final = re.compile(r"([0-9]{20}\.arrow|([0-9]{20}|watermark|manifest)\.json)\.tmp")
 
-@dataclass(frozen=True, slots=True)
+_File = TypeVar("_File")
+
+
+@dataclass(slots=True)
 class Directory:
     """The files of a log at one time.
 
     Attributes
     ----------
-    watermark : Watermark or None
+    manifest : Manifest or None
         None where nothing was ever flushed.
+    watermark : Watermark or None
+        None in a copy, and where nothing was ever flushed.
     sealed : list of str
         Segments that have a sidecar, by ordinal; names without suffix.
-    unsealed : list of str
-        Segments that have none.
-    temporary : list of str
-        Files that a writer left half written.
+    growing : str or None
+        The segment that may be read as far as the watermark says.
+    unacknowledged : str or None
+        The segment that a writer began after the watermark's end and did not flush.
+    leftover : list of str
+        Files that do not belong to the log any more, or never did: of segments that were pruned,
+        and temporary ones.
+    problems : dict of str to LogError
+        Errors, by the name of the file that is missing or damaged.
     """
 
+    manifest: Manifest | None
     watermark: Watermark | None
-    sealed: list[str]
-    unsealed: list[str]
-    temporary: list[str]
+    sealed: list[str] = field(default_factory=list)
+    growing: str | None = None
+    unacknowledged: str | None = None
+    leftover: list[str] = field(default_factory=list)
+    problems: dict[str, LogError] = field(default_factory=dict)
 
     @property
-    def growing(self) -> str | None:
-        """The segment that may be read as far as the watermark says."""
-        name = None if self.watermark is None else self.watermark.segment
-        return None if name in self.sealed else name
+    def is_log(self) -> bool:
+        """Whether anything of a log is there."""
+        return bool(self.manifest or self.watermark or self.sealed or self.problems)
+
+    @property
+    def first_ordinal(self) -> int:
+        """Ordinal of the first message that belongs to the log."""
+        return 0 if self.manifest is None else self.manifest.first_ordinal
+
+    @property
+    def end_ordinal(self) -> int:
+        """One past the last ordinal that the log is known to have had; it may have more."""
+        if self.watermark is not None:
+            return self.watermark.end_ordinal
+        return 0 if self.manifest is None else self.manifest.end_ordinal or 0
 
 
 def look(store: Store) -> Directory:
-    """See what is there; ``LogError`` when the watermark is damaged, or its segment is missing."""
-    # The watermark first: what it names is there, growing or already sealed, in the list.
-    found = list_files(store, read_watermark(store))
-    if found.growing is not None and found.growing not in found.unsealed:
-        raise LogError(
-            f"{store.name} has no file {found.growing}{SEGMENT}, which its watermark names: "
-            "restore it from a copy of the log"
-        )
+    """Classify the files of a log; ``LogError`` for the first that is missing or damaged."""
+    found = list_files(store)
+    for problem in found.problems.values():
+        raise problem
     return found
 
 
-def read_watermark(store: Store) -> Watermark | None:
-    """Read the watermark, if there is one; ``LogError`` for one that is damaged."""
-    data = store.read(WATERMARK)
-    return None if data is None else watermark_from_bytes(data, f"{store.name}/{WATERMARK}")
-
-
-def list_files(store: Store, watermark: Watermark | None) -> Directory:
-    """Say which files are what."""
+def list_files(store: Store) -> Directory:
+    """Classify the files of a log, and gather what is wrong with them."""
+    problems: dict[str, LogError] = {}
+    # In this order: the segment that the watermark names is in the list, growing or already
+    # sealed; and a segment that was pruned before the listing is before the manifest's beginning.
+    watermark = _read(store, WATERMARK, watermark_from_bytes, problems)
     names = store.names()
-    segments = [name.removesuffix(SEGMENT) for name in names if _is_segment(name)]
-    sidecars = {name.removesuffix(SIDECAR) for name in names if name.endswith(SIDECAR)}
-    return Directory(
-        watermark,
-        sealed=[name for name in segments if name in sidecars],
-        unsealed=[name for name in segments if name not in sidecars],
-        temporary=[name for name in names if name.endswith(TEMPORARY)],
-    )
+    manifest = _read(store, MANIFEST, manifest_from_bytes, problems)
+    found = Directory(manifest, watermark, problems=problems)
+    suffixes: dict[str, set[str]] = defaultdict(set)
+    for name in names:
+        if _TEMPORARY.fullmatch(name):
+            found.leftover.append(name)
+        elif match := _OF_SEGMENT.fullmatch(name):
+            suffixes[match[1]].add(match[2])
+    if problems:  # then it is not known which segments there should be
+        found.sealed = [each for each in sorted(suffixes) if len(suffixes[each]) == 2]
+        return found
+    _check_identity(store, found, has_segments=bool(suffixes))
+    for segment in sorted(suffixes):
+        _classify(store, found, segment, suffixes[segment])
+    if watermark is not None and watermark.segment not in (None, *found.sealed):
+        found.growing = watermark.segment
+        if SEGMENT not in suffixes[str(found.growing)]:
+            _miss(store, found, f"{found.growing}{SEGMENT}")
+    first = segment_name(found.first_ordinal)
+    readable = [*found.sealed, *([found.growing] if found.growing else [])]
+    is_empty = not readable and found.end_ordinal == found.first_ordinal
+    if not is_empty and first not in readable:
+        _miss(store, found, first + SEGMENT)
+    return found
 
 
-def read_sidecar(store: Store, name: str) -> Segment:
-    """Read the sidecar of a sealed segment."""
-    data = store.read(name + SIDECAR)
+def read_sidecar(store: Store, name: str, manifest: Manifest | None) -> Segment:
+    """Read the sidecar of a sealed segment of the log that has this manifest."""
     file = f"{store.name}/{name}{SIDECAR}"
+    data = store.read(name + SIDECAR)
     if data is None:
-        raise LogError(f"{file} is not there any more: the log was pruned meanwhile")
+        raise LogError(
+            f"{file} is missing",
+            hint="If the log was pruned meanwhile, open it again. Else " + _lower(RESTORE),
+        )
     segment = segment_from_bytes(data, file)
     if segment.name != name:
-        raise LogError(f"{file} is the sidecar of segment {segment.name}")
+        raise LogError(f"{file} is the sidecar of segment {segment.name}", hint=RESTORE)
+    if manifest is not None and segment.head.log_id != manifest.log_id:
+        raise _other_log(store, name + SIDECAR)
     return segment
 
 
-def check_end(store: Store, watermark: Watermark | None, end_ordinal: int) -> None:
-    """Raise ``LogError`` when sealed segments end before the watermark says they do."""
-    if watermark is not None and end_ordinal < watermark.end_ordinal:
+def check_end(store: Store, found: Directory, end_ordinal: int) -> None:
+    """Raise ``LogError`` when the sealed segments end before the log does."""
+    if end_ordinal < found.end_ordinal:
         raise LogError(
-            f"{store.name} ends before ordinal {end_ordinal}, and messages up to "
-            f"{watermark.end_ordinal - 1} were acknowledged: a segment is missing; restore it from "
-            "a copy of the log"
+            f"{store.name} ends before ordinal {end_ordinal}, and has had messages up to ordinal "
+            f"{found.end_ordinal - 1}: {segment_name(end_ordinal)}{SEGMENT} is missing",
+            hint=RESTORE,
         )
 
 
-def _is_segment(name: str) -> bool:
-    return name.endswith(SEGMENT) and name.removesuffix(SEGMENT).isdecimal()
+def _read(
+    store: Store,
+    name: str,
+    read: Callable[[bytes, str], _File],
+    problems: dict[str, LogError],
+) -> _File | None:
+    try:
+        data = store.read(name)
+        return None if data is None else read(data, f"{store.name}/{name}")
+    except LogError as error:
+        problems[name] = error
+        return None
+
+
+def _check_identity(store: Store, found: Directory, *, has_segments: bool) -> None:
+    """Note which of manifest and watermark is missing, or of another log."""
+    manifest, watermark = found.manifest, found.watermark
+    if manifest is None:
+        # A new log gets its watermark first.
+        if has_segments or (watermark is not None and watermark.end_ordinal > 0):
+            _miss(store, found, MANIFEST)
+    elif watermark is None:
+        if manifest.end_ordinal is None:
+            _miss(store, found, WATERMARK)
+    elif watermark.log_id != manifest.log_id or manifest.end_ordinal is not None:
+        found.problems[WATERMARK] = _other_log(store, WATERMARK)
+
+
+def _classify(store: Store, found: Directory, segment: str, suffixes: set[str]) -> None:
+    """Note what the files of one segment are."""
+    ordinal, manifest, watermark = int(segment), found.manifest, found.watermark
+    if ordinal < found.first_ordinal:
+        found.leftover += [segment + suffix for suffix in sorted(suffixes)]
+    elif (
+        manifest is not None
+        and manifest.end_ordinal is not None
+        and (ordinal >= manifest.end_ordinal)
+    ):
+        pass  # it is being copied
+    elif len(suffixes) == 2:
+        found.sealed.append(segment)
+    elif watermark is not None and segment == watermark.segment:
+        pass  # it grows
+    elif suffixes == {SIDECAR}:
+        _miss(store, found, segment + SEGMENT)
+    elif (
+        watermark is not None
+        and watermark.segment in (None, *found.sealed)
+        and ordinal >= watermark.end_ordinal
+        and found.unacknowledged is None
+    ):
+        found.unacknowledged = segment
+    else:
+        _miss(store, found, segment + SIDECAR)
+
+
+def not_a_log(store: Store) -> LogError:
+    """Return the error for a directory without a log."""
+    return LogError(
+        f"{store.name} is not a log: it has neither {MANIFEST} nor segments",
+        hint="Capture into it first: pgwire-codec capture --log makes it one.",
+    )
+
+
+def missing(store: Store, file: str) -> LogError:
+    """Return the error for a file of the log that is not there."""
+    return LogError(f"{store.name}/{file} is missing", hint=RESTORE)
+
+
+def _miss(store: Store, found: Directory, file: str) -> None:
+    found.problems[file] = missing(store, file)
+
+
+def _other_log(store: Store, file: str) -> LogError:
+    return LogError(f"{store.name}/{file} belongs to another log", hint=RESTORE)
+
+
+def _lower(text: str) -> str:
+    return text[0].lower() + text[1:]

@@ -12,10 +12,10 @@ from pgwire_codec._impl import Decoder
 from pgwire_codec.carry import RelationVersion
 from pgwire_codec.changes import Changes
 from pgwire_codec.columns import ChangeBatch
-from pgwire_codec.errors import DecodeError, LogError
-from pgwire_codec.log.segment import SEGMENT
+from pgwire_codec.errors import DecodeError
+from pgwire_codec.log.segment import Extent
 from pgwire_codec.log.store import open_store
-from pgwire_codec.log.stream import lsns, read_batches
+from pgwire_codec.log.stream import lsns, read_extents
 from pgwire_codec.planning import PartPlan
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ class LogPartition:
         Where the log was opened with one.
     segment : str
         The segment's name, without suffix.
-    offset, length : int
-        Where the bytes stand in its file.
+    extents : tuple of Extent
+        Its parts in the file, one after the other, each with its checksum.
     first_ordinal, messages : int
         Which messages that are.
     plan : PartPlan
@@ -50,8 +50,7 @@ class LogPartition:
     uri: str
     filesystem: FileSystem | None
     segment: str
-    offset: int
-    length: int
+    extents: tuple[Extent, ...]
     first_ordinal: int
     messages: int
     plan: PartPlan
@@ -81,15 +80,7 @@ class LogPartition:
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         store = open_store(self.uri, self.filesystem)
-        file = self.segment + SEGMENT
-        try:
-            data = store.read_buffer(file, self.offset, self.length)
-        except FileNotFoundError:
-            raise LogError(
-                f"{store.name} has no {file} any more: the log was pruned after the plan was made"
-            ) from None
-        for batch in read_batches(data, self.offset, f"{store.name}/{file}"):
-            yield batch.records
+        return read_extents(store, self.segment, self.extents)
 
     def _in_range(self, changes: Changes) -> Iterator[ChangeBatch]:
         for batch in changes:

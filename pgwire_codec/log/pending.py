@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -29,13 +29,10 @@ class Pending:
         self._part = 0  # message bytes of the part that is not full
         self.messages = 0
 
-    def add(self, data: Any, lsn: npt.ArrayLike, time: npt.ArrayLike) -> Iterator[pa.RecordBatch]:
-        """Add messages; give the batches that are full.
-
-        Raises ``ValueError`` for input that is not as it should be, before anything is added.
-        """
-        pieces = _to_batches(data, lsn, time)
-        return self._cut(pieces)
+    def add(self, pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Add messages, as :func:`to_batches` returns them; yield the batches that are full."""
+        for piece in pieces:
+            yield from self._cut(piece)
 
     def begin_part(self) -> None:
         """Say that the next message begins a part."""
@@ -48,28 +45,31 @@ class Pending:
         pieces, self._pieces, self.messages = self._pieces, [], 0
         return pieces[0] if len(pieces) == 1 else pa.concat_batches(pieces)
 
-    def _cut(self, pieces: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for piece in pieces:
-            column = piece.column("data")
-            offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset :]
-            start, count = 0, piece.num_rows
-            while start < count:
-                full = int(offsets[start]) + self._part_bytes - self._part
-                stop = 1 + int(np.searchsorted(offsets[1 : count + 1], full))
-                is_full = stop <= count
-                stop = min(stop, count)
-                self._pieces.append(piece.slice(start, stop - start))
-                self.messages += stop - start
-                self._part += int(offsets[stop] - offsets[start])
-                start = stop
-                if is_full:
-                    self._part = 0
-                    batch = self.take()
-                    assert batch is not None
-                    yield batch
+    def _cut(self, piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        column = piece.column("data")
+        offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset :]
+        start, count = 0, piece.num_rows
+        while start < count:
+            full = int(offsets[start]) + self._part_bytes - self._part
+            stop = 1 + int(np.searchsorted(offsets[1 : count + 1], full))
+            is_full = stop <= count
+            stop = min(stop, count)
+            self._pieces.append(piece.slice(start, stop - start))
+            self.messages += stop - start
+            self._part += int(offsets[stop] - offsets[start])
+            start = stop
+            if is_full:
+                self._part = 0
+                batch = self.take()
+                assert batch is not None
+                yield batch
 
 
-def _to_batches(data: Any, lsn: npt.ArrayLike, time: npt.ArrayLike) -> list[pa.RecordBatch]:
+def to_batches(data: Any, lsn: npt.ArrayLike, time: npt.ArrayLike) -> list[pa.RecordBatch]:
+    """Return messages as record batches of the log's schema, not yet numbered.
+
+    Raises ``ValueError`` for input that is not as it should be.
+    """
     if isinstance(data, list):
         if wrong := [each for each in data if not isinstance(each, _BYTES)]:
             raise ValueError(f"data must be bytes, not {type(wrong[0]).__name__}")

@@ -83,7 +83,7 @@ class _Run:
     @property
     def length(self) -> int:
         """Bytes of the file."""
-        return sum(part.length for part in self.parts)
+        return sum(part.extent.length for part in self.parts)
 
 
 def plan_range(
@@ -120,8 +120,7 @@ def plan_range(
                 uri=log.uri,
                 filesystem=filesystem,
                 segment=run.segment.name,
-                offset=run.parts[0].offset,
-                length=run.length,
+                extents=tuple(part.extent for part in run.parts),
                 first_ordinal=run.first_ordinal,
                 messages=sum(part.messages for part in run.parts),
                 plan=replace(part_plan, outcomes=outcomes),
@@ -208,7 +207,7 @@ def _runs(log: Segments, place: _Range, max_bytes: int) -> tuple[State, list[_Ru
             last is not None
             and last.segment.name == segment.name
             and last.first_ordinal >= place.commits
-            and last.length + part.length <= max_bytes
+            and last.length + part.extent.length <= max_bytes
         ):
             last.parts.append(part)
         else:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pgwire_codec.errors import OptionError
+from pgwire_codec.log.manifest import MANIFEST, manifest_to_bytes
 from pgwire_codec.log.position import commit_lsn
 from pgwire_codec.log.reader import Log
 from pgwire_codec.log.segment import SEGMENT, SIDECAR
@@ -45,14 +47,17 @@ def prune(
         raise OptionError(f"before_lsn must be an LSN, from 0 on, not {before_lsn}")
     store = open_store(uri, filesystem)
     log = Log(uri, filesystem=filesystem)
-    removed = []
-    for number in range(_needless(log, before_lsn)):
-        # The oldest first, and of each the sidecar first: whatever is left is a log.
-        name = log.segment(number).name
+    count = _needless(log, before_lsn)
+    if not count:
+        return []
+    names = [log.segment(number).name for number in range(count)]
+    # From here on they are not part of the log, whatever becomes of the files.
+    manifest = replace(log.manifest, first_ordinal=log.segment(count).first_ordinal)
+    store.write(MANIFEST, manifest_to_bytes(manifest))
+    for name in names:
         store.remove(name + SIDECAR)
         store.remove(name + SEGMENT)
-        removed.append(name + SEGMENT)
-    return removed
+    return [name + SEGMENT for name in names]
 
 
 def _needless(log: Log, before_lsn: int) -> int:

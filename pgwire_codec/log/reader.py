@@ -16,7 +16,8 @@ from pgwire_codec.columns import ChangeBatch
 from pgwire_codec.decoder import PartDecoder
 from pgwire_codec.errors import LogError
 from pgwire_codec.log.digest import PART_BYTES, Digest
-from pgwire_codec.log.directory import check_end, look, read_sidecar
+from pgwire_codec.log.directory import check_end, look, missing, not_a_log, read_sidecar
+from pgwire_codec.log.manifest import Manifest
 from pgwire_codec.log.partition import LogPlan, decode_batches
 from pgwire_codec.log.planner import plan_range
 from pgwire_codec.log.position import Position, commit_lsn
@@ -25,8 +26,7 @@ from pgwire_codec.log.segment import SEGMENT, Segment, segment_name
 from pgwire_codec.log.source import Source
 from pgwire_codec.log.state import Follower
 from pgwire_codec.log.store import open_store
-from pgwire_codec.log.stream import read_batches
-from pgwire_codec.log.watermark import WATERMARK
+from pgwire_codec.log.stream import read_extents
 from pgwire_codec.planning import PartPlan
 from pgwire_codec.transactions import Committed
 
@@ -74,11 +74,8 @@ class Log:
     def refresh(self) -> None:
         """Look again: what was flushed meanwhile can be read then, what was pruned cannot."""
         found = look(self._store)
-        if found.watermark is None and not found.sealed:
-            raise LogError(
-                f"{self._store.name} is no log: it has neither {WATERMARK} nor segments. "
-                "A capture that writes to it makes it one"
-            )
+        if not found.is_log:
+            raise not_a_log(self._store)
         names = [*found.sealed, *([] if found.growing is None else [found.growing])]
         self._sealed = {name: self._sealed[name] for name in names if name in self._sealed}
         if self._digest is not None and self._digest.head.name != found.growing:
@@ -87,6 +84,8 @@ class Log:
         if self._begin is not None and names[:1] != self._names[:1]:
             self._begin = None
         self._names = names
+        self._directory = found
+        self.manifest = found.manifest or Manifest(found.watermark.log_id, 0)  # type: ignore[union-attr]
         self._watermark = found.watermark
         self._growing = found.growing
 
@@ -95,6 +94,8 @@ class Log:
         """The replication slot, as the last session found it."""
         if self._watermark is not None:
             return self._watermark.source
+        if not self._names:
+            raise LogError(f"{self._store.name} is a copy of a log, and has no segment yet")
         return self.segment(len(self) - 1).head.source
 
     def __len__(self) -> int:
@@ -111,15 +112,12 @@ class Log:
             found = self._grow()
         else:
             if name not in self._sealed:
-                self._sealed[name] = read_sidecar(self._store, name)
+                self._sealed[name] = read_sidecar(self._store, name, self.manifest)
             found = self._sealed[name]
         following = number + 1
         end = segment_name(found.end_ordinal)
         if following < len(self._names) and self._names[following] != end:
-            raise LogError(
-                f"{self._store.name} has no segment {end}, which comes behind {name}: restore it "
-                "from a copy of the log"
-            )
+            raise missing(self._store, end + SEGMENT)
         return found
 
     @property
@@ -150,11 +148,11 @@ class Log:
         if self._growing is not None and self._watermark is not None:
             return Position(self._watermark.end_ordinal, self._watermark.delivered_lsn)
         if not self._names:
-            found = Position()
+            found = Position(self._directory.first_ordinal)
         else:
             last = self.segment(len(self) - 1)
             found = Position(last.end_ordinal, last.delivered_lsn)
-        check_end(self._store, self._watermark, found.ordinal)
+        check_end(self._store, self._directory, found.ordinal)
         return found
 
     @property
@@ -289,12 +287,8 @@ class Log:
 
     def _batches(self, segment: Segment, first_ordinal: int) -> Iterator[pa.RecordBatch]:
         """Read the batches of a segment's parts that are not before an ordinal."""
-        file = segment.name + SEGMENT
-        for part in segment.parts:
-            if part.end_ordinal > first_ordinal:
-                data = self._store.read_buffer(file, part.offset, part.length)
-                for batch in read_batches(data, part.offset, f"{self._store.name}/{file}"):
-                    yield batch.records
+        extents = [part.extent for part in segment.parts if part.end_ordinal > first_ordinal]
+        return read_extents(self._store, segment.name, extents)
 
     def _grow(self) -> Segment:
         """Describe the segment that grows, as far as it may be read."""

@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from pgwire_codec.carry import RelationVersion
-from pgwire_codec.errors import LogError
-from pgwire_codec.log.checked_json import dump, load
-from pgwire_codec.log.source import Source, source_from_json, source_to_json
-from pgwire_codec.log.state import (
-    Follower,
-    State,
-    opened_from_json,
-    opened_to_json,
-    state_from_json,
-    state_to_json,
-)
-from pgwire_codec.log.state_json import (
-    summary_from_json,
-    summary_to_json,
-    version_from_json,
-    version_to_json,
-)
-from pgwire_codec.lsn import format_lsn, parse_lsn
+from pgwire_codec.log.checked_json import Count
+from pgwire_codec.log.source import Source
+from pgwire_codec.log.state import Follower, State
 from pgwire_codec.summary import Summary
 from pgwire_codec.transactions import Key
-
-#: Of segments, sidecars and the watermark. A reader refuses one that it does not know.
-FORMAT: Final = 1
 
 SEGMENT: Final = ".arrow"
 SIDECAR: Final = ".json"
@@ -41,12 +23,34 @@ def segment_name(first_ordinal: int) -> str:
     return f"{first_ordinal:020d}"
 
 
+class Extent(NamedTuple):
+    """Bytes of a segment's file, and their checksum.
+
+    Attributes
+    ----------
+    offset, length : int
+    checksum : str
+        Of these bytes alone: XXH3 with 64 bits, 16 hexadecimal digits.
+    """
+
+    offset: Count
+    length: Count
+    checksum: str
+
+    @property
+    def stop(self) -> int:
+        """One past the last byte."""
+        return self.offset + self.length
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
     """What is known when a segment begins.
 
     Attributes
     ----------
+    log_id : str
+        Of the log, as in its manifest.
     source : Source
         Where its messages come from.
     session : int
@@ -61,6 +65,7 @@ class Head:
         What the messages before it leave behind.
     """
 
+    log_id: str
     source: Source
     session: int
     new_session: bool
@@ -80,12 +85,10 @@ class Part:
 
     Attributes
     ----------
-    offset, length : int
-        Where its bytes stand in the file.
+    extent : Extent
+        Its bytes in the file.
     first_ordinal, messages, message_bytes : int
         What is in it.
-    crc32 : int
-        Of the file's bytes from its start to the part's end.
     summary : Summary
         What it does to a carry.
     delivered_lsn : int
@@ -94,12 +97,10 @@ class Part:
         How many of its messages do not decode.
     """
 
-    offset: int
-    length: int
+    extent: Extent
     first_ordinal: int
     messages: int
     message_bytes: int
-    crc32: int
     summary: Summary
     delivered_lsn: int
     undecodable: int
@@ -112,14 +113,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class TableCount:
-    """How many changes of a table were told, whatever became of them, and their messages' bytes."""
+    """How many changes of a table were sent, whatever became of them, and their messages' bytes."""
 
     table: str
-    inserts: int = 0
-    updates: int = 0
-    deletes: int = 0
-    truncates: int = 0
-    bytes: int = 0
+    inserts: Count = 0
+    updates: Count = 0
+    deletes: Count = 0
+    truncates: Count = 0
+    bytes: Count = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +133,8 @@ class Segment:
         What was known when it began.
     sealed : bool
         Whether it is complete and has a sidecar.
-    header : int
+    header : Extent
         Bytes of the file before the first part.
-    header_crc32 : int
-        Of these.
     bytes : int
         Of the file; of one that still grows, those that may be read.
     messages, message_bytes : int
@@ -161,8 +160,7 @@ class Segment:
 
     head: Head
     sealed: bool
-    header: int
-    header_crc32: int
+    header: Extent
     bytes: int
     messages: int
     message_bytes: int
@@ -198,129 +196,3 @@ class Segment:
         for part in self.parts:
             follower.follow(part.summary, part.first_ordinal)
         return follower.state
-
-
-def segment_to_bytes(segment: Segment) -> bytes:
-    """Give the sidecar of a sealed segment."""
-    return dump(
-        {
-            "format": FORMAT,
-            **head_to_json(segment.head),
-            "header": segment.header,
-            "header_crc32": segment.header_crc32,
-            "bytes": segment.bytes,
-            "messages": segment.messages,
-            "message_bytes": segment.message_bytes,
-            "last_ordinal": segment.end_ordinal - 1,
-            "commits": segment.commits,
-            "first_commit_lsn": lsn_to_json(segment.first_commit_lsn),
-            "last_commit_lsn": lsn_to_json(segment.last_commit_lsn),
-            "first_time": _time_to_json(segment.first_time),
-            "last_time": _time_to_json(segment.last_time),
-            "delivered_lsn": lsn_to_json(segment.delivered_lsn),
-            "tables": [asdict(each) for each in segment.tables],
-            "versions": [version_to_json(each) for each in segment.versions],
-            "opened": opened_to_json(segment.opened),
-            "parts": [_part_to_json(part) for part in segment.parts],
-        }
-    )
-
-
-def segment_from_bytes(data: bytes, file: str) -> Segment:
-    """Read a sidecar; ``LogError`` for one that is damaged. ``file`` is its name, for people."""
-    value = load(data, file)
-    check_format(value["format"], file)
-    return Segment(
-        head=head_from_json(value),
-        sealed=True,
-        header=value["header"],
-        header_crc32=value["header_crc32"],
-        bytes=value["bytes"],
-        messages=value["messages"],
-        message_bytes=value["message_bytes"],
-        commits=value["commits"],
-        first_commit_lsn=lsn_from_json(value["first_commit_lsn"]),
-        last_commit_lsn=lsn_from_json(value["last_commit_lsn"]),
-        first_time=_time_from_json(value["first_time"]),
-        last_time=_time_from_json(value["last_time"]),
-        delivered_lsn=parse_lsn(value["delivered_lsn"]),
-        parts=tuple(map(_part_from_json, value["parts"])),
-        tables=tuple(TableCount(**each) for each in value["tables"]),
-        versions=tuple(map(version_from_json, value["versions"])),
-        opened=opened_from_json(value["opened"]),
-    )
-
-
-def check_format(found: object, file: str) -> None:
-    """Raise ``LogError`` for a version of the format that is not this one."""
-    if found != FORMAT:
-        raise LogError(
-            f"{file} has format version {found}, and this release reads {FORMAT}: "
-            "use the release of pgwire-codec that wrote it, or a newer one"
-        )
-
-
-def head_to_json(head: Head) -> dict[str, Any]:
-    return {
-        "source": source_to_json(head.source),
-        "session": head.session,
-        "new_session": head.new_session,
-        "snapshot": head.snapshot,
-        "first_ordinal": head.first_ordinal,
-        "before": state_to_json(head.before),
-    }
-
-
-def head_from_json(value: dict[str, Any]) -> Head:
-    return Head(
-        source=source_from_json(value["source"]),
-        session=value["session"],
-        new_session=value["new_session"],
-        snapshot=value["snapshot"],
-        first_ordinal=value["first_ordinal"],
-        before=state_from_json(value["before"]),
-    )
-
-
-def lsn_to_json(lsn: int | None) -> str | None:
-    return None if lsn is None else format_lsn(lsn)
-
-
-def lsn_from_json(value: str | None) -> int | None:
-    return None if value is None else parse_lsn(value)
-
-
-def _time_to_json(time: np.datetime64 | None) -> str | None:
-    return None if time is None else str(time)
-
-
-def _time_from_json(value: str | None) -> np.datetime64 | None:
-    return None if value is None else np.datetime64(value, "us")
-
-
-def _part_to_json(part: Part) -> dict[str, Any]:
-    return {
-        "offset": part.offset,
-        "length": part.length,
-        "first_ordinal": part.first_ordinal,
-        "messages": part.messages,
-        "message_bytes": part.message_bytes,
-        "crc32": part.crc32,
-        "delivered_lsn": format_lsn(part.delivered_lsn),
-        "undecodable": part.undecodable,
-        "summary": summary_to_json(part.summary),
-    }
-
-
-def _part_from_json(value: dict[str, Any]) -> Part:
-    return Part(
-        offset=value["offset"],
-        length=value["length"],
-        first_ordinal=value["first_ordinal"],
-        messages=value["messages"],
-        message_bytes=value["message_bytes"],
-        crc32=value["crc32"],
-        summary=summary_from_json(value["summary"]),
-        delivered_lsn=parse_lsn(value["delivered_lsn"]),
-        undecodable=value["undecodable"],
-    )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Final
 
 from pgwire_codec.errors import LogError
 
@@ -46,18 +45,3 @@ class Source:
                     f"the log {log} holds messages of {name.replace('_', ' ')} {held!r}, not of "
                     f"{wanted!r}: their positions cannot be compared. Write to another, empty log."
                 )
-
-
-def source_to_json(source: Source) -> dict[str, Any]:
-    return asdict(source)
-
-
-def source_from_json(value: Mapping[str, Any]) -> Source:
-    return Source(
-        system_identifier=value["system_identifier"],
-        timeline=value["timeline"],
-        database=value["database"],
-        slot=value["slot"],
-        server_version=value["server_version"],
-        plugin_options=dict(value["plugin_options"]),
-    )

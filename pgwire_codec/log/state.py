@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from pgwire_codec.carry import Carry, Position, RelationVersion
-from pgwire_codec.log.state_json import carry_from_json, carry_to_json
 from pgwire_codec.planning import apply_summary, open_keys
 from pgwire_codec.summary import Summary
 from pgwire_codec.transactions import Committed, Key, Resolver
@@ -94,22 +92,3 @@ class Follower:
     def rename(self, key: Key, new: Key) -> None:
         if key in self._opened:
             self._opened[new] = self._opened.pop(key)
-
-
-def state_to_json(state: State) -> dict[str, Any]:
-    return {"carry": carry_to_json(state.carry), "open": opened_to_json(state.opened)}
-
-
-def state_from_json(value: dict[str, Any]) -> State:
-    return State(carry_from_json(value["carry"]), opened_from_json(value["open"]))
-
-
-def opened_to_json(opened: dict[Key, int]) -> list[dict[str, Any]]:
-    return [
-        {"kind": kind, "name": name, "first_ordinal": ordinal}
-        for (kind, name), ordinal in opened.items()
-    ]
-
-
-def opened_from_json(value: list[dict[str, Any]]) -> dict[Key, int]:
-    return {(each["kind"], each["name"]): each["first_ordinal"] for each in value}

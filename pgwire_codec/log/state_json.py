@@ -1,205 +1,305 @@
 """Carries and summaries as JSON: what a reader needs to know of messages that it does not read.
 
-Wire messages in them are base64 of their bytes; everything else is plain numbers, words and lists.
+Wire messages in them are base64 of their bytes, and LSNs are text. The structs are the schema.
 """
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Annotated, Literal, TypeAlias, TypeVar
+
+import msgspec
 
 from pgwire_codec._impl import decode_message, encode_message
 from pgwire_codec.carry import Carry, OpenTransaction, Position, RelationVersion, Scope
 from pgwire_codec.errors import DecodeError
-from pgwire_codec.messages import LogicalMessage, Relation, Type
+from pgwire_codec.log.checked_json import Count
+from pgwire_codec.lsn import format_lsn, parse_lsn
+from pgwire_codec.messages import Relation, Type
 from pgwire_codec.summary import Changes, Event, Summary
-from pgwire_codec.transactions import Advance
+from pgwire_codec.transactions import Advance, Key
 
-Json: TypeAlias = Any
+_Message = TypeVar("_Message", Relation, Type)
 
-
-def message_to_json(message: LogicalMessage) -> str:
-    return base64.b64encode(encode_message(message)).decode("ascii")
-
-
-def message_from_json(text: str, *, streaming: bool = False) -> Any:
-    return decode_message(base64.b64decode(text, validate=True), streaming=streaming)
+Xid: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+Time: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+#: xid, changes, messages
+_Place: TypeAlias = tuple[Xid, Count, Count]
 
 
-def version_to_json(version: RelationVersion) -> Json:
-    types = [message_to_json(each) for each in version.types]
-    return {"relation": message_to_json(version.relation), "types": types}
+class VersionJson(msgspec.Struct):
+    """A :class:`RelationVersion`."""
+
+    relation: bytes
+    types: list[bytes]
+    clock: Count = 0  # in a scope: when the Relation came
 
 
-def version_from_json(value: Json) -> RelationVersion:
-    relation: Relation = message_from_json(value["relation"])
-    types: tuple[Type, ...] = tuple(map(message_from_json, value["types"]))
-    return RelationVersion(relation, types)
+class ScopeJson(msgspec.Struct):
+    """A :class:`Scope`. A relation has its OID, and a type its own, in the message."""
+
+    relations: list[VersionJson]
+    types: list[bytes]
 
 
-def carry_to_json(carry: Carry) -> Json:
-    return {
-        "scope": _scope_to_json(carry.scope),
-        "plain": None if carry.plain is None else _open_to_json(carry.plain),
-        "streams": [_open_to_json(each) for each in carry.streams.values()],
-        "prepared": [_open_to_json(each) for each in carry.prepared.values()],
-        "in_block": carry.in_block,
-        "in_stream": carry.in_stream,
-        "delivered_lsn": carry.delivered_lsn,
-        "cut_off": list(carry.cut_off),
-        "clock": carry.clock,
-    }
+class OpenJson(msgspec.Struct):
+    """An :class:`OpenTransaction`."""
+
+    xid: Xid
+    final_lsn: str
+    commit_time: Time
+    gid: str | None
+    origin: str | None
+    position: tuple[Count, Count]
+    first: list[_Place]
+    scope: ScopeJson
+    told: Count
 
 
-def carry_from_json(value: Json) -> Carry:
-    streams = map(_open_from_json, value["streams"])
-    prepared = map(_open_from_json, value["prepared"])
-    final_lsn, changes = value["cut_off"]
+class CarryJson(msgspec.Struct):
+    """A :class:`Carry`."""
+
+    scope: ScopeJson
+    plain: OpenJson | None
+    streams: list[OpenJson]
+    prepared: list[OpenJson]
+    in_block: bool
+    in_stream: Xid | None
+    delivered_lsn: str
+    cut_off: tuple[str, Count]
+    clock: Count
+
+
+class AdvanceJson(msgspec.Struct, tag="advance"):
+    """An :class:`Advance`."""
+
+    commit_lsn: str
+
+
+class ChangesJson(msgspec.Struct, tag="changes"):
+    """A :class:`Changes`."""
+
+    position: tuple[Count, Count]
+    first: list[_Place]
+    xid: Xid | None
+    first_segment: bool
+
+
+class MessageJson(msgspec.Struct, tag="message"):
+    """A message. Inside a stream block R, Y and M carry an xid: they read differently there."""
+
+    data: bytes
+    streaming: bool = False
+
+
+class ErrorJson(msgspec.Struct):
+    """A :class:`DecodeError`."""
+
+    code: str
+    offset: Count
+    expected: str
+    message_index: Count | None
+    context: str
+
+
+_ReadingJson: TypeAlias = list[AdvanceJson | ChangesJson | MessageJson] | ErrorJson | None
+
+
+class SummaryJson(msgspec.Struct):
+    """A :class:`Summary`."""
+
+    messages: Count
+    outside: _ReadingJson
+    inside: _ReadingJson
+    ends_in_block: bool | None
+    new_session: bool
+
+
+class OpenedJson(msgspec.Struct):
+    """The ordinal from which on an open transaction's messages are needed."""
+
+    kind: Literal["plain", "stream", "prepared"]
+    name: int | str
+    first_ordinal: Count
+
+
+def version_to_json(version: RelationVersion, clock: int = 0) -> VersionJson:
+    return VersionJson(
+        encode_message(version.relation), list(map(encode_message, version.types)), clock
+    )
+
+
+def version_from_json(value: VersionJson) -> RelationVersion:
+    return RelationVersion(_decode(value.relation, Relation), tuple(map(_type, value.types)))
+
+
+def carry_to_json(carry: Carry) -> CarryJson:
+    final_lsn, changes = carry.cut_off
+    return CarryJson(
+        scope=_scope_to_json(carry.scope),
+        plain=None if carry.plain is None else _open_to_json(carry.plain),
+        streams=list(map(_open_to_json, carry.streams.values())),
+        prepared=list(map(_open_to_json, carry.prepared.values())),
+        in_block=carry.in_block,
+        in_stream=carry.in_stream,
+        delivered_lsn=format_lsn(carry.delivered_lsn),
+        cut_off=(format_lsn(final_lsn), changes),
+        clock=carry.clock,
+    )
+
+
+def carry_from_json(value: CarryJson) -> Carry:
+    """Return the carry; ``ValueError`` for content that none has."""
+    streams = map(_open_from_json, value.streams)
+    prepared = map(_open_from_json, value.prepared)
+    final_lsn, changes = value.cut_off
     return Carry(
-        scope=_scope_from_json(value["scope"]),
-        plain=None if value["plain"] is None else _open_from_json(value["plain"]),
+        scope=_scope_from_json(value.scope),
+        plain=None if value.plain is None else _open_from_json(value.plain),
         streams={each.xid: each for each in streams},
         prepared={each.gid: each for each in prepared if each.gid is not None},
-        in_block=value["in_block"],
-        in_stream=value["in_stream"],
-        delivered_lsn=value["delivered_lsn"],
-        cut_off=(final_lsn, changes),
-        clock=value["clock"],
+        in_block=value.in_block,
+        in_stream=value.in_stream,
+        delivered_lsn=parse_lsn(value.delivered_lsn),
+        cut_off=(parse_lsn(final_lsn), changes),
+        clock=value.clock,
     )
 
 
-def summary_to_json(summary: Summary) -> Json:
-    return {
-        "messages": summary.messages,
-        "outside": _reading_to_json(summary.outside),
-        "inside": _reading_to_json(summary.inside),
-        "ends_in_block": summary.ends_in_block,
-        "new_session": summary.new_session,
-    }
+def summary_to_json(summary: Summary) -> SummaryJson:
+    return SummaryJson(
+        messages=summary.messages,
+        outside=_reading_to_json(summary.outside),
+        inside=_reading_to_json(summary.inside),
+        ends_in_block=summary.ends_in_block,
+        new_session=summary.new_session,
+    )
 
 
-def summary_from_json(value: Json) -> Summary:
+def summary_from_json(value: SummaryJson) -> Summary:
+    """Return the summary; ``ValueError`` for content that none has."""
     return Summary(
-        messages=value["messages"],
-        outside=_reading_from_json(value["outside"]),
-        inside=_reading_from_json(value["inside"]),
-        ends_in_block=value["ends_in_block"],
-        new_session=value["new_session"],
+        messages=value.messages,
+        outside=_reading_from_json(value.outside),
+        inside=_reading_from_json(value.inside),
+        ends_in_block=value.ends_in_block,
+        new_session=value.new_session,
     )
 
 
-def _scope_to_json(scope: Scope) -> Json:
-    # A relation has its OID and a type has its own in the message.
-    return {
-        "relations": [
-            {"clock": clock, **version_to_json(version)}
-            for clock, version in scope.relations.values()
-        ],
-        "types": [message_to_json(each) for each in scope.types.values()],
-    }
+def opened_to_json(opened: Mapping[Key, int]) -> list[OpenedJson]:
+    return [OpenedJson(kind, name, ordinal) for (kind, name), ordinal in opened.items()]  # type: ignore[arg-type]
 
 
-def _scope_from_json(value: Json) -> Scope:
-    relations = {}
-    for each in value["relations"]:
-        version = version_from_json(each)
-        relations[version.relation.oid] = (each["clock"], version)
-    types: list[Type] = [message_from_json(each) for each in value["types"]]
-    return Scope(relations, {each.oid: each for each in types})
+def opened_from_json(value: list[OpenedJson]) -> dict[Key, int]:
+    return {(each.kind, each.name): each.first_ordinal for each in value}
 
 
-def _open_to_json(open_: OpenTransaction) -> Json:
-    return {
-        "xid": open_.xid,
-        "final_lsn": open_.final_lsn,
-        "commit_time": open_.commit_time,
-        "gid": open_.gid,
-        "origin": open_.origin,
-        "position": list(open_.position),
-        "first": _places_to_json(open_.first),
-        "scope": _scope_to_json(open_.scope),
-        "told": open_.told,
-    }
+def _scope_to_json(scope: Scope) -> ScopeJson:
+    return ScopeJson(
+        relations=[version_to_json(version, clock) for clock, version in scope.relations.values()],
+        types=list(map(encode_message, scope.types.values())),
+    )
 
 
-def _open_from_json(value: Json) -> OpenTransaction:
+def _scope_from_json(value: ScopeJson) -> Scope:
+    held = [(each.clock, version_from_json(each)) for each in value.relations]
+    return Scope(
+        {version.relation.oid: (clock, version) for clock, version in held},
+        {each.oid: each for each in map(_type, value.types)},
+    )
+
+
+def _open_to_json(open_: OpenTransaction) -> OpenJson:
+    return OpenJson(
+        xid=open_.xid,
+        final_lsn=format_lsn(open_.final_lsn),
+        commit_time=open_.commit_time,
+        gid=open_.gid,
+        origin=open_.origin,
+        position=open_.position,
+        first=_places_to_json(open_.first),
+        scope=_scope_to_json(open_.scope),
+        told=open_.told,
+    )
+
+
+def _open_from_json(value: OpenJson) -> OpenTransaction:
     return OpenTransaction(
-        xid=value["xid"],
-        final_lsn=value["final_lsn"],
-        commit_time=value["commit_time"],
-        gid=value["gid"],
-        origin=value["origin"],
-        position=Position(*value["position"]),
-        first=_places_from_json(value["first"]),
-        scope=_scope_from_json(value["scope"]),
-        told=value["told"],
+        xid=value.xid,
+        final_lsn=parse_lsn(value.final_lsn),
+        commit_time=value.commit_time,
+        gid=value.gid,
+        origin=value.origin,
+        position=Position(*value.position),
+        first=_places_from_json(value.first),
+        scope=_scope_from_json(value.scope),
+        told=value.told,
     )
 
 
-def _places_to_json(places: Mapping[int, Position]) -> Json:
-    return [[xid, *place] for xid, place in places.items()]
+def _places_to_json(places: Mapping[int, Position]) -> list[_Place]:
+    return [(xid, *place) for xid, place in places.items()]
 
 
-def _places_from_json(value: Json) -> dict[int, Position]:
+def _places_from_json(value: list[_Place]) -> dict[int, Position]:
     return {xid: Position(*place) for xid, *place in value}
 
 
-def _reading_to_json(reading: tuple[Event, ...] | DecodeError | None) -> Json:
+def _reading_to_json(reading: tuple[Event, ...] | DecodeError | None) -> _ReadingJson:
     if reading is None:
         return None
     if isinstance(reading, DecodeError):
-        return {
-            "code": reading.code,
-            "offset": reading.offset,
-            "expected": reading.expected,
-            "message_index": reading.message_index,
-            "context": reading.context,
-        }
-    return [_event_to_json(event) for event in reading]
+        return ErrorJson(
+            reading.code, reading.offset, reading.expected, reading.message_index, reading.context
+        )
+    return list(map(_event_to_json, reading))
 
 
-def _reading_from_json(value: Json) -> tuple[Event, ...] | DecodeError | None:
+def _reading_from_json(value: _ReadingJson) -> tuple[Event, ...] | DecodeError | None:
     if value is None:
         return None
-    if isinstance(value, dict):
+    if isinstance(value, ErrorJson):
         return DecodeError(
-            value["code"],
-            offset=value["offset"],
-            expected=value["expected"],
-            message_index=value["message_index"],
-            context=value["context"],
+            value.code,
+            offset=value.offset,
+            expected=value.expected,
+            message_index=value.message_index,
+            context=value.context,
         )
     return tuple(map(_event_from_json, value))
 
 
-def _event_to_json(event: Event) -> Json:
+def _event_to_json(event: Event) -> AdvanceJson | ChangesJson | MessageJson:
     if isinstance(event, Advance):
-        return {"advance": event.commit_lsn}
+        return AdvanceJson(format_lsn(event.commit_lsn))
     if isinstance(event, Changes):
-        return {
-            "changes": list(event.position),
-            "first": _places_to_json(event.first),
-            "xid": event.xid,
-            "first_segment": event.first_segment,
-        }
-    # Inside a stream block R, Y and M carry an xid: they read differently there.
-    streamed = isinstance(event, (Relation, Type)) and event.xid is not None
-    return {"streamed" if streamed else "message": message_to_json(event)}
-
-
-def _event_from_json(value: Json) -> Event:
-    if "advance" in value:
-        return Advance(value["advance"])
-    if "changes" in value:
-        return Changes(
-            position=Position(*value["changes"]),
-            first=_places_from_json(value["first"]),
-            xid=value["xid"],
-            first_segment=value["first_segment"],
+        return ChangesJson(
+            event.position, _places_to_json(event.first), event.xid, event.first_segment
         )
-    if "streamed" in value:
-        streamed: LogicalMessage = message_from_json(value["streamed"], streaming=True)
-        return streamed
-    message: LogicalMessage = message_from_json(value["message"])
+    streaming = isinstance(event, (Relation, Type)) and event.xid is not None
+    return MessageJson(encode_message(event), streaming)
+
+
+def _event_from_json(value: AdvanceJson | ChangesJson | MessageJson) -> Event:
+    if isinstance(value, AdvanceJson):
+        return Advance(parse_lsn(value.commit_lsn))
+    if isinstance(value, ChangesJson):
+        return Changes(
+            position=Position(*value.position),
+            first=_places_from_json(value.first),
+            xid=value.xid,
+            first_segment=value.first_segment,
+        )
+    return decode_message(value.data, streaming=value.streaming)
+
+
+def _type(data: bytes) -> Type:
+    return _decode(data, Type)
+
+
+def _decode(data: bytes, kind: type[_Message]) -> _Message:
+    message = decode_message(data)
+    if not isinstance(message, kind):
+        raise ValueError(f"a {type(message).__name__} where a {kind.__name__} belongs")
     return message

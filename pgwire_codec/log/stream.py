@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from pgwire_codec.errors import LogError
-from pgwire_codec.log.segment import FORMAT, Head, check_format, head_from_json, head_to_json
-from pgwire_codec.log.state import state_to_json
+from pgwire_codec.log.checked_json import FORMAT, RESTORE, check_format, checksum
+from pgwire_codec.log.segment import SEGMENT, Extent, Head
+from pgwire_codec.log.sidecar import HeadJson, head_from_json, head_to_json
+from pgwire_codec.log.store import Store
 
 #: The columns. LSNs are signed, because Spark has no unsigned types: the bits are the same.
 SCHEMA: Final = pa.schema(
@@ -28,46 +30,38 @@ SCHEMA: Final = pa.schema(
 #: What ends an Arrow IPC stream.
 END: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
-_PREFIX: Final = "pgwire_codec."
+_FORMAT: Final = b"pgwire_codec.format"
+_HEAD: Final = b"pgwire_codec.head"
+
+#: What bytes that are no header raise.
+_INVALID: Final = (
+    pa.ArrowException, OSError, EOFError, KeyError, ValueError, RecursionError, msgspec.DecodeError
+)  # fmt: skip
 
 
 def header(head: Head) -> bytes:
-    """Give the bytes that a segment begins with: the schema, with what is known of the segment."""
-    value = head_to_json(head)
-    fields = {
-        "format": FORMAT,
-        **value.pop("source"),
-        **value,
-        "before": state_to_json(head.before),
-    }
-    metadata = {
-        _PREFIX + name: each if isinstance(each, str) else json.dumps(each, separators=(",", ":"))
-        for name, each in fields.items()
-    }
+    """Return the bytes that a segment begins with: the schema, and what is known of the segment."""
+    metadata = {_FORMAT: b"%d" % FORMAT, _HEAD: msgspec.json.encode(head_to_json(head))}
     data: bytes = SCHEMA.with_metadata(metadata).serialize().to_pybytes()
     return data
 
 
 def read_header(data: pa.Buffer, file: str) -> tuple[Head, int]:
-    """Read what a segment begins with, and say how many bytes that is.
+    """Read what a segment begins with, and return how many bytes that is.
 
-    Raises ``LogError`` for a file that is no segment.
+    Raises ``LogError`` for a file that is not a segment.
     """
     reader = pa.BufferReader(data)
     try:
         schema = pa.ipc.read_schema(reader)
-    except (pa.ArrowException, OSError, EOFError) as error:
-        raise LogError(f"{file} does not begin as a segment does: {error}") from error
-    metadata = {
-        name.decode().removeprefix(_PREFIX): text.decode()
-        for name, text in (schema.metadata or {}).items()
-    }
-    if "format" not in metadata or not schema.equals(SCHEMA):
-        raise LogError(f"{file} is no segment of a log: it has the columns {schema.names}")
-    check_format(json.loads(metadata["format"]), file)
-    words = ("system_identifier", "database", "slot")
-    value = {name: text if name in words else json.loads(text) for name, text in metadata.items()}
-    return head_from_json({"source": value, **value}), reader.tell()
+        metadata = schema.metadata or {}
+        if _FORMAT not in metadata or not schema.equals(SCHEMA):
+            raise LogError(f"{file} is not a segment of a log: its columns are {schema.names}")
+        check_format(int(metadata[_FORMAT]), file)
+        head = msgspec.json.decode(metadata[_HEAD], type=HeadJson)
+        return head_from_json(head), reader.tell()
+    except _INVALID as error:
+        raise LogError(f"{file} does not begin as a segment does: {error}", hint=RESTORE) from error
 
 
 def encode_batch(batch: pa.RecordBatch, options: pa.ipc.IpcWriteOptions) -> pa.Buffer:
@@ -103,11 +97,11 @@ def read_batches(data: pa.Buffer, offset: int, file: str) -> Iterator[Batch]:
     Parameters
     ----------
     data : pyarrow.Buffer
-        Whole record batches, one behind the other.
+        Whole record batches on end.
     offset : int
         Where ``data`` begins in the file.
     file : str
-        Its name, for people.
+        The file's name for messages.
 
     Raises
     ------
@@ -128,3 +122,44 @@ def read_batches(data: pa.Buffer, offset: int, file: str) -> Iterator[Batch]:
         if records.num_rows == 0 or any(records.column(i).null_count for i in (0, 1, 3)):
             raise LogError(f"{file} is damaged: the record batch at byte {start} has no messages")
         yield Batch(records, start, offset + reader.tell())
+
+
+def check_extent(data: pa.Buffer, extent: Extent, file: str) -> None:
+    """Raise ``LogError`` when bytes of a file do not have their checksum."""
+    if checksum(data) != extent.checksum:
+        raise LogError(
+            f"{file} is damaged: the checksum of its bytes {extent.offset} to {extent.stop - 1} "
+            "does not match them",
+            hint=RESTORE,
+        )
+
+
+def read_extents(store: Store, segment: str, extents: Sequence[Extent]) -> Iterator[pa.RecordBatch]:
+    """Read the record batches of consecutive parts of a segment.
+
+    Each part's bytes are compared with their checksum before a row of it is returned.
+
+    Parameters
+    ----------
+    store : Store
+        Of the log.
+    segment : str
+        Name of the segment, without suffix.
+    extents : sequence of Extent
+        Where the parts are; nothing else of the file is read.
+
+    Raises
+    ------
+    LogError
+        When the file is missing or too short, or a part is damaged.
+    """
+    if not extents:
+        return
+    file, start = segment + SEGMENT, extents[0].offset
+    label = f"{store.name}/{file}"
+    data = store.read_buffer(file, start, extents[-1].stop - start)
+    for extent in extents:
+        part = data[extent.offset - start : extent.stop - start]
+        check_extent(part, extent, label)
+        for batch in read_batches(part, extent.offset, label):
+            yield batch.records

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
@@ -14,10 +13,17 @@ import pyarrow as pa
 from pgwire_codec._impl import Decoder
 from pgwire_codec.decoder import PartDecoder
 from pgwire_codec.errors import DecodeError, LogError
+from pgwire_codec.log.checked_json import checksum
 from pgwire_codec.log.digest import Digest
-from pgwire_codec.log.directory import list_files, read_sidecar, read_watermark
+from pgwire_codec.log.directory import (
+    Directory,
+    check_end,
+    list_files,
+    not_a_log,
+    read_sidecar,
+)
 from pgwire_codec.log.recovery import read_growing
-from pgwire_codec.log.segment import SEGMENT, SIDECAR, Head, Segment
+from pgwire_codec.log.segment import SEGMENT, SIDECAR, Head, Segment, segment_name
 from pgwire_codec.log.state import State
 from pgwire_codec.log.store import Store, open_store
 from pgwire_codec.log.stream import END, Batch, read_batches, read_header
@@ -101,26 +107,22 @@ def verify(
         When there is no log.
     """
     store = open_store(uri, filesystem)
-    checker = _Checker(store)
-    watermark = None
-    try:
-        watermark = read_watermark(store)
-    except LogError as error:
-        checker.damage.append(Damage(WATERMARK, None, str(error)))
-    found = list_files(store, watermark)
-    if watermark is None and not found.sealed and not checker.damage:
-        raise LogError(f"{store.name} is no log: it has neither {WATERMARK} nor segments")
+    found = list_files(store)
+    if not found.is_log:
+        raise not_a_log(store)
+    checker = _Checker(store, found)
     count = len(found.sealed) + (found.growing is not None)
     for number, name in enumerate(found.sealed, 1):
         checker.check_sealed(name)
         if progress is not None:
             progress(number, count)
-    if watermark is not None and found.growing is not None:
-        checker.check_growing(watermark)
-    elif watermark is not None and checker.end < watermark.end_ordinal:
-        up_to = watermark.end_ordinal - 1
-        reason = f"messages up to ordinal {up_to} were acknowledged, and the log ends before it"
-        checker.damage.append(Damage(WATERMARK, None, reason))
+    if found.watermark is not None and found.growing is not None:
+        checker.check_growing(found.watermark)
+    elif not checker.damage:
+        try:
+            check_end(store, found, checker.end)
+        except LogError as error:
+            checker.damage.append(Damage(segment_name(checker.end) + SEGMENT, None, str(error)))
     return Report(checker.segments, checker.messages, checker.bytes, tuple(checker.damage))
 
 
@@ -135,17 +137,19 @@ class _Wrong(Exception):
 class _Checker:
     """Checks the segments, one after the other."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, found: Directory) -> None:
         self._store = store
+        self._manifest = found.manifest
         self._behind: State | None = None  # behind the last segment; None: not known
         self._decoder: PartDecoder | None = None  # None: to begin with the next segment
-        self.damage: list[Damage] = []
-        self.segments = self.messages = self.bytes = self.end = 0
+        self.damage = [Damage(file, None, str(error)) for file, error in found.problems.items()]
+        self.segments = self.messages = self.bytes = 0
+        self.end = found.first_ordinal
 
     def check_sealed(self, name: str) -> None:
         """Check a segment and its sidecar."""
         try:
-            segment = read_sidecar(self._store, name)
+            segment = read_sidecar(self._store, name, self._manifest)
         except LogError as error:
             self.damage.append(Damage(name + SIDECAR, None, str(error)))
             self._behind = self._decoder = None
@@ -155,6 +159,9 @@ class _Checker:
             self._compare(segment, self._read(segment))
         except _Wrong as wrong:
             self.damage.append(wrong.damage)
+            self._decoder = None
+        except LogError as error:
+            self.damage.append(Damage(name + SEGMENT, None, str(error)))
             self._decoder = None
         self._behind = segment.state()
         self.end = segment.end_ordinal
@@ -173,7 +180,7 @@ class _Checker:
         except _Wrong as wrong:
             self.damage.append(wrong.damage)
             return
-        except (LogError, FileNotFoundError) as error:
+        except LogError as error:
             self.damage.append(Damage(file, None, str(error)))
             return
         told = (watermark.end_ordinal, watermark.delivered_lsn)
@@ -184,7 +191,7 @@ class _Checker:
 
     def _begin(self, head: Head, file: str) -> None:
         """Check that a segment follows the one before it."""
-        if self.segments and head.first_ordinal != self.end:
+        if head.first_ordinal != self.end:
             self.end, wanted = head.first_ordinal, self.end
             last = head.first_ordinal - 1
             raise _Wrong(file, None, f"messages from ordinal {wanted} to {last} are missing")
@@ -202,18 +209,20 @@ class _Checker:
         file = segment.name + SEGMENT
         data = self._store.read_buffer(file, 0, self._store.size(file))
         self.bytes += data.size
-        if zlib.crc32(data[: segment.header]) != segment.header_crc32:
-            raise _Wrong(file, 0, f"the first {segment.header} bytes do not have their checksum")
+        if checksum(data[: segment.header.stop]) != segment.header.checksum:
+            raise _Wrong(
+                file, 0, f"the first {segment.header.stop} bytes do not have their checksum"
+            )
         head, header = read_header(data, file)
-        if (head, header) != (segment.head, segment.header):
-            raise _Wrong(file, 0, "it begins with other words than its sidecar")
+        if (head, header) != (segment.head, segment.header.stop):
+            raise _Wrong(file, 0, "segment header does not match its sidecar")
         digest = Digest(head, data[:header], None)
         for part in segment.parts:
-            stop = part.offset + part.length
-            if zlib.crc32(data[part.offset : stop], digest.crc32) != part.crc32:
-                reason = f"the {part.length} bytes from here on do not have their checksum"
-                raise _Wrong(file, part.offset, reason)
-            self._read_part(file, data, stop, digest)
+            offset, length, expected = part.extent
+            if checksum(data[offset : part.extent.stop]) != expected:
+                reason = f"the {length} bytes from here on do not have their checksum"
+                raise _Wrong(file, offset, reason)
+            self._read_part(file, data, part.extent.stop, digest)
         rest = data[digest.bytes :].to_pybytes()
         if rest != END:
             reason = f"behind the last part there are {len(rest)} bytes, not the end of a stream"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +18,16 @@ import pyarrow as pa
 
 from pgwire_codec.carry import Carry
 from pgwire_codec.errors import LogError, OptionError
+from pgwire_codec.log.checked_json import checksum
 from pgwire_codec.log.digest import PART_BYTES, Digest
-from pgwire_codec.log.pending import Pending
+from pgwire_codec.log.manifest import MANIFEST, Manifest, manifest_to_bytes
+from pgwire_codec.log.pending import Pending, to_batches
 from pgwire_codec.log.recovery import recover
-from pgwire_codec.log.segment import SEGMENT, SIDECAR, Head, Segment, segment_to_bytes
+from pgwire_codec.log.segment import SEGMENT, SIDECAR, Head, Segment
+from pgwire_codec.log.sidecar import segment_to_bytes
 from pgwire_codec.log.source import Source
 from pgwire_codec.log.state import State
-from pgwire_codec.log.store import Appender, open_store
+from pgwire_codec.log.store import FILE_MODE, Appender, open_store
 from pgwire_codec.log.stream import END, SCHEMA, encode_batch, header
 from pgwire_codec.log.watermark import WATERMARK, Watermark, watermark_to_bytes
 
@@ -62,20 +67,24 @@ class LogWriter:
         A segment is sealed at the first flush when it is so old.
     part_bytes : int
         Message bytes of a part, the unit of parallel decode; of a segment's at most.
+    file_mode : int
+        Permissions of the files that are created on a local disk, 0o600 by default; a directory
+        that is created can be searched by whoever can read these.
     filesystem : pyarrow.fs.FileSystem, optional
         Then ``uri`` is a path in it.
 
     Raises
     ------
     LogError
-        When another process writes the log, the log has another source, or it is damaged.
+        When another process writes the log, the log has another source, it is a copy, or a file of
+        it is damaged or missing; nothing is changed then.
 
     Notes
     -----
     In an object store, which cannot append, every flush seals a segment; and there is no lock.
 
-    After an error of the file system the writer refuses to go on: open the log anew. Leaving the
-    context with an exception flushes nothing.
+    After an error the writer refuses to go on, and says which error that was: open the log again,
+    which keeps all that was flushed. Leaving the context with an exception flushes nothing.
     """
 
     def __init__(
@@ -87,6 +96,7 @@ class LogWriter:
         segment_bytes: int = 128 << 20,
         segment_seconds: float = 600,
         part_bytes: int = PART_BYTES,
+        file_mode: int = FILE_MODE,
         filesystem: FileSystem | None = None,
     ) -> None:
         if compression not in (None, "lz4", "zstd"):
@@ -95,6 +105,8 @@ class LogWriter:
             raise OptionError(f"part_bytes must be from 1 to {_LARGEST_PART}, not {part_bytes}")
         if segment_bytes < 1:
             raise OptionError(f"segment_bytes must be 1 or more, not {segment_bytes}")
+        if not 0o600 == file_mode & 0o700 <= file_mode <= 0o666:
+            raise OptionError(f"file_mode must be from 0o600 to 0o666, not {file_mode:#o}")
         if not isinstance(source, Source):
             raise TypeError(f"source must be a Source, not {type(source).__name__}")
         self._options = pa.ipc.IpcWriteOptions(compression=compression)
@@ -102,13 +114,17 @@ class LogWriter:
         self._segment_seconds = segment_seconds
         self._part_bytes = min(part_bytes, segment_bytes)
         self._source = source
-        self._store = open_store(uri, filesystem)
+        self._store = open_store(uri, filesystem, file_mode=file_mode)
+        self._failure: BaseException | None = None
         self._file: Appender | None = None
         self._closing = ExitStack()
         self._closing.enter_context(self._store.lock())
         try:
             self._recover()
             self._advance_watermark()
+            if not self._has_manifest:  # a log exists from here on
+                manifest = manifest_to_bytes(Manifest(self._log_id, first_ordinal=0))
+                self._store.write(MANIFEST, manifest)
         except BaseException:
             self._closing.close()
             raise
@@ -116,14 +132,17 @@ class LogWriter:
         self._is_usable = True
 
     def _recover(self) -> None:
-        watermark, last = recover(self._store, self._part_bytes)
+        manifest, watermark, last = recover(self._store, self._part_bytes)
+        self._has_manifest = manifest is not None
+        self._log_id = watermark.log_id if watermark is not None else uuid.uuid4().hex
         held = watermark.source if watermark is not None else last and last.head.source
         if held:
             held.check_same(self._source, self._store.name)
         self._watermark = watermark
         self._confirm_lsn = 0 if watermark is None else watermark.confirm_lsn
         self._received_lsn = 0 if watermark is None else watermark.received_lsn
-        self._ordinal = 0 if last is None else last.end_ordinal
+        first = 0 if manifest is None else manifest.first_ordinal
+        self._ordinal = first if last is None else last.end_ordinal
         self._session = 0 if last is None else last.head.session
         self._state = State() if last is None else last.state()
         self._begin_session(snapshot=False)
@@ -135,7 +154,7 @@ class LogWriter:
 
     @property
     def received_lsn(self) -> int:
-        """The last position that the server told, as the watermark says."""
+        """The last position that the server reported, as the watermark says."""
         return 0 if self._watermark is None else self._watermark.received_lsn
 
     @property
@@ -189,10 +208,16 @@ class LogWriter:
         ------
         ValueError
             When the lengths differ, or a message is null; nothing is appended then.
+        LogError
+            When the messages cannot be taken or written; the writer refuses to go on then, so that
+            no later message is written without these.
         """
         self._check_usable()
-        for batch in self._pending.add(data, lsn, time):
-            self._guarded(self._write, batch)
+        with self._guarded(ValueError):
+            pieces = to_batches(data, lsn, time)
+        with self._guarded():
+            for batch in self._pending.add(pieces):
+                self._write(batch)
 
     def flush(self, confirm_lsn: int | None = None, received_lsn: int | None = None) -> None:
         """Make durable what was appended; on return it can be read, and will never be lost.
@@ -200,22 +225,29 @@ class LogWriter:
         Parameters
         ----------
         confirm_lsn : int, optional
-            What may be confirmed to the server when this flush is over. It never goes back.
+            LSN that may be confirmed to the server when this flush is over. It never goes back.
         received_lsn : int, optional
-            The last position that the server told.
+            The last position that the server reported.
+
+        Raises
+        ------
+        LogError
+            When the log cannot be written.
         """
         self._check_usable()
-        self._guarded(self._flush, confirm_lsn, received_lsn, False)
+        with self._guarded():
+            self._flush(confirm_lsn, received_lsn, False)
 
     def seal(self) -> None:
         """Make durable what was appended, and complete the growing segment, if there is one."""
         self._check_usable()
-        self._guarded(self._flush, None, None, True)
+        with self._guarded():
+            self._flush(None, None, True)
 
     def close(self) -> None:
         """Seal, and let go of the lock."""
         try:
-            if self._is_usable:
+            if self._is_usable and self._failure is None:
                 self.seal()
         finally:
             self._release()
@@ -242,17 +274,31 @@ class LogWriter:
         self._closing.close()
 
     def _check_usable(self) -> None:
-        if not self._is_usable:
+        if self._failure is not None:
             raise LogError(
-                f"this writer of {self._store.name} is closed, or a write failed: open the log "
-                "anew, which keeps all that was flushed"
-            )
+                f"this writer of {self._store.name} has failed before: {self._failure}",
+                hint="Open the log again, which keeps all that was flushed.",
+            ) from self._failure
+        if not self._is_usable:
+            raise LogError(f"this writer of {self._store.name} is closed")
 
-    def _guarded(self, step: Any, *arguments: Any) -> None:
-        """Do something after which, if it fails, the file is not known to be what it should be."""
-        self._is_usable = False
-        step(*arguments)
-        self._is_usable = True
+    @contextmanager
+    def _guarded(self, *harmless: type[Exception]) -> Iterator[None]:
+        """Refuse to go on after an error: it is not known what the buffers and the file hold."""
+        try:
+            yield
+        except harmless:
+            raise
+        except MemoryError as error:
+            self._failure = LogError(
+                f"out of memory while writing the log {self._store.name}",
+                hint="Give the process more memory. What was flushed is safe.",
+                is_transient=True,
+            )
+            raise self._failure from error
+        except BaseException as error:
+            self._failure = error
+            raise
 
     def _flush(self, confirm_lsn: int | None, received_lsn: int | None, seal: bool) -> None:
         rest = self._pending.take()
@@ -295,6 +341,7 @@ class LogWriter:
         if self._new_session:
             self._session += 1
         head = Head(
+            log_id=self._log_id,
             source=self._source,
             session=self._session,
             new_session=self._new_session,
@@ -328,11 +375,12 @@ class LogWriter:
         if self._digest is not None:
             self._state = self._digest.state()
         watermark = Watermark(
+            log_id=self._log_id,
             source=self._source,
             segment=None if self._digest is None else self._digest.head.name,
             bytes=0 if self._digest is None else self._digest.bytes,
             messages=0 if self._digest is None else self._digest.messages,
-            crc32=0 if self._digest is None else self._digest.crc32,
+            checksum=checksum(b"") if self._digest is None else self._digest.checksum,
             end_ordinal=self._ordinal,
             delivered_lsn=self._state.carry.delivered_lsn,
             confirm_lsn=self._confirm_lsn,
