@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pgwire_codec.capture.connect import load_psycopg2
+from pgwire_codec.capture.history import (
+    LoggedTransactions,
+    RepeatedTransactions,
+    check_same_history,
+)
 from pgwire_codec.capture.options import Origin, PluginOptions, Streaming, publication_names
 from pgwire_codec.capture.retry import Backoff
-from pgwire_codec.capture.session import Identity, identify
+from pgwire_codec.capture.session import Identity, Wanted, identify
 from pgwire_codec.capture.slots import SlotMissing
 from pgwire_codec.capture.snapshot import SnapshotOptions, take_snapshot
 from pgwire_codec.capture.status import Bulletin, Status
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
+_TICK: Final = 0.25  # seconds between looks at whether to stop
 _STEADY_SECONDS: Final = 60.0  # a connection that lasted so long was a good one
 
 
@@ -155,7 +161,8 @@ class LogCapture:
         Raises
         ------
         CaptureError
-            What no further attempt can mend, or what was wrong when there are to be no more.
+            When a further attempt would not help, or ``max_retries`` attempts have failed; also
+            when the server was set back, as by restoring an older copy of it.
         LogError
             When the log cannot be written, or is another system's, timeline's, database's or
             slot's.
@@ -189,6 +196,12 @@ class LogCapture:
                 return attempt()
             except _Stopped:
                 break
+            except MemoryError as error:
+                raise CaptureError(
+                    "The capture ran out of memory. Give it more, and start it again: what is "
+                    "confirmed to the server is safe in the log.",
+                    is_transient=True,
+                ) from error
             except CaptureError as error:
                 if self._stopping.is_set():  # stop() cancelled it
                     break
@@ -273,32 +286,13 @@ class LogCapture:
         until_lsn: int | None,
         idle_seconds: float | None,
     ) -> None:
-        is_new = writer.confirm_lsn == 0
-        capture = Capture(
-            self._dsn,
-            slot=self._slot,
-            publication=self._options.publications,
-            create_slot=self._create_slot and is_new,
-            create_publication=self._create_publication,
-            binary=self._options.binary,
-            streaming=self._options.streaming,
-            two_phase=self._options.two_phase,
-            messages=self._options.messages,
-            origin=self._options.origin,
-            start_lsn=writer.confirm_lsn,
-            slot_patience=self._slot_patience,
-            receive_timeout=self._receive_timeout,
-            auto_advance=False,
-            connected=self._connected,
-        )
+        capture = self._open(writer, source)
         try:
-            capture.__enter__()
-        except SlotMissing as error:
-            raise self._lost(writer, "does not exist any more") if not is_new else error from error
-        try:
-            self._waiting.clear()  # the stream is no statement to be cancelled
-            source.check_same(self._source(capture.identity), str(self._log))
-            self._check_positions(writer, capture, is_new=is_new)
+            if self._check_positions(writer, capture):
+                # The server repeats what the log has: the slot has but one reader at a time.
+                capture.close()
+                self._check_history(writer, source)
+                capture = self._open(writer, source)
             writer.new_session()
             self._bulletin.tell(
                 state="streaming",
@@ -317,20 +311,81 @@ class LogCapture:
         finally:
             capture.close()
 
-    def _check_positions(self, writer: LogWriter, capture: Capture, *, is_new: bool) -> None:
-        if is_new:
-            return
+    def _open(
+        self, writer: LogWriter, source: Source, repeats: Mapping[str, str] | None = None
+    ) -> Capture:
+        """Start the stream where the log ends, or with ``repeats`` where the slot is."""
+        is_new = writer.confirm_lsn == 0
+        capture = Capture.of(
+            self._dsn,
+            Wanted(
+                slot=self._slot,
+                options=self._options,
+                create_slot=self._create_slot and is_new,
+                create_publication=self._create_publication,
+                temporary=False,
+                start_lsn=0 if repeats else writer.confirm_lsn,
+                slot_patience=self._slot_patience,
+                repeats=repeats,
+            ),
+            receive_timeout=self._receive_timeout,
+            connected=self._connected,
+        )
+        try:
+            capture.__enter__()
+        except SlotMissing as error:
+            raise self._lost(writer, "does not exist any more") if not is_new else error from error
+        self._waiting.clear()  # the stream is no statement to be cancelled
+        try:
+            source.check_same(self._source(capture.identity), str(self._log))
+        except BaseException:
+            capture.close()
+            raise
+        return capture
+
+    def _check_positions(self, writer: LogWriter, capture: Capture) -> bool:
+        """Return whether the server can repeat something that the log has."""
+        if writer.confirm_lsn == 0:
+            return False
         if capture.confirmed_lsn > writer.confirm_lsn:
             raise self._lost(
                 writer, f"is confirmed up to {format_lsn(capture.confirmed_lsn)} already"
             )
-        if capture.identity.wal_end_lsn < writer.confirm_lsn:
+        end = _end_of(writer)
+        if capture.identity.wal_end_lsn < end:
             raise CaptureError(
-                f"The log {self._log} holds what was committed up to "
-                f"{format_lsn(writer.confirm_lsn)}, and the server's WAL ends at "
-                f"{format_lsn(capture.identity.wal_end_lsn)}: the server was set back, as by "
-                "restoring an older copy of it. Begin a new log."
+                f"The log {self._log} holds what was committed up to {format_lsn(end)}, and the "
+                f"server's WAL ends at {format_lsn(capture.identity.wal_end_lsn)}: the server was "
+                "set back, as by restoring an older copy of it. Begin a new log."
             )
+        return capture.confirmed_lsn < end
+
+    def _check_history(self, writer: LogWriter, source: Source) -> None:
+        """Raise ``CaptureError`` unless the server repeats the transactions that the log has."""
+        from pgwire_codec.log import Log
+
+        log = Log(self._log)
+        last = log.segment(len(log) - 1).head.source if len(log) else source
+        # Whether a transaction is streamed depends on what else is decoded.
+        options = {k: v for k, v in last.plugin_options.items() if k != "streaming"}
+        end = _end_of(writer)
+        capture = self._open(writer, source, repeats=options)
+        try:
+            logged = LoggedTransactions(log, max(capture.confirmed_lsn - 1, 0))
+            repeated = RepeatedTransactions()
+            while not capture.has_passed(end):
+                if self._stopping.is_set():
+                    raise _Stopped
+                repeated.add(capture.read(max_seconds=_TICK, until_lsn=end))
+        finally:
+            capture.close()
+        check_same_history(
+            logged,
+            repeated,
+            confirm_lsn=writer.confirm_lsn,
+            is_whole=logged.were_selected_by(options),
+            log=str(self._log),
+        )
 
     def _lost(self, writer: LogWriter, what: str) -> CaptureError:
         return CaptureError(
@@ -339,6 +394,13 @@ class LogCapture:
             "to it. The slot was dropped or read by somebody else, or the log is an older copy. "
             "Begin a new log, with a snapshot."
         )
+
+
+def _end_of(writer: LogWriter) -> int:
+    """Return the LSN up to which the server must have what the log has."""
+    # A transaction may be in the log whose end was not yet confirmed.
+    delivered = writer.delivered_lsn
+    return max(writer.confirm_lsn, delivered + 1 if delivered else 0)
 
 
 class _Stopped(Exception):

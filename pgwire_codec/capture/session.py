@@ -15,6 +15,8 @@ from pgwire_codec.capture.slots import ensure_slot
 from pgwire_codec.lsn import format_lsn, parse_lsn
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pgwire_codec.capture.options import PluginOptions
     from pgwire_codec.capture.problems import explain
 from pgwire_codec.capture.publications import CreatePublication
@@ -31,6 +33,8 @@ class Wanted:
     temporary: bool
     start_lsn: int
     slot_patience: float
+    #: Options of START_REPLICATION as an earlier session gave them: its stream is asked for again.
+    repeats: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +110,17 @@ def start_replication(connection: Any, wanted: Wanted) -> Session:
     pin(cursor)
     identity = _identify(connection, wanted.options)
     check_wal_level(cursor)
-    # Before the slot: changes older than a publication cannot be decoded with it.
-    ensure_publications(
-        cursor,
-        wanted.options.publications,
-        wanted.create_publication,
-        may_be_empty=wanted.options.messages is True,
-    )
+    if wanted.repeats is None:
+        plugin_options: Mapping[str, str] = identity.plugin_options
+        # Before the slot: changes older than a publication cannot be decoded with it.
+        ensure_publications(
+            cursor,
+            wanted.options.publications,
+            wanted.create_publication,
+            may_be_empty=wanted.options.messages is True,
+        )
+    else:
+        plugin_options = wanted.repeats  # the publications were there at that time
     slot = ensure_slot(
         cursor,
         wanted.slot,
@@ -125,8 +133,7 @@ def start_replication(connection: Any, wanted: Wanted) -> Session:
     cursor.execute("SELECT setting::int FROM pg_settings WHERE name = 'wal_sender_timeout'")
     timeout = cursor.fetchone()[0] / 1000 or float("inf")  # 0 turns it off
     options = ", ".join(
-        f"{quote_identifier(name)} {quote_literal(value)}"
-        for name, value in identity.plugin_options.items()
+        f"{quote_identifier(name)} {quote_literal(value)}" for name, value in plugin_options.items()
     )
     cursor.start_replication_expert(
         f"START_REPLICATION SLOT {quote_identifier(wanted.slot)} LOGICAL"

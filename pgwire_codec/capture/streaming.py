@@ -40,6 +40,39 @@ class _Flush:
     has_messages: bool
 
 
+class _Background:
+    """A thread that makes calls in order, and after one that failed no other.
+
+    A flush that came after a failed append would confirm messages that the log does not have.
+    """
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(1, "log")
+        self._failure: BaseException | None = None
+        try:
+            self._executor.submit(int)  # the thread starts with the first call
+        except RuntimeError as error:
+            raise MemoryError(str(error)) from error
+
+    def submit(self, call: Callable[..., None], *arguments: Any, **named: Any) -> Future[None]:
+        return self._executor.submit(self._run, call, arguments, named)
+
+    def close(self) -> None:
+        """Wait for the calls."""
+        self._executor.shutdown()
+
+    def _run(
+        self, call: Callable[..., None], arguments: tuple[Any, ...], named: dict[str, Any]
+    ) -> None:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            call(*arguments, **named)
+        except BaseException as error:
+            self._failure = error
+            raise
+
+
 class LogStream:
     """One connection's stream into a log.
 
@@ -79,7 +112,7 @@ class LogStream:
         self._unflushed = 0  # bytes
         self._last_flush = monotonic()
         # Writes while this thread reads: a walsender whose client does not read stands still.
-        self._executor = ThreadPoolExecutor(1, "log")
+        self._background = _Background()
         self._writing: deque[Future[None]] = deque()
         self._flush: _Flush | None = None
 
@@ -97,7 +130,7 @@ class LogStream:
             self._finish()
             self._confirm()
         finally:
-            self._executor.shutdown()
+            self._background.close()
 
     def _read_on(self, until_lsn: int | None, idle_seconds: float | None) -> None:
         capture = self._capture
@@ -122,7 +155,7 @@ class LogStream:
     def _append(self, batch: Batch) -> None:
         self._unflushed += batch.nbytes
         arguments = (batch.messages(), batch.lsn, batch.time)
-        self._writing.append(self._executor.submit(self._writer.append, *arguments))
+        self._writing.append(self._background.submit(self._writer.append, *arguments))
         while self._writing and (self._writing[0].done() or len(self._writing) > _MOST_WAITING):
             self._await(self._writing.popleft())
         self._report(batch)
@@ -146,16 +179,18 @@ class LogStream:
         """Have all that was received so far made durable."""
         received = self._capture.received_lsn
         lsn = max(self._capture.confirmable_lsn, self._durable_lsn)
-        done = self._executor.submit(self._writer.flush, confirm_lsn=lsn, received_lsn=received)
+        done = self._background.submit(self._writer.flush, confirm_lsn=lsn, received_lsn=received)
         self._flush = _Flush(done, lsn, received, has_messages=self._unflushed > 0)
         self._unflushed = 0
         self._last_flush = monotonic()
         return self._flush
 
     def _take_flush(self) -> None:
-        """Take note that a flush is over."""
+        """Take note that a flush is over, and so is each append before it."""
         assert self._flush is not None
         flush, self._flush = self._flush, None
+        while self._writing and self._writing[0].done():
+            self._writing.popleft().result()
         flush.done.result()
         self._durable_lsn = flush.lsn
         if flush.has_messages:

@@ -118,22 +118,52 @@ class Capture:
         auto_advance: bool = True,
         connected: Callable[[Any], None] | None = None,
     ) -> None:
+        self._set_up(
+            dsn,
+            Wanted(
+                slot=slot,
+                options=PluginOptions(
+                    publication_names(publication), binary, streaming, two_phase, messages, origin
+                ),
+                create_slot=create_slot or temporary,
+                create_publication=create_publication,
+                temporary=temporary,
+                start_lsn=start_lsn,
+                slot_patience=slot_patience,
+            ),
+            receive_timeout,
+            auto_advance,
+            connected,
+        )
+
+    @classmethod
+    def of(
+        cls,
+        dsn: str,
+        wanted: Wanted,
+        *,
+        receive_timeout: float,
+        connected: Callable[[Any], None] | None,
+    ) -> Capture:
+        """Return a capture that only :meth:`confirm` advances, for the package's own use."""
+        capture = cls.__new__(cls)
+        capture._set_up(dsn, wanted, receive_timeout, False, connected)
+        return capture
+
+    def _set_up(
+        self,
+        dsn: str,
+        wanted: Wanted,
+        receive_timeout: float,
+        auto_advance: bool,
+        connected: Callable[[Any], None] | None,
+    ) -> None:
         self._dsn = dsn
-        self._slot = slot
+        self._slot = wanted.slot
         self._receive_timeout = receive_timeout
         self._auto_advance = auto_advance
         self._connected = connected
-        self._wanted = Wanted(
-            slot=slot,
-            options=PluginOptions(
-                publication_names(publication), binary, streaming, two_phase, messages, origin
-            ),
-            create_slot=create_slot or temporary,
-            create_publication=create_publication,
-            temporary=temporary,
-            start_lsn=start_lsn,
-            slot_patience=slot_patience,
-        )
+        self._wanted = wanted
         self._stream: CopyBoth | None = None
 
     def __enter__(self) -> Capture:

@@ -158,6 +158,11 @@ class LogWriter:
         return 0 if self._watermark is None else self._watermark.received_lsn
 
     @property
+    def delivered_lsn(self) -> int:
+        """Commit LSN of the last transaction that is durable."""
+        return 0 if self._watermark is None else self._watermark.delivered_lsn
+
+    @property
     def carry(self) -> Carry:
         """The carry behind all that is flushed: a copy."""
         return self._state.carry.copy()

@@ -1,0 +1,169 @@
+"""Comparison of a log's transactions with those that its server sends again.
+
+A server that was restored from an older copy of its files has the identity, the timeline and the
+slot of the one that the log is of. Only what it has committed since tells them apart: the slot's
+position went back with the copy, so the server can be asked to repeat the transactions that the
+log has from there on. Those of the same history have the same commit LSN, xid and commit time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from pgwire_codec.capture.batch import EPOCH
+from pgwire_codec.errors import CaptureError
+from pgwire_codec.lsn import format_lsn
+from pgwire_codec.reference import decode_message
+from pgwire_codec.tables import tagged
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from pgwire_codec.capture.batch import Batch
+    from pgwire_codec.log import Log
+
+#: A committed transaction: positions and xid as PostgreSQL's, time in microseconds since 1970.
+_TRANSACTION: Final = np.dtype(
+    [("commit_lsn", np.uint64), ("xid", np.uint32), ("commit_time", np.int64)]
+)
+#: Plugin options that decide which transactions a server sends.
+_SELECTING: Final = ("publication_names", "origin", "two_phase")
+_EPOCH: Final = int(EPOCH.astype(np.int64))
+_BOUNDS: Final = b"BbCPK"  # Begin, Begin Prepare, Commit, Prepare, Commit Prepared
+_CHANGES: Final = b"IUDT"
+
+
+class LoggedTransactions:
+    """The transactions with changes that a log has after an LSN.
+
+    Parameters
+    ----------
+    log : Log
+    after : int
+        Commit LSN. What was pruned cannot be compared, and is left out.
+    """
+
+    def __init__(self, log: Log, after: int) -> None:
+        self.after = max(after, log.begin.lsn)
+        self.until = log.delivered_lsn
+        plan = log.plan(self.after, on_error="skip")
+        found = [np.empty(0, _TRANSACTION)]
+        for partition in plan.partitions:
+            for batch in partition.decode({"on_error": "skip"}):
+                rows = np.empty(len(batch), _TRANSACTION)
+                rows["commit_lsn"] = batch.commit_lsn
+                rows["xid"] = batch.xid
+                rows["commit_time"] = batch.commit_time.astype("datetime64[us]").view(np.int64)
+                found.append(np.unique(rows))
+        self.transactions = np.unique(np.concatenate(found))
+        numbers = {log.number_of(int(partition.segment)) for partition in plan.partitions}
+        self._options = [log.segment(each).head.source.plugin_options for each in numbers]
+
+    def were_selected_by(self, plugin_options: Mapping[str, str]) -> bool:
+        """Whether these options of pgoutput select the same transactions as those in the log."""
+        return all(
+            options.get(name) == plugin_options.get(name)
+            for options in self._options
+            for name in _SELECTING
+        )
+
+
+class RepeatedTransactions:
+    """The transactions that a server sends again, batch by batch, none of them streamed."""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[int, int, int, bool]] = []
+        self._begin: Any = None
+        self._changes = 0  # since it began
+        self._prepared: dict[str, bool] = {}  # by gid: whether it has changes
+
+    def add(self, batch: Batch) -> None:
+        """Take the next messages."""
+        tags = batch.buffer[batch.offsets[:-1]]
+        counted = np.concatenate([[0], np.cumsum(tagged(tags, _CHANGES))])
+        start = 0
+        for index in np.flatnonzero(tagged(tags, _BOUNDS)).tolist():
+            self._changes += int(counted[index] - counted[start])
+            start = index
+            begin, end = batch.offsets[index : index + 2].tolist()
+            self._bound(tags[index], decode_message(batch.buffer[begin:end].tobytes()))
+        self._changes += int(counted[-1] - counted[start])
+
+    def transactions(self) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """Return the committed transactions, and whether each is known to have changes."""
+        rows = np.array([each[:3] for each in self._found], _TRANSACTION)
+        return rows, np.array([each[3] for each in self._found], np.bool_)
+
+    def _bound(self, tag: int, message: Any) -> None:
+        kind = chr(tag)
+        has_changes, self._changes = self._changes > 0, 0
+        if kind in "Bb":
+            self._begin = message
+        elif kind == "C":
+            self._commit(message, self._begin.xid, has_changes)
+        elif kind == "P":
+            self._prepared[message.gid] = has_changes
+        else:  # prepared before what is repeated, perhaps
+            self._commit(message, message.xid, self._prepared.pop(message.gid, False))
+
+    def _commit(self, message: Any, xid: int, has_changes: bool) -> None:
+        time = message.commit_time + _EPOCH
+        self._found.append((message.commit_lsn, xid, time, has_changes))
+
+
+def check_same_history(
+    logged: LoggedTransactions,
+    repeated: RepeatedTransactions,
+    *,
+    confirm_lsn: int,
+    is_whole: bool,
+    log: str,
+) -> None:
+    """Raise ``CaptureError`` where the transactions of a log are not those of its server.
+
+    Parameters
+    ----------
+    logged, repeated
+        The log's transactions, and the server's from the same LSN on.
+    confirm_lsn : int
+        The log's: all that ends up to there should be in it.
+    is_whole : bool
+        Whether both were selected by the same options. Else only transactions at the same commit
+        LSN are compared.
+    log : str
+        The log's name for messages.
+    """
+    server, has_changes = repeated.transactions()
+    lsn = server["commit_lsn"]
+    inside = (lsn > logged.after) & ((lsn <= logged.until) | (lsn < confirm_lsn))
+    server, has_changes = server[inside], has_changes[inside]
+    ours, theirs = _by_lsn(logged.transactions), _by_lsn(server)
+    expected = set(_by_lsn(server[has_changes]))
+    for commit_lsn in sorted({*ours, *theirs}):
+        one, other = ours.get(commit_lsn), theirs.get(commit_lsn)
+        both = one is not None and other is not None
+        if one == other or not (both or is_whole):
+            continue
+        if one is None and commit_lsn not in expected:  # nothing of it is published
+            continue
+        raise CaptureError(
+            f"the histories of the log {log} and of the server part at commit LSN "
+            f"{format_lsn(commit_lsn)}: the log has {_words(one)}, the server {_words(other)}. "
+            "The server was set back, as by restoring an older copy of its files. Begin a new "
+            "log, with a snapshot."
+        )
+
+
+def _by_lsn(transactions: NDArray[Any]) -> dict[int, tuple[int, int]]:
+    return {lsn: (xid, time) for lsn, xid, time in transactions.tolist()}
+
+
+def _words(transaction: tuple[int, int] | None) -> str:
+    if transaction is None:
+        return "no transaction"
+    xid, time = transaction
+    return f"transaction {xid} of {np.datetime64(time, 'us')}Z"
