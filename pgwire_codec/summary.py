@@ -23,6 +23,7 @@ from pgwire_codec.messages import (
     LogicalMessage,
     Message,
     Origin,
+    Prepare,
     Relation,
     StreamAbort,
     StreamCommit,
@@ -326,6 +327,9 @@ class _Recorder:
             self._events.append(Advance(commit_lsn))
 
     def _control(self, message: LogicalMessage) -> None:
+        if isinstance(message, Prepare) and self._block is not None:
+            # It may not come inside a block: reopen the block, so that the fold reports it.
+            self._events.append(StreamStart(self._block.xid or 0, first_segment=False))
         self._block = None
         if isinstance(message, (StreamAbort, StreamCommit, StreamPrepare)):
             self._blocks.pop(message.xid, None)

@@ -220,9 +220,11 @@ class Resolver:
 
     def _prepare(self, message: Prepare) -> None:
         transaction = self.carry.plain
+        if transaction is None and self.carry.in_stream is None:
+            # PostgreSQL 18 up to 18.4 sends no Begin Prepare for a transaction that wrote nothing.
+            transaction = OpenTransaction(message.xid, gid=message.gid)
         if transaction is None or transaction.gid != message.gid:
             raise _violation(f"Prepare of {message.gid!r} after its Begin Prepare")
-        self.carry.in_stream = None
         self.carry.plain = None
         self._hold_prepared(PLAIN, transaction, message.gid)
 
@@ -299,12 +301,10 @@ class Resolver:
 
     def _commit_prepared(self, message: CommitPrepared) -> None:
         self.carry.in_stream = None
-        transaction = self.carry.prepared.get(message.gid)
+        transaction = self.carry.prepared.pop(message.gid, None)
         if transaction is None:
-            if message.commit_lsn > self.carry.delivered_lsn:
-                raise _violation(f"Commit Prepared of a prepared transaction, not {message.gid!r}")
-            return
-        del self.carry.prepared[message.gid]
+            # PostgreSQL 15 to 17 send this message alone for a transaction that wrote nothing.
+            transaction = OpenTransaction(message.xid, gid=message.gid)
         self.carry.scope.adopt(transaction.scope)
         self._finish(("prepared", message.gid), transaction, message)
 

@@ -260,6 +260,16 @@ def test_table_shows_its_changes_and_the_transactions_around(table: str) -> None
             inside = False
 
 
+def test_table_leaves_out_a_prepare_without_its_begin(stored: Any) -> None:
+    """It is not the end of the transaction before it, in which the table occurs."""
+    change = [relation("v"), m.Insert(None, 7, row(b"n", None))]
+    plain = [m.Begin(5, 0, 7), *change, m.Commit(0, 5, 6, 0)]
+    path = stored(*plain, m.Prepare(0, 8, 9, 0, 8, "g"))
+    assert [entry["type"] for entry in as_json(path, "--table", "t")] == [
+        *("Begin", "Relation", "Insert", "Commit")
+    ]
+
+
 def test_table_that_does_not_occur() -> None:
     assert inspected(capture("dml.pg18.v1-text").path, "--table", "no_such") == []
 

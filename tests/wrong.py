@@ -88,9 +88,9 @@ WRONG: dict[str, tuple[list[Any], tuple[str, int, int]]] = {
         [pgc.BeginPrepare(100, 110, 0, 7, "g"), pgc.Prepare(0, 100, 110, 0, 7, "h")],
         (ErrorCode.PROTOCOL, 1, 0),
     ),
-    "commit of what was never prepared": (
-        [pgc.CommitPrepared(0, 100, 110, 0, 7, "g")],
-        (ErrorCode.PROTOCOL, 0, 0),
+    "prepare inside a stream block": (
+        [pgc.StreamStart(7, True), pgc.Prepare(0, 100, 110, 0, 7, "g")],
+        (ErrorCode.PROTOCOL, 1, 0),
     ),
     "stop without start": ([pgc.StreamStop()], (ErrorCode.PROTOCOL, 0, 0)),
     "second stream block only": (streamed(first=False), (ErrorCode.PROTOCOL, 0, 0)),

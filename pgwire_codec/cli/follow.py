@@ -84,7 +84,9 @@ class TableFilter:
     def wants(self, message: m.LogicalMessage) -> bool:
         """Say whether the message, which is not an opening, is to be shown."""
         if isinstance(message, CLOSING):
-            return self._occurs
+            # A Prepare without Begin Prepare closes a transaction that nothing opened.
+            occurs, self._occurs = self._occurs, False
+            return occurs
         if isinstance(message, ENDING):
             return message.xid in self._xids
         found = any(self._is_named(relation) for relation in self._relations_of(message))
