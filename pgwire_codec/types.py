@@ -126,7 +126,8 @@ def _builtin_types() -> dict[int, PgType]:
     types: dict[int, PgType] = {}
     for oid, name, family, array, delimiter, subtype in BUILTIN:
         types[oid] = PgType(oid, name, family, delimiter=delimiter, subtype=subtype)
-        types[array] = PgType(array, f"_{name}", "array", element=oid, delimiter=delimiter)
+        if array:
+            types[array] = PgType(array, f"_{name}", "array", element=oid, delimiter=delimiter)
     return types
 
 

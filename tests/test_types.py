@@ -47,6 +47,7 @@ def of(name: str, typmod: int = -1, **options: str) -> ColumnType:
         ("json", "u", "u"),
         ("jsonb", "u", "u"),
         ("xml", "u", "u"),
+        ("pg_node_tree", "u", "u"),
         ("bytea", "z", "z"),
         ("uuid", "w:16", "u"),
         ("date", "tdD", "tdD"),
