@@ -231,6 +231,75 @@ class TestRows:
         assert not any("secret" in row for row in rows)
         assert [row["k"] for row in decoded(tmp_path, "public.u")] == [1]
 
+    @pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
+    @pytest.mark.parametrize("publication", ["option", "listed", "option,listed,all"])
+    @pytest.mark.since(18, "publish_generated_columns")
+    def test_generated_columns(
+        self, pg: Database, tmp_path: Path, publication: str, binary: bool
+    ) -> None:
+        """COPY refuses to read them; the stream has them, if the publication says so."""
+        pg.execute(
+            "CREATE TABLE t (k int PRIMARY KEY, s text GENERATED ALWAYS AS ('s' || k) STORED,"
+            " v text, w int GENERATED ALWAYS AS (k * 2) VIRTUAL)",
+            "CREATE TABLE u (k int PRIMARY KEY)",
+            "CREATE PUBLICATION option FOR TABLE t WITH (publish_generated_columns = stored)",
+            "CREATE PUBLICATION listed FOR TABLE t (k, s, v)",
+            "CREATE PUBLICATION all_ FOR ALL TABLES WITH (publish_generated_columns = stored)",
+        )
+        publications = publication.replace("all", "all_").split(",")
+        pg.create_slot("_live")
+        pg.execute("INSERT INTO t (k, v) VALUES (1, E'a\\tb'), (2, NULL)")
+        options = {"publication": publications, "binary": binary}
+        live = told(pg, slot=f"{pg.slot}_live", **options)
+        capture_into(pg, tmp_path, snapshot=True, **options).run(until_lsn=0)
+        taken = messages(tmp_path)
+        assert rows_told(taken) == rows_told(live)
+        assert next(m for m in live if m[:1] == b"R") in taken
+        pg.execute("INSERT INTO t (k) VALUES (3)")
+        capture_into(pg, tmp_path, snapshot=True, **options).run(until_lsn=flush_lsn(pg))
+        rows = list(decoded(tmp_path, "public.t"))
+        assert [(row["k"], row["s"]) for row in rows] == [(1, "s1"), (2, "s2"), (3, "s3")]
+        assert [name for name in rows[0] if not name.startswith("_")] == ["k", "s", "v"]
+
+    @pytest.mark.parametrize(
+        ("publications", "columns"),
+        [
+            (["neither"], ["k", "v"]),
+            (["without"], ["k", "v"]),
+            (["neither", "without"], ["k", "v"]),
+            (["neither", "option"], None),
+            (["without", "option"], None),
+            (["neither", "listed"], None),
+            (["listed", "option"], ["k", "s", "v"]),
+        ],
+    )
+    @pytest.mark.since(18, "publish_generated_columns")
+    def test_whether_generated_columns_are_published(
+        self, pg: Database, tmp_path: Path, publications: list[str], columns: list[str] | None
+    ) -> None:
+        """As the server says: what it refuses to decode is refused before a slot is made."""
+        pg.execute(
+            "CREATE TABLE t (k int PRIMARY KEY, s int GENERATED ALWAYS AS (k) STORED, v text)",
+            "CREATE PUBLICATION option FOR TABLE t WITH (publish_generated_columns = stored)",
+            "CREATE PUBLICATION listed FOR TABLE t (k, s, v)",
+            "CREATE PUBLICATION without FOR TABLE t (k, v)",
+            "CREATE PUBLICATION neither FOR TABLE t",
+        )
+        slot = pg.create_slot("_live")
+        pg.execute("INSERT INTO t VALUES (1)")
+        capture = capture_into(pg, tmp_path, publication=publications, snapshot=True)
+        if columns is None:
+            with pytest.raises(CaptureError, match="different"):
+                told(pg, slot=slot, publication=publications)
+            with pytest.raises(CaptureError, match="different columns of table t"):
+                capture.run(until_lsn=0)
+            return
+        live = told(pg, slot=slot, publication=publications)
+        capture.run(until_lsn=0)
+        assert rows_told(messages(tmp_path)) == rows_told(live)
+        [relation] = [pgc.decode_message(m) for m in messages(tmp_path) if m[:1] == b"R"]
+        assert [column.name for column in relation.columns] == columns
+
     @pytest.mark.since(15, "column lists and row filters")
     def test_one_publication_without_a_filter_is_enough(self, pg: Database, tmp_path: Path) -> None:
         pg.execute(

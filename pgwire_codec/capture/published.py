@@ -42,6 +42,8 @@ class PublishedTable:
         SQL conditions, of which a row has to fulfil one; empty: every row is published.
     sendable : tuple of bool
         Of each column: whether its type has a binary form.
+    has_generated : bool
+        Whether a generated column is published (PostgreSQL 18 on).
     """
 
     relation: Relation
@@ -50,6 +52,7 @@ class PublishedTable:
     is_partitioned: bool
     row_filters: tuple[str, ...]
     sendable: tuple[bool, ...]
+    has_generated: bool
 
     @property
     def name(self) -> str:
@@ -70,7 +73,9 @@ class PublishedTable:
         """Give the COPY command that reads the published rows and columns."""
         form = "binary" if binary else "text"
         names = [quote_identifier(column.name) for column in self.relation.columns]
-        plain = not (self.is_partitioned or self.row_filters) and names
+        # COPY reads neither partitions nor generated columns, but a query's result.
+        queried = self.is_partitioned or self.row_filters or self.has_generated
+        plain = names and not queried
         if plain and (all(self.sendable) or not binary):
             return f"COPY {self.name} ({', '.join(names)}) TO STDOUT (FORMAT {form})"
         if binary:
@@ -134,7 +139,7 @@ def published_tables(cursor: Any, publications: Sequence[str]) -> list[Published
     tables = []
     for oid, schema, name, kind, identity in classes:
         chosen = [
-            (replace(column, flags=1) if identity == "f" else column, sendable)
+            (replace(column, flags=1) if identity == "f" else column, sendable, is_generated)
             for number, column, is_generated, sendable in columns.get(oid, [])
             if _is_published(published[oid].columns, number, is_generated)
         ]
@@ -144,7 +149,7 @@ def published_tables(cursor: Any, publications: Sequence[str]) -> list[Published
             namespace=_namespace(schema),
             name=name,
             replica_identity=identity,
-            columns=tuple(column for column, _ in chosen),
+            columns=tuple(column for column, _, _ in chosen),
         )
         filters = published[oid].row_filters
         tables.append(
@@ -155,7 +160,8 @@ def published_tables(cursor: Any, publications: Sequence[str]) -> list[Published
                 is_partitioned=kind == "p",
                 # One publication that publishes every row is enough.
                 row_filters=() if None in filters else tuple(sorted(map(str, filters))),
-                sendable=tuple(sendable for _, sendable in chosen),
+                sendable=tuple(sendable for _, sendable, _ in chosen),
+                has_generated=any(is_generated for _, _, is_generated in chosen),
             )
         )
     return tables
@@ -195,7 +201,8 @@ def _read_publications(cursor: Any, publications: Sequence[str]) -> dict[int, _P
         if known.columns != columns:
             raise CaptureError(
                 f"The publications {', '.join(publications)} publish different columns of table "
-                f"{name}, which no server decodes. Give them the same column list."
+                f"{name}, which no server decodes. Give them the same column list, and the same"
+                " publish_generated_columns."
             )
         known.row_filters.add(row_filter)
     for oid in _partitions_of_published(cursor, list(published)):
