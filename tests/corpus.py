@@ -28,13 +28,14 @@ class Capture:
     scenario: str  # "types"
     major: int  # 16
     options: str  # "v1-text"; under the scenario "settings", the setting: "german"
+    directory: Path = DIRECTORY
 
     def __str__(self) -> str:
         return self.name
 
     @property
     def path(self) -> Path:
-        return DIRECTORY / (self.name + _SUFFIX)
+        return self.directory / (self.name + _SUFFIX)
 
     @cached_property
     def _lines(self) -> list[dict[str, Any]]:
@@ -65,12 +66,13 @@ class Capture:
 
 
 @cache
-def _all() -> tuple[Capture, ...]:
+def captures_in(directory: Path) -> tuple[Capture, ...]:
+    """The captures of a folder that is like tests/corpus."""
     found = []
-    for path in sorted(DIRECTORY.glob("*" + _SUFFIX)):
+    for path in sorted(directory.glob("*" + _SUFFIX)):
         name = path.name.removesuffix(_SUFFIX)
         scenario, server, options = name.split(".")
-        found.append(Capture(name, scenario, int(server.removeprefix("pg")), options))
+        found.append(Capture(name, scenario, int(server.removeprefix("pg")), options, directory))
     return tuple(found)
 
 
@@ -80,7 +82,7 @@ def captures(
     """The captures of a scenario, an option set, a server major; of all where one is not named."""
     return [
         capture
-        for capture in _all()
+        for capture in captures_in(DIRECTORY)
         if scenario in (None, capture.scenario)
         and options in (None, capture.options)
         and major in (None, capture.major)
@@ -101,15 +103,15 @@ def oldest_and_newest() -> list[Capture]:
 
 def capture(name: str) -> Capture:
     """The capture of that name; KeyError where there is none."""
-    return {capture.name: capture for capture in _all()}[name]
+    return {capture.name: capture for capture in captures_in(DIRECTORY)}[name]
 
 
 @cache
-def _truth(scenario: str, major: int) -> dict[str, Any]:
-    path = DIRECTORY / f"{scenario}.pg{major}.truth.json.gz"
+def _truth(path: Path) -> dict[str, Any]:
     return dict(json.loads(gzip.decompress(path.read_bytes())))
 
 
 def truth(capture: Capture) -> dict[str, Any]:
     """What the server itself said after the run: table name to rows. Not to be changed."""
-    return _truth(capture.scenario, capture.major)
+    name = f"{capture.scenario}.pg{capture.major}.truth.json.gz"
+    return _truth(capture.directory / name)

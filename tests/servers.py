@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -126,9 +126,12 @@ GIVEN = os.environ.get("PGWIRE_TEST_POSTGRES")
 class InstalledServer:
     """A PostgreSQL whose binaries are in a folder."""
 
-    def __init__(self, directory: Path, binaries: Path) -> None:
+    def __init__(
+        self, directory: Path, binaries: Path, settings: Mapping[str, str] | None = None
+    ) -> None:
         self.directory = directory
         self.binaries = binaries
+        self.settings = {**DEFAULT_SETTINGS, **(settings or {})}
         told = subprocess.run([binaries / "postgres", "-V"], capture_output=True, text=True)
         self.postgres_version = int(re.findall(r"\d+", told.stdout)[0])
         # The server refuses to run as root; Debian's package comes with a user for it.
@@ -139,7 +142,7 @@ class InstalledServer:
             shutil.chown(self.directory, self._user)
         data = self.directory / "data"
         self._run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8")
-        known = dict(DEFAULT_SETTINGS)
+        known = dict(self.settings)
         if self.postgres_version < 13:
             del known["logical_decoding_work_mem"]
         settings = "".join(f"{name} = '{value}'\n" for name, value in known.items())
@@ -165,10 +168,13 @@ class InstalledServer:
 
 
 @contextmanager
-def installed(binaries: Path) -> Iterator[InstalledServer]:
+def installed(
+    binaries: Path, settings: Mapping[str, str] | None = None
+) -> Iterator[InstalledServer]:
+    """A server of these binaries; ``settings`` go over those that the demo's servers have."""
     # Not in pytest's own directory, which other users may not enter.
     with tempfile.TemporaryDirectory(prefix="pgwire_codec_") as directory:
-        server = InstalledServer(Path(directory), binaries)
+        server = InstalledServer(Path(directory), binaries, settings)
         server.start()
         try:
             yield server

@@ -36,6 +36,7 @@ def of(name: str, typmod: int = -1, **options: str) -> ColumnType:
         ("oid", "I", "l"),
         ("xid", "I", "l"),
         ("cid", "I", "l"),
+        ("oid8", "L", "l"),
         ("xid8", "L", "l"),
         ("pg_lsn", "L", "l"),
         ("numeric", "u", "u"),
@@ -61,6 +62,8 @@ def of(name: str, typmod: int = -1, **options: str) -> ColumnType:
         ("int4multirange", "u", "u"),
         ("_int4", "+l", "+l"),
         ("oidvector", "u", "u"),
+        ("regdatabase", "u", "u"),
+        ("_oid8", "+l", "+l"),
     ],
 )
 def test_arrow_and_spark_types(name: str, arrow: str, spark: str) -> None:

@@ -17,13 +17,13 @@ TABLE = Path(__file__).resolve().parent.parent / "pgwire_codec" / "_pg_type.py"
 #: has a family of its own name.
 FAMILIES = {
     "uint4": "oid xid cid",
-    "uint8": "xid8",
+    "uint8": "xid8 oid8",
     "text": "text varchar bpchar name json xml refcursor aclitem pg_node_tree",
     "bit": "bit varbit",
     "vector": "int2vector oidvector",
     "snapshot": "txid_snapshot pg_snapshot",
     "reg": "regclass regcollation regconfig regdictionary regnamespace regoper regoperator"
-    " regproc regprocedure regrole regtype",
+    " regproc regprocedure regrole regtype regdatabase",
 }
 OWN_FAMILY = (
     "bool int2 int4 int8 float4 float8 numeric money char bytea jsonb jsonpath uuid"
@@ -75,16 +75,21 @@ def family_of(name: str, kind: str) -> str:
     raise SystemExit(f"pg_type has a new type {name}: give it a family in {Path(__file__).name}")
 
 
-def render(connection: Any) -> str:
-    """Give the table's text, from an open psycopg2 connection."""
+def read_types(connection: Any) -> list[tuple[int, str, str, int, str, int]]:
+    """Read the table's rows over an open psycopg2 connection."""
     with connection.cursor() as cursor:
         cursor.execute(QUERY)
-        rows = cursor.fetchall()
+        return [
+            (oid, name, family_of(name, kind), array, delimiter, subtype)
+            for oid, name, kind, array, delimiter, subtype in cursor.fetchall()
+            if name not in LEFT_OUT.split()
+        ]
+
+
+def render(connection: Any) -> str:
+    """Give the table's text, from an open psycopg2 connection."""
     text = HEADER.format(major=connection.server_version // 10000)
-    for oid, name, kind, array, delimiter, subtype in rows:
-        if name in LEFT_OUT.split():
-            continue
-        family = family_of(name, kind)
+    for oid, name, family, array, delimiter, subtype in read_types(connection):
         text += f'    ({oid}, "{name}", "{family}", {array}, "{delimiter}", {subtype}),\n'
     return text + ")\n"
 

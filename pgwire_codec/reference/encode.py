@@ -88,7 +88,7 @@ def encode_batch(
     ===============================  ==============================================
     bool                             bool
     int2, int4, int8, oid, xid, ...  any integer whose values fit
-    pg_lsn, xid8                     any integer whose values fit
+    pg_lsn, xid8, oid8               any integer whose values fit
     float4                           float32
     float8                           float32, float64
     numeric                          decimal128, decimal256, any integer

@@ -1,9 +1,10 @@
 """Binary form to the server's own text, for columns that are strings.
 
 The text is what the server writes under the settings that a capture pins: DateStyle ISO,
-IntervalStyle postgres, TimeZone UTC, extra_float_digits 3, bytea_output hex. Two types have a text
-that their bytes do not tell: money's depends on lc_monetary, and comes out as a plain number with
-two digits, ``12.34``; a regclass's is the name in the server's catalog, and comes out as its OID.
+IntervalStyle postgres, TimeZone UTC, extra_float_digits 3, bytea_output hex. Three types have a
+text that their bytes do not contain. money's depends on lc_monetary, and comes out as a plain
+number with two digits, ``12.34``. A regclass's is the name in the server's catalog, and comes out
+as its OID. A pg_lsn's has leading zeros since PostgreSQL 19, ``0/01782C38``, and comes out without.
 """
 
 from __future__ import annotations
