@@ -60,7 +60,7 @@ SANITIZED_TESTS = $(abspath $(BIN))/python -m pytest -m "not slow" -p no:cachepr
 test-spark: venv ## run Spark's tests on another release: SPARK=3.5, 4.0, 4.1, 4.2
 	./tools/test-spark $(BIN)/python $(SPARK)
 
-test-postgresql: venv ## run the tests of capturing on another major: MAJOR=12 to 18
+test-postgresql: venv ## run the tests of capturing on another major: MAJOR=12 to 19
 	./tools/test-postgresql $(BIN)/python $(MAJOR)
 
 crash: venv ## kill captures, restart servers, compare the log each time (RUNS=100 RESTARTS=20)

@@ -102,13 +102,18 @@ def current_lsn(dsn: str) -> int:
 
 
 def check_wal_level(cursor: Any) -> None:
-    """Raise ``CaptureError`` when the server does not write what logical decoding needs."""
+    """Raise ``CaptureError`` when the server does not write what logical decoding needs.
+
+    PostgreSQL 19 with wal_level = replica writes it as soon as there is a logical slot: creating
+    the first one raises effective_wal_level.
+    """
+    needed = "logical" if cursor.connection.server_version < 190000 else "replica"
     cursor.execute("SELECT current_setting('wal_level')")
     wal_level = cursor.fetchone()[0]
-    if wal_level != "logical":
+    if wal_level not in (needed, "logical"):
         raise CaptureError(
-            f"The server has wal_level = {wal_level}; logical replication needs logical. "
-            "Run ALTER SYSTEM SET wal_level = logical; and restart the server."
+            f"The server has wal_level = {wal_level}; logical replication needs {needed}. "
+            f"Run ALTER SYSTEM SET wal_level = {needed}; and restart the server."
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pgwire_codec.capture.options import quote_identifier
@@ -14,6 +15,22 @@ if TYPE_CHECKING:
 CreatePublication: TypeAlias = "bool | str | Sequence[str]"
 
 ALL_TABLES: Final = "all tables"
+
+
+@dataclass(frozen=True, slots=True)
+class _Publication:
+    """A publication that exists; ``all_tables`` may leave some out, with EXCEPT."""
+
+    name: str
+    all_tables: bool
+    all_sequences: bool
+
+    def add_command(self, tables: str) -> str:
+        """Give the SQL that makes it publish these tables."""
+        head = f"ALTER PUBLICATION {quote_identifier(self.name)}"
+        if self.all_sequences:  # the server adds no single table to it
+            return f"{head} SET ALL TABLES, ALL SEQUENCES;"
+        return f"{head} ADD TABLE {tables};"
 
 
 def ensure_publications(
@@ -47,16 +64,19 @@ def ensure_publications(
     if create and len(names) != 1:
         raise OptionError("create_publication needs exactly one publication name")
     tables = [] if isinstance(create, (bool, str)) else _resolve(cursor, create)
+    # Publications of sequences came with PostgreSQL 19: as JSON the column may be missing.
     cursor.execute(
-        "SELECT pubname, puballtables FROM pg_publication WHERE pubname = ANY(%s)", (list(names),)
+        "SELECT pubname, puballtables, coalesce((to_jsonb(p)->>'puballsequences')::boolean, false)"
+        " FROM pg_publication p WHERE pubname = ANY(%s)",
+        (list(names),),
     )
-    existing: dict[str, bool] = dict(cursor.fetchall())
+    existing = {name: _Publication(name, *kinds) for name, *kinds in cursor.fetchall()}
     for name in names:
         if name in existing:
             if create:
-                _check_publishes(cursor, name, existing[name], create, tables)
-            if not (existing[name] or may_be_empty):
-                _check_not_empty(cursor, name)
+                _check_publishes(cursor, existing[name], create, tables)
+            if not (existing[name].all_tables or may_be_empty):
+                _check_not_empty(cursor, existing[name])
         elif create:
             _create(cursor, name, tables)
         else:
@@ -93,16 +113,17 @@ def _create(cursor: Any, name: str, tables: Sequence[str]) -> None:
 
 
 def _check_publishes(
-    cursor: Any, name: str, is_for_all: bool, create: CreatePublication, tables: Sequence[str]
+    cursor: Any, publication: _Publication, create: CreatePublication, tables: Sequence[str]
 ) -> None:
     """Raise when a publication that exists already does not publish what it was to publish."""
-    if is_for_all:
+    name = publication.name
+    if publication.all_tables:
+        _check_leaves_none_out(cursor, name, tables)
         return
-    quoted = quote_identifier(name)
     if create == ALL_TABLES:
         raise CaptureError(
-            f'Publication "{name}" exists, but not for all tables. Run DROP PUBLICATION {quoted}; '
-            "to have it created anew, or use another name."
+            f'Publication "{name}" exists, but not for all tables. Run DROP PUBLICATION '
+            f"{quote_identifier(name)}; to have it created anew, or use another name."
         )
     # A partitioned table is in the one list under its own name, in the other as its partitions.
     cursor.execute(
@@ -117,15 +138,36 @@ def _check_publishes(
         "SELECT t FROM unnest(%s::text[]) t WHERE t::regclass::oid <> ALL(%s::oid[])",
         (list(tables), published),
     )
-    missing = [table for (table,) in cursor.fetchall()]
+    missing = ", ".join(table for (table,) in cursor.fetchall())
     if missing:
         raise CaptureError(
-            f'Publication "{name}" exists, but does not publish {", ".join(missing)}. Run ALTER '
-            f"PUBLICATION {quoted} ADD TABLE {', '.join(missing)};"
+            f'Publication "{name}" exists, but does not publish {missing}. Run '
+            + publication.add_command(missing)
         )
 
 
-def _check_not_empty(cursor: Any, name: str) -> None:
+def _check_leaves_none_out(cursor: Any, name: str, tables: Sequence[str]) -> None:
+    """Raise when a publication for all tables EXCEPT some (PostgreSQL 19 on) leaves out one."""
+    if cursor.connection.server_version < 190000:
+        return
+    # Partitions are left out with the table above them.
+    cursor.execute(
+        "SELECT t FROM unnest(%s::text[]) t WHERE EXISTS (SELECT 1 FROM pg_publication_rel r"
+        " JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = %s AND r.prexcept"
+        " AND (r.prrelid = t::regclass"
+        " OR r.prrelid IN (SELECT * FROM pg_partition_ancestors(t::regclass))))",
+        (list(tables), name),
+    )
+    left_out = ", ".join(table for (table,) in cursor.fetchall())
+    if left_out:
+        raise CaptureError(
+            f'Publication "{name}" exists, but leaves out {left_out}. Run ALTER PUBLICATION '
+            f"{quote_identifier(name)} SET ALL TABLES; (with EXCEPT (TABLE ...) for others that it"
+            " is to leave out)."
+        )
+
+
+def _check_not_empty(cursor: Any, publication: _Publication) -> None:
     """Raise when a publication has neither table nor schema."""
     by_schema = ""
     if cursor.connection.server_version >= 150000:
@@ -136,11 +178,12 @@ def _check_not_empty(cursor: Any, name: str) -> None:
     cursor.execute(
         "SELECT EXISTS (SELECT 1 FROM pg_publication_rel r"
         " JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = %(name)s" + by_schema + ")",
-        {"name": name},
+        {"name": publication.name},
     )
     if not cursor.fetchone()[0]:
+        sequences = ", only sequences, which no stream has" if publication.all_sequences else ""
         raise CaptureError(
-            f'Publication "{name}" publishes no table. Run ALTER PUBLICATION '
-            f"{quote_identifier(name)} ADD TABLE ...; (pass messages=True to capture logical "
-            "messages alone)."
+            f'Publication "{publication.name}" publishes no table{sequences}. Run '
+            f"{publication.add_command('...')} (pass messages=True to capture logical messages"
+            " alone)."
         )
