@@ -144,7 +144,9 @@ class BaseDecoder:
         unfinished are dropped, since they come again whole; those that were delivered are not
         delivered twice. Without this word a new session is recognised by its first Begin, Begin
         Prepare or Stream Start, but not when it begins with a logical message while a stream block
-        was open.
+        was open. Nor is it when it begins with a Prepare that has no Begin Prepare, as PostgreSQL
+        18 sends it for a transaction that wrote nothing, while a transaction was open: that is a
+        protocol error.
         """
         Resolver(self._carry, Collector(self._held)).new_session()
 

@@ -150,6 +150,17 @@ def test_a_new_session_sends_only_its_end(form: Messages) -> None:
     assert decoder.pending == []
 
 
+def test_a_new_session_that_begins_with_its_prepare_has_to_be_declared() -> None:
+    cut_off = transaction(T, insert(1, "1", "a", None), lsn=9)[:-1]
+    decoder = pgc.Decoder()
+    decoder.decode(wire(cut_off))
+    with pytest.raises(pgc.DecodeError, match="Prepare of 'g' after its Begin Prepare"):
+        decoder.decode(wire(prepare(10, "g")))
+    decoder.new_session()
+    decoder.decode(wire(prepare(10, "g")))
+    assert decoder.pending == [10]
+
+
 def test_however_it_is_cut() -> None:
     stream: Any = Stream(wire(AMONG_OTHERS))
     everywhere = range(1, len(stream.messages))
