@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any, Final
 
+from pgwire_codec.capture.dsn import parse_dsn, shows_secret
 from pgwire_codec.capture.libpq import failed_connection_codes
 from pgwire_codec.capture.options import quote_identifier
 from pgwire_codec.capture.problems import is_transient
@@ -20,6 +22,13 @@ _DEFAULTS: Final = {
     "keepalives_interval": "10",
     "keepalives_count": "3",
     "fallback_application_name": "pgwire_codec",
+}
+
+#: Our words for refusals whose text is not shown, by SQLSTATE.
+_REFUSALS: Final = {
+    "28000": "the role may not connect",
+    "28P01": "the password is wrong or missing",
+    "3D000": "the database does not exist",
 }
 
 
@@ -40,20 +49,25 @@ def load_psycopg2() -> Any:
 def connect(dsn: str) -> Any:
     """Open an ordinary connection in autocommit mode.
 
-    Raises ``CaptureError`` with what the server or libpq said.
+    Raises ``CaptureError`` with what the server or libpq said, unless that may contain a part of
+    the password.
     """
     psycopg2 = load_psycopg2()
     arguments = _arguments(dsn)
     try:
         connection = psycopg2.connect(arguments)
     except psycopg2.Error as error:
-        raise CaptureError(
-            f"Could not connect: {str(error).strip()} Check host, port, dbname, user and password "
-            "of the DSN, and that the server runs and its pg_hba.conf lets the user in.",
-            is_transient=_may_go_by_itself(arguments),
-        ) from error
-    connection.autocommit = True
-    return connection
+        said = str(error).strip()
+    else:
+        connection.autocommit = True
+        return connection
+    # Not in the handler: psycopg2's error, whose text may not be shown, would be its context.
+    codes = failed_connection_codes(arguments)
+    raise CaptureError(
+        f"Could not connect: {_presentable(said, dsn, codes)} Check host, port, dbname, user and "
+        "password of the DSN, and that the server runs and its pg_hba.conf lets the user in.",
+        is_transient=_may_go_by_itself(codes),
+    )
 
 
 def connect_walsender(dsn: str) -> Any:
@@ -62,34 +76,40 @@ def connect_walsender(dsn: str) -> Any:
     Raises ``CaptureError`` that says which setting, attribute or limit stands in the way.
     """
     psycopg2 = load_psycopg2()
+    arguments = _arguments(dsn)
     try:
         return psycopg2.connect(
-            _arguments(dsn), connection_factory=psycopg2.extras.LogicalReplicationConnection
+            arguments, connection_factory=psycopg2.extras.LogicalReplicationConnection
         )
     except psycopg2.Error as error:
-        raise _why_no_walsender(dsn, str(error).strip()) from error
+        said = str(error).strip()
+    raise _why_no_walsender(dsn, said)
 
 
 def _arguments(dsn: str) -> str:
-    """Give the whole DSN. Raises ``CaptureError`` for one that cannot be read."""
+    """Return the whole DSN. Raises ``CaptureError`` for one that cannot be read."""
     psycopg2 = load_psycopg2()
-    try:
-        told = psycopg2.extensions.parse_dsn(dsn)
-    except psycopg2.ProgrammingError as error:
-        raise CaptureError(
-            f"The DSN cannot be read: {str(error).strip()} Write it as in "
-            "'host=db.example.org dbname=shop user=me', or as postgresql://me@db.example.org/shop."
-        ) from error
     defaults = dict(_DEFAULTS)
     if "PGCONNECT_TIMEOUT" in os.environ:
         del defaults["connect_timeout"]
-    arguments: str = psycopg2.extensions.make_dsn(**{**defaults, **told, "client_encoding": "UTF8"})
+    options = {**defaults, **parse_dsn(dsn), "client_encoding": "UTF8"}
+    arguments: str = psycopg2.extensions.make_dsn(**options)
     return arguments
 
 
-def _may_go_by_itself(arguments: str) -> bool:
-    """Whether no server has refused the connection for good."""
-    codes = failed_connection_codes(arguments)
+def _presentable(said: str, dsn: str, codes: Sequence[str]) -> str:
+    """Return libpq's words, or ours in place of such as may contain a part of the password."""
+    if not shows_secret(said, dsn):
+        return said
+    reasons = [_REFUSALS.get(code, f"the server refused it with SQLSTATE {code}") for code in codes]
+    return (
+        f"{', '.join(reasons) or 'no server answered'}. The text of the error is not shown, "
+        "because it may contain a part of the password."
+    )
+
+
+def _may_go_by_itself(codes: Sequence[str]) -> bool:
+    """Return whether no server has refused the connection for good, by the codes it sent."""
     return not codes or any(map(is_transient, codes))
 
 
@@ -150,9 +170,10 @@ def _why_no_walsender(dsn: str, said: str) -> CaptureError:
             )
     finally:
         connection.close()
+    codes = failed_connection_codes(f"{_arguments(dsn)} replication=database")
     return CaptureError(
-        f"The server takes ordinary connections but no replication connection: {said} "
-        "Connect to the server directly, not through a pooler, and see that its pg_hba.conf does "
-        "not refuse this one.",
-        is_transient=_may_go_by_itself(f"{_arguments(dsn)} replication=database"),
+        "The server takes ordinary connections but no replication connection: "
+        f"{_presentable(said, dsn, codes)} Connect to the server directly, not through a pooler, "
+        "and see that its pg_hba.conf does not refuse this one.",
+        is_transient=_may_go_by_itself(codes),
     )

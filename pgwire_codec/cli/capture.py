@@ -16,6 +16,7 @@ from pgwire_codec.capture import LogCapture
 from pgwire_codec.capture.connect import current_lsn
 from pgwire_codec.capture.lag import LagMeter
 from pgwire_codec.capture.publications import ALL_TABLES
+from pgwire_codec.cli.arguments import DsnCommand
 from pgwire_codec.cli.capture_report import JsonReport, Report, TerminalReport
 from pgwire_codec.lsn import parse_lsn
 
@@ -51,7 +52,7 @@ def _mode(ctx: click.Context, param: click.Parameter, value: str) -> int:
         raise click.BadParameter(f"{value!r} is not an octal number, as 0640") from None
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=DsnCommand, epilog=_EPILOG)
 @click.option("--dsn", default="", help="libpq connection string or URI; else PGHOST and the like.")
 @click.option("--slot", required=True, help="Name of the replication slot.")
 @click.option(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from pgwire_codec.cli.arguments import DsnCommand
 from pgwire_codec.errors import MissingExtraError
 
 _EPILOG = """\b
@@ -17,7 +18,7 @@ Examples:
 """
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=DsnCommand, epilog=_EPILOG)
 @click.option("--dsn", help="A server to use (wal_level=logical); else an embedded one is started.")
 @click.option(
     "--output",
