@@ -187,8 +187,9 @@ def test_a_dsn_that_the_shell_has_split() -> None:
         ("postgresql://h/d?a", "after ?"),
         ("postgresql://h/d?a=b", "after ?"),
         ("postgresql://h/d?a=b=c", "after ?"),
-        ("host=a\0b", "character"),
-        ("host=a\udcff", "character"),
+        ("host=a\0b", "NUL"),
+        ("host=a\udcff", "UTF-8"),
+        ("postgresql://me:%87@h", "UTF-8"),
     ],
 )
 def test_faults_are_named(dsn: str, said: str) -> None:

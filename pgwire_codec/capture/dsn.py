@@ -73,7 +73,7 @@ def parse_dsn(dsn: str) -> dict[str, str]:
     """
     from psycopg2 import ProgrammingError, extensions
 
-    fault = "it contains a character that no connection string can contain"
+    fault = "it contains a NUL, or bytes that are not UTF-8"
     try:
         if "\0" not in dsn:  # libpq would not see what follows
             options: dict[str, str] = extensions.parse_dsn(dsn)
@@ -81,7 +81,7 @@ def parse_dsn(dsn: str) -> dict[str, str]:
     except ProgrammingError as error:
         text = str(error)
         fault = next((ours for theirs, ours in _FAULTS if theirs in text), "it is not valid")
-    except UnicodeEncodeError:
+    except UnicodeError:
         pass
     # Not in the handler: the exception would keep libpq's, and tracebacks would show that.
     raise CaptureError(f"The DSN cannot be read: {fault}. {_EXAMPLE}")

@@ -10,18 +10,26 @@ from pgwire_codec.cli.capture import capture
 from pgwire_codec.cli.demo import demo
 from pgwire_codec.cli.inspect import inspect
 from pgwire_codec.cli.log import log
+from pgwire_codec.cli.render import printable
 from pgwire_codec.cli.report import report
 from pgwire_codec.errors import PgwireError
 
 
 class _Group(click.Group):
-    """Shows this package's own errors as one line, without a traceback."""
+    """Shows this package's own errors as one line, without a traceback.
+
+    Names of tables and slots occur in them, and those can contain any character.
+    """
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except PgwireError as error:
-            raise click.ClickException(str(error)) from error
+            raise click.ClickException(printable(" ".join(str(error).split()))) from error
+        except click.UsageError:
+            raise
+        except click.ClickException as error:
+            raise click.ClickException(printable(error.message)) from error
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from pgwire_codec.capture.lag import Lag
 from pgwire_codec.capture.status import Status
+from pgwire_codec.cli.render import printable
 from pgwire_codec.lsn import format_lsn
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -147,11 +148,12 @@ class TerminalReport:
 
     def _table(self, status: Status, lag: Lag | None) -> Table:
         rates = self._rates.measure(status)
-        table = Table(title=self._title, title_justify="left", show_header=False, box=None)
+        title = Text(printable(self._title))
+        table = Table(title=title, title_justify="left", show_header=False, box=None)
         table.add_column(style="dim")
         table.add_column()
         for name, value in rows(status, rates, lag):
-            table.add_row(name, Text(value))
+            table.add_row(name, Text(printable(value)))
         return table
 
 
@@ -171,7 +173,7 @@ def rows(status: Status, rates: Rates, lag: Lag | None) -> list[tuple[str, str]]
     if status.connections > 1:
         found.append(("connections", f"{status.connections:,}"))
     if status.problem is not None:
-        found.append(("problem", status.problem))
+        found.append(("problem", " ".join(status.problem.split())))
     return found + [("note", note) for note in status.notes]
 
 

@@ -12,6 +12,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from pgwire_codec.cli.render import printable
 from pgwire_codec.lsn import format_lsn, parse_lsn
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def verify(directory: str, as_json: bool) -> None:
         click.echo(json.dumps(asdict(report)))
     else:
         for damage in report.damage:
-            click.echo(str(damage))
+            click.echo(printable(str(damage)))
         click.echo(
             f"read {report.messages:,} messages in {report.segments:,} segments, "
             f"{report.bytes:,} bytes"
@@ -104,7 +105,7 @@ def prune(directory: str, before: str, as_json: bool) -> None:
         click.echo(json.dumps({"removed": removed}))
     else:
         for name in removed:
-            click.echo(name)
+            click.echo(printable(name))
         click.echo(f"removed {len(removed)} segments")
 
 
@@ -154,7 +155,7 @@ def _show(found: LogStatistics) -> None:
             f"from ordinal {transaction.first_ordinal:,} on"
         )
     for name, fact in facts.items():
-        console.print(Text.assemble((f"{name:<15}", "bold"), fact))
+        console.print(Text.assemble((f"{name:<15}", "bold"), printable(fact)))
     if found.tables:
         console.print(_tables(found))
 
@@ -166,7 +167,7 @@ def _tables(found: LogStatistics) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for each in found.tables:
         numbers = (each.inserts, each.updates, each.deletes, each.truncates, each.bytes)
-        table.add_row(Text(each.table), *(f"{number:,}" for number in numbers))
+        table.add_row(Text(printable(each.table)), *(f"{number:,}" for number in numbers))
     return table
 
 

@@ -37,7 +37,12 @@ def render(message: m.LogicalMessage, follower: Follower) -> Line:
 
 def render_problem(reason: str) -> Line:
     """Give what stands in the place of a message that cannot be shown."""
-    return [(reason, _ERROR)]
+    return [(printable(reason), _ERROR)]
+
+
+def printable(text: str) -> str:
+    """Return a text with an escape in place of each character that could move the cursor."""
+    return "".join(map(_printable_character, text))
 
 
 def table_name(oid: int, follower: Follower) -> str:
@@ -205,13 +210,11 @@ def _identifier(name: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return "".join(map(_escaped_character, text))
+    return printable(text.replace("\\", "\\\\"))
 
 
-def _escaped_character(character: str) -> str:
+def _printable_character(character: str) -> str:
     code = ord(character)
-    if character == "\\":
-        return "\\\\"
     if character.isprintable():
         return character
     if character in "\n\t\r":

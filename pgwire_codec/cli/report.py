@@ -8,6 +8,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from pgwire_codec.cli.render import printable
+
 _EPILOG = """\b
 Examples:
   pgwire-codec report shop.log -o shop.html
@@ -41,7 +43,7 @@ def report(directory: str, output: Path) -> None:
         raise click.BadParameter(f"there is no folder {output.parent}", param_hint="--output")
     log = Log(directory)
     columns = (
-        TextColumn("reading {task.fields[name]}"),
+        TextColumn("reading {task.fields[name]}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
@@ -50,7 +52,9 @@ def report(directory: str, output: Path) -> None:
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as progress:
-        task = progress.add_task("", total=log.end.ordinal - log.begin.ordinal, name=directory)
+        task = progress.add_task(
+            "", total=log.end.ordinal - log.begin.ordinal, name=printable(directory)
+        )
         findings = gather(log, lambda messages: progress.advance(task, messages))
     try:
         output.write_text(render(findings), encoding="utf-8", errors="backslashreplace")
@@ -58,6 +62,6 @@ def report(directory: str, output: Path) -> None:
         raise click.ClickException(f"cannot write {output}: {error.strerror}") from error
     bad = sum(findings.problems.bad.values())
     click.echo(
-        f"{output}: {findings.transactions:,} transactions, {len(findings.tables):,} tables, "
-        f"{bad:,} errors"
+        f"{printable(str(output))}: {findings.transactions:,} transactions, "
+        f"{len(findings.tables):,} tables, {bad:,} errors"
     )

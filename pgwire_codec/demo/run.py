@@ -14,6 +14,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from pgwire_codec.demo import shop, steps, workload
 from pgwire_codec.demo.apply import AppliedTable, differences
@@ -71,7 +72,7 @@ def main(
     console.print(_result(comparisons))
     for each in comparisons:
         for line in each.different[:_SHOWN]:
-            console.print(f"{each.table}: {line}", style="red")
+            console.print(Text(f"{each.table}: {line}", style="red"))
     console.print(f"Log:    {folder / 'log'} (look: pgwire-codec log info)")
     console.print(f"Tables: {folder / 'tables'} (Parquet, one folder a table)")
     different = sum(len(each.different) for each in comparisons)
