@@ -283,7 +283,7 @@ class TestRefused:
         capture = capture_into(begun, tmp_path)
         with running(capture):
             assert wait_until(lambda: capture.status.state == "streaming")
-            assert "is being written by another process" in self.refusal(
+            assert "is being written by another writer of this process" in self.refusal(
                 begun, tmp_path, slot=other
             )
 

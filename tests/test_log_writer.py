@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -269,22 +270,89 @@ def test_a_server_may_be_upgraded_and_options_change(tmp_path: Path) -> None:
     assert [each.head.source for each in reader.segments] == [SOURCE, newer]
 
 
-def test_one_writer_at_a_time(tmp_path: Path) -> None:
-    words = f"being written by another process \\(pid {os.getpid()}\\)"
-    with log.LogWriter(tmp_path, SOURCE) as writer:
-        with pytest.raises(log.LogError, match=words):
-            log.LogWriter(tmp_path, SOURCE)
-        code = f"""
+class TestLock:
+    CODE = """
+import sys
 from pgwire_codec import log
 try:
-    log.LogWriter({str(tmp_path)!r}, log.Source("1", 1, "d", "s", 1))
+    with log.LogWriter(sys.argv[1], log.Source("1", 1, "d", "s", 1)):
+        print("written", flush=True)
+        sys.stdin.read()
 except log.LogError as error:
     print(error)
 """
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        assert "being written by another process" in done.stdout, done.stderr
-        append(writer, MESSAGES)
-    log.LogWriter(tmp_path, SOURCE).close()
+
+    def process(self, folder: Path) -> subprocess.Popen[str]:
+        """Another process that writes the log until its input ends."""
+        return subprocess.Popen(
+            [sys.executable, "-c", self.CODE, folder],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def test_one_writer_at_a_time(self, tmp_path: Path) -> None:
+        words = f"being written by another writer of this process \\(pid {os.getpid()}\\)"
+        with log.LogWriter(tmp_path, SOURCE) as writer:
+            with pytest.raises(log.LogError, match=words):
+                log.LogWriter(tmp_path, SOURCE)
+            out, _ = self.process(tmp_path).communicate(timeout=30)
+            assert f"being written by another process (pid {os.getpid()})" in out
+            assert (tmp_path / "lock").read_text() == str(os.getpid())
+            append(writer, MESSAGES)
+        log.LogWriter(tmp_path, SOURCE).close()
+
+    def test_the_process_that_holds_it_is_named(self, tmp_path: Path) -> None:
+        with self.process(tmp_path) as other:
+            assert other.stdout is not None
+            assert other.stdout.readline() == "written\n"
+            lock = tmp_path / "lock"
+            before = lock.stat()
+            words = f"being written by another process \\(pid {other.pid}\\)"
+            for _ in range(2):  # who is refused leaves the file as it is
+                with pytest.raises(log.LogError, match=words):
+                    log.LogWriter(tmp_path, log.Source("1", 1, "d", "s", 1))
+                assert lock.read_text() == str(other.pid)
+            other.communicate("", timeout=30)
+            assert other.returncode == 0
+            with log.LogWriter(tmp_path, log.Source("1", 1, "d", "s", 1)):
+                assert lock.stat().st_ino == before.st_ino
+                assert stat.S_IMODE(lock.stat().st_mode) == 0o600
+
+    def test_a_process_that_is_killed_lets_go_of_it(self, tmp_path: Path) -> None:
+        with self.process(tmp_path) as other:
+            assert other.stdout is not None
+            assert other.stdout.readline() == "written\n"
+            other.kill()
+        log.LogWriter(tmp_path, log.Source("1", 1, "d", "s", 1)).close()
+
+    @pytest.mark.parametrize("exists", [True, False])
+    def test_a_symbolic_link_is_refused(self, tmp_path: Path, exists: bool) -> None:
+        target = tmp_path / "target"
+        if exists:
+            target.write_text("precious")
+            target.chmod(0o644)
+        (tmp_path / "log").mkdir()
+        (tmp_path / "log" / "lock").symlink_to(target)
+        with pytest.raises(log.LogError, match=r"log/lock is a symbolic link"):
+            log.LogWriter(tmp_path / "log", SOURCE)
+        assert target.exists() == exists
+        if exists:
+            assert target.read_text() == "precious"
+            assert stat.S_IMODE(target.stat().st_mode) == 0o644
+
+    def test_closed_by_another_thread(self, tmp_path: Path) -> None:
+        writer = log.LogWriter(tmp_path, SOURCE)
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(writer.close).result()
+        log.LogWriter(tmp_path, SOURCE).close()
+
+    def test_without_filelock(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        write(CAPTURE, tmp_path / "log")
+        monkeypatch.setitem(sys.modules, "filelock", None)
+        with pytest.raises(pgc.MissingExtraError, match=r"filelock.*pgwire-codec\[log\]"):
+            log.LogWriter(tmp_path / "log", SOURCE)
+        assert sum(map(len, log.Log(tmp_path / "log").messages())) == len(CAPTURE.messages)
 
 
 def test_a_writer_that_failed_does_not_go_on(

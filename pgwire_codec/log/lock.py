@@ -3,52 +3,92 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, Final
 
-from pgwire_codec.errors import LogError
+from pgwire_codec.errors import LogError, MissingExtraError
 
-if sys.platform == "win32":
-    import msvcrt
-
-    _LOCKED_BYTE = 1 << 30  # behind what the file holds, which others could not read otherwise
-
-    def _try_lock(file: BinaryIO) -> None:
-        file.seek(_LOCKED_BYTE)
-        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-
-else:
-    import fcntl
-
-    def _try_lock(file: BinaryIO) -> None:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+_PID_DIGITS: Final = 20  # more than any system's process IDs have
+_NOFOLLOW: Final[int] = getattr(os, "O_NOFOLLOW", 0)
 
 
 @contextmanager
-def locked(path: Path, log: str) -> Iterator[None]:
-    """Hold the lock; ``LogError`` where another process does.
+def locked(path: Path, log: str, mode: int) -> Iterator[None]:
+    """Hold the lock of a log.
 
     Parameters
     ----------
     path : pathlib.Path
-        The file, which then tells the holder's process id.
+        The lock file, which contains the holder's process ID. It stays when the lock is released:
+        others may already wait for this very file.
     log : str
-        Name of what is locked, for people.
+        Name of the log, for people.
+    mode : int
+        Permissions of the lock file.
+
+    Raises
+    ------
+    LogError
+        When another writer holds the lock, of this process or another one, or when the file is a
+        symbolic link, which is not followed.
+    MissingExtraError
+        When filelock is not installed.
     """
-    with path.open("a+b") as file:
-        try:
-            _try_lock(file)
-        except (BlockingIOError, PermissionError):
-            file.seek(0)
-            holder = file.read().decode("ascii", "replace") or "unknown"
+    filelock = _load_filelock()
+    lock = filelock.FileLock(
+        path,
+        timeout=0,
+        mode=mode,
+        thread_local=False,  # a log may be closed by another thread than opened it
+        fallback_to_soft=False,  # a lock that outlives its process would have to be broken by hand
+        preserve_lock_file=True,
+        on_acquired=_write_pid,
+    )
+    try:
+        lock.acquire()
+    except filelock.Timeout:
+        pid = _read_pid(path)
+        whom = "another writer of this process" if pid == os.getpid() else "another process"
+        raise LogError(
+            f"the log {log} is being written by {whom} (pid {pid or 'unknown'})",
+            hint="A log has one writer at a time. End that one, or write to another log.",
+        ) from None
+    except OSError as error:
+        if path.is_symlink():
             raise LogError(
-                f"the log {log} is being written by another process (pid {holder}); "
-                "a log has one writer at a time"
-            ) from None
-        file.truncate(0)
-        file.write(b"%d" % os.getpid())
-        file.flush()
-        yield  # closing the file lets go of the lock
+                f"the lock file {path} is a symbolic link",
+                hint="A log never creates one. Remove it.",
+            ) from error
+        raise
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _load_filelock() -> Any:
+    try:
+        import filelock
+    except ImportError as error:
+        raise MissingExtraError(
+            "writing a log needs filelock: pip install 'pgwire-codec[log]'"
+        ) from error
+    return filelock
+
+
+def _write_pid(descriptor: int) -> None:
+    """Write this process's ID into the lock file, which is locked."""
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, b"%d" % os.getpid())
+
+
+def _read_pid(path: Path) -> int | None:
+    """Return the ID of the process that holds the lock, if the file contains one."""
+    try:
+        with open(os.open(path, os.O_RDONLY | _NOFOLLOW), "rb") as file:  # noqa: PTH123
+            text = file.read(_PID_DIGITS)
+    except OSError:  # a system may not let others read what is locked
+        return None
+    return int(text) if text.isdigit() else None

@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol
 
@@ -216,7 +216,10 @@ class LocalStore:
     def lock(self) -> Iterator[None]:
         with _writing(self._directory):
             self._make_directory()
-        with locked(self._directory / LOCK, self.name):
+        path = self._directory / LOCK
+        with ExitStack() as held:
+            with _writing(path):
+                held.enter_context(locked(path, self.name, self._file_mode))
             yield
 
     def _make_directory(self) -> None:
