@@ -8,9 +8,10 @@ from contextlib import closing
 from typing import Any, Final
 
 from pgwire_codec.capture.dsn import parse_dsn, shows_secret
+from pgwire_codec.capture.interrupt import Interrupt
 from pgwire_codec.capture.libpq import failed_connection_codes
 from pgwire_codec.capture.options import quote_identifier
-from pgwire_codec.capture.problems import is_transient
+from pgwire_codec.capture.problems import explain, is_transient
 from pgwire_codec.errors import CaptureError, MissingExtraError
 from pgwire_codec.lsn import parse_lsn
 
@@ -46,12 +47,44 @@ def load_psycopg2() -> Any:
     return psycopg2
 
 
-def connect(dsn: str) -> Any:
+def connect(dsn: str, interrupt: Interrupt | None = None) -> Any:
     """Open an ordinary connection in autocommit mode.
 
-    Raises ``CaptureError`` with what the server or libpq said, unless that may contain a part of
-    the password.
+    Parameters
+    ----------
+    dsn : str
+        libpq connection string or URI.
+    interrupt : Interrupt, optional
+        Ends the attempt, and then what the connection waits for, from another thread.
+
+    Raises
+    ------
+    CaptureError
+        With what the server or libpq said, unless that may contain a part of the password.
+    Interrupted
+        When ``interrupt`` is set.
     """
+    if interrupt is None:
+        return _connect(dsn)
+    return interrupt.connect(lambda: _connect(dsn))
+
+
+def connect_walsender(dsn: str, interrupt: Interrupt | None = None) -> Any:
+    """Open a logical replication connection; parameters as of :func:`connect`.
+
+    Raises
+    ------
+    CaptureError
+        That says which setting, attribute or limit stands in the way.
+    Interrupted
+        When ``interrupt`` is set.
+    """
+    if interrupt is None:
+        return _connect_walsender(dsn)
+    return interrupt.connect(lambda: _connect_walsender(dsn))
+
+
+def _connect(dsn: str) -> Any:
     psycopg2 = load_psycopg2()
     arguments = _arguments(dsn)
     try:
@@ -70,11 +103,7 @@ def connect(dsn: str) -> Any:
     )
 
 
-def connect_walsender(dsn: str) -> Any:
-    """Open a logical replication connection.
-
-    Raises ``CaptureError`` that says which setting, attribute or limit stands in the way.
-    """
+def _connect_walsender(dsn: str) -> Any:
     psycopg2 = load_psycopg2()
     arguments = _arguments(dsn)
     try:
@@ -113,12 +142,19 @@ def _may_go_by_itself(codes: Sequence[str]) -> bool:
     return not codes or any(map(is_transient, codes))
 
 
-def current_lsn(dsn: str) -> int:
-    """Give the LSN up to which the server has its WAL on disk: what is committed ends before it."""
-    with closing(connect(dsn)) as connection:
+def current_lsn(dsn: str, interrupt: Interrupt | None = None) -> int:
+    """Return the LSN up to which the server has its WAL on disk: what is committed ends before it.
+
+    Parameters and errors as of :func:`connect`.
+    """
+    psycopg2 = load_psycopg2()
+    with closing(connect(dsn, interrupt)) as connection:
         cursor = connection.cursor()
-        cursor.execute("SELECT pg_current_wal_flush_lsn()")
-        return parse_lsn(cursor.fetchone()[0])
+        try:
+            cursor.execute("SELECT pg_current_wal_flush_lsn()")
+            return parse_lsn(cursor.fetchone()[0])
+        except psycopg2.Error as error:
+            raise explain(error, "") from error
 
 
 def check_wal_level(cursor: Any) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from pgwire_codec.capture.connect import connect, load_psycopg2
 from pgwire_codec.capture.copy_rows import RowReader, row_reader
+from pgwire_codec.capture.interrupt import Interrupt
 from pgwire_codec.capture.published import PublishedTable, files_of
 from pgwire_codec.capture.settings import allow_to_last, pin
 from pgwire_codec.errors import CaptureError
@@ -69,6 +70,8 @@ class TableCopies:
         How many connections.
     binary : bool
         Whether values come in their binary form, as pgoutput sends them with that option.
+    interrupt : Interrupt
+        Ends what the connections wait for, and the attempts to open them.
     """
 
     def __init__(
@@ -79,18 +82,20 @@ class TableCopies:
         jobs: int,
         *,
         binary: bool,
+        interrupt: Interrupt,
     ) -> None:
         self._dsn = dsn
         self._snapshot = snapshot
         self._tables = tables
         self._jobs = jobs
         self._binary = binary
+        self._interrupt = interrupt
         self.connections: list[Any] = []
 
     def __enter__(self) -> TableCopies:
         try:
             for _ in range(self._jobs):
-                connection = connect(self._dsn)
+                connection = connect(self._dsn, self._interrupt)
                 self.connections.append(connection)
                 cursor = connection.cursor()
                 pin(cursor)
@@ -115,6 +120,7 @@ class TableCopies:
 
     def _close(self) -> None:
         for connection in self.connections:
+            self._interrupt.release(connection)
             connection.close()
 
     def _lock(self, cursor: Any) -> None:
@@ -159,9 +165,9 @@ class TableCopies:
                     job.result()
             finally:
                 chunks.is_closed = True
-                for connection in self.connections:
-                    with suppress(load_psycopg2().Error):
-                        connection.cancel()
+                for connection, job in zip(self.connections, jobs, strict=True):
+                    if not job.done():
+                        self._interrupt.end(connection)
                 wait(jobs)
 
     def _copy_tables(

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-from pgwire_codec.capture.connect import load_psycopg2
+from pgwire_codec.capture.connect import current_lsn
 from pgwire_codec.capture.history import (
     LoggedTransactions,
     RepeatedTransactions,
     check_same_history,
 )
+from pgwire_codec.capture.interrupt import Interrupt, Interrupted
 from pgwire_codec.capture.options import Origin, PluginOptions, Streaming, publication_names
 from pgwire_codec.capture.retry import Backoff
 from pgwire_codec.capture.session import Identity, Wanted, identify
@@ -129,8 +128,7 @@ class LogCapture:
         self._receive_timeout = receive_timeout
         self._slot_patience = slot_patience
         self._bulletin = Bulletin()
-        self._stopping = threading.Event()
-        self._waiting: list[Any] = []  # connections whose statements stop() cancels
+        self._interrupt = Interrupt()
 
     @property
     def status(self) -> Status:
@@ -140,21 +138,22 @@ class LogCapture:
     def stop(self) -> None:
         """Have :meth:`run` end soon, with all that arrived flushed and confirmed.
 
-        May be called from another thread, though not from a signal handler: a statement that the
-        server has not answered is cancelled.
+        It returns at once, and :meth:`run` within two seconds even if the server does not answer:
+        a statement is cancelled, and given up if that has no effect. May be called from another
+        thread, though not from a signal handler.
         """
-        self._stopping.set()
-        for connection in tuple(self._waiting):
-            with suppress(load_psycopg2().Error):
-                connection.cancel()
+        self._interrupt.set()
 
-    def run(self, *, until_lsn: int | None = None, idle_seconds: float | None = None) -> Status:
+    def run(
+        self, *, until_lsn: int | Literal["now"] | None = None, idle_seconds: float | None = None
+    ) -> Status:
         """Capture until :meth:`stop`, or until one of these.
 
         Parameters
         ----------
-        until_lsn : int, optional
-            End once every transaction that ends up to here is in the log.
+        until_lsn : int or "now", optional
+            End once every transaction that ends up to here is in the log; "now" is how far the
+            server's WAL is flushed at the beginning.
         idle_seconds : float, optional
             End when no message arrived for so long.
 
@@ -169,15 +168,20 @@ class LogCapture:
         """
         from pgwire_codec.log import LogWriter
 
-        self._stopping.clear()
+        self._interrupt.clear()
         self._bulletin = Bulletin()
+        until: int | None
+        if until_lsn == "now":
+            until = self._persist(lambda: current_lsn(self._dsn, self._interrupt))
+        else:
+            until = until_lsn
         source = self._persist(self._identify)
         if source is None:
             return self._end()
         with LogWriter(self._log, source, **self._writer_options) as writer:
             self._bulletin.tell(confirmed_lsn=writer.confirm_lsn, received_lsn=writer.received_lsn)
             try:
-                self._persist(lambda: self._capture(writer, source, until_lsn, idle_seconds))
+                self._persist(lambda: self._capture(writer, source, until, idle_seconds))
             except CaptureError:
                 writer.close()  # what was flushed is sealed, too
                 raise
@@ -189,12 +193,12 @@ class LogCapture:
 
     def _persist(self, attempt: Callable[[], _Result]) -> _Result | None:
         """Try, until it succeeds or cannot; None when told to stop."""
-        while not self._stopping.is_set():
+        while not self._interrupt.event.is_set():
             self._bulletin.tell(state="connecting")
             began = monotonic()
             try:
                 return attempt()
-            except _Stopped:
+            except Interrupted:
                 break
             except MemoryError as error:
                 raise CaptureError(
@@ -203,7 +207,7 @@ class LogCapture:
                     is_transient=True,
                 ) from error
             except CaptureError as error:
-                if self._stopping.is_set():  # stop() cancelled it
+                if self._interrupt.event.is_set():  # stop() ended it
                     break
                 if monotonic() - began >= _STEADY_SECONDS:
                     self._backoff.succeed()
@@ -211,13 +215,13 @@ class LogCapture:
                 if wait is None:
                     raise
                 self._bulletin.tell(state="waiting", problem=str(error))
-                self._stopping.wait(wait)
+                self._interrupt.event.wait(wait)
             finally:
-                self._waiting.clear()
+                self._interrupt.release()
         return None
 
     def _identify(self) -> Source:
-        return self._source(identify(self._dsn, self._options))
+        return self._source(identify(self._dsn, self._options, self._interrupt))
 
     def _source(self, identity: Identity) -> Source:
         from pgwire_codec.log import Source
@@ -259,13 +263,13 @@ class LogCapture:
                 slot_patience=self._slot_patience,
             ),
             writer,
-            connected=self._connected,
+            interrupt=self._interrupt,
             copied=lambda rows: self._copied(writer, rows),
         )
 
     def _copied(self, writer: LogWriter, rows: CopiedRows) -> None:
-        if self._stopping.is_set():
-            raise _Stopped
+        if self._interrupt.event.is_set():
+            raise Interrupted
         self._bulletin.appended(
             writer,
             len(rows.offsets) - 1,
@@ -273,11 +277,6 @@ class LogCapture:
             snapshot_rows=self.status.snapshot_rows + rows.rows,
             snapshot_tables=self.status.snapshot_tables + (rows.rows == 0),
         )
-
-    def _connected(self, connection: Any) -> None:
-        self._waiting.append(connection)
-        if self._stopping.is_set():
-            raise _Stopped
 
     def _stream(
         self,
@@ -304,7 +303,7 @@ class LogCapture:
                 capture,
                 writer,
                 flush_seconds=self._flush_seconds,
-                stopping=self._stopping,
+                stopping=self._interrupt.event,
                 bulletin=self._bulletin,
                 flushed=self._backoff.succeed,
             ).run(until_lsn, idle_seconds)
@@ -329,13 +328,12 @@ class LogCapture:
                 repeats=repeats,
             ),
             receive_timeout=self._receive_timeout,
-            connected=self._connected,
+            interrupt=self._interrupt,
         )
         try:
             capture.__enter__()
         except SlotMissing as error:
             raise self._lost(writer, "does not exist any more") if not is_new else error from error
-        self._waiting.clear()  # the stream is no statement to be cancelled
         try:
             source.check_same(self._source(capture.identity), str(self._log))
         except BaseException:
@@ -374,8 +372,8 @@ class LogCapture:
             logged = LoggedTransactions(log, max(capture.confirmed_lsn - 1, 0))
             repeated = RepeatedTransactions()
             while not capture.has_passed(end):
-                if self._stopping.is_set():
-                    raise _Stopped
+                if self._interrupt.event.is_set():
+                    raise Interrupted
                 repeated.add(capture.read(max_seconds=_TICK, until_lsn=end))
         finally:
             capture.close()
@@ -401,7 +399,3 @@ def _end_of(writer: LogWriter) -> int:
     # A transaction may be in the log whose end was not yet confirmed.
     delivered = writer.delivered_lsn
     return max(writer.confirm_lsn, delivered + 1 if delivered else 0)
-
-
-class _Stopped(Exception):
-    """The capture was told to stop."""

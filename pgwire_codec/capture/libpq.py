@@ -28,6 +28,9 @@ _SIGNATURES: Final[tuple[tuple[str, Any, list[Any]], ...]] = (
     ("PQsocket", ctypes.c_int, [ctypes.c_void_p]),
     ("PQsetErrorVerbosity", ctypes.c_int, [ctypes.c_void_p, ctypes.c_int]),
     ("PQfinish", None, [ctypes.c_void_p]),
+    ("PQgetCancel", ctypes.c_void_p, [ctypes.c_void_p]),
+    ("PQcancel", ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int]),
+    ("PQfreeCancel", None, [ctypes.c_void_p]),
 )
 
 _CONNECTED: Final = 3  # PGRES_POLLING_OK

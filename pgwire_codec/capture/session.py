@@ -17,9 +17,9 @@ from pgwire_codec.lsn import format_lsn, parse_lsn
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pgwire_codec.capture.interrupt import Interrupt
     from pgwire_codec.capture.options import PluginOptions
-    from pgwire_codec.capture.problems import explain
-from pgwire_codec.capture.publications import CreatePublication
+    from pgwire_codec.capture.publications import CreatePublication
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,13 @@ class Session:
     notes: list[str]
 
 
-def identify(dsn: str, options: PluginOptions) -> Identity:
-    """Ask a server who it is, over a connection of its own. Raises ``CaptureError``."""
+def identify(dsn: str, options: PluginOptions, interrupt: Interrupt | None = None) -> Identity:
+    """Ask a server who it is, over a connection of its own.
+
+    Raises ``CaptureError``, and ``Interrupted`` when ``interrupt`` is set.
+    """
     psycopg2 = load_psycopg2()
-    with closing(connect_walsender(dsn)) as connection:
+    with closing(connect_walsender(dsn, interrupt)) as connection:
         try:
             return _identify(connection, options)
         except psycopg2.Error as error:

@@ -23,6 +23,7 @@ from pgwire_codec.capture.connect import (
     load_psycopg2,
 )
 from pgwire_codec.capture.copying import CopiedRows, TableCopies
+from pgwire_codec.capture.interrupt import Interrupt
 from pgwire_codec.capture.options import quote_identifier, quote_literal
 from pgwire_codec.capture.problems import explain
 from pgwire_codec.capture.publications import CreatePublication, ensure_publications
@@ -75,7 +76,7 @@ def take_snapshot(
     wanted: SnapshotOptions,
     writer: LogWriter,
     *,
-    connected: Callable[[Any], None],
+    interrupt: Interrupt,
     copied: Callable[[CopiedRows], None],
 ) -> None:
     """Create the slot and write the published tables to a log that holds nothing else.
@@ -89,8 +90,8 @@ def take_snapshot(
         Of a log with nothing confirmed. When it holds messages, these are of a snapshot that was
         broken off: its slot is dropped. On return all is durable, and ``confirm_lsn`` is where the
         slot begins.
-    connected : callable
-        Is given each psycopg2 connection, to cancel what it waits for from another thread.
+    interrupt : Interrupt
+        Ends from another thread whatever the server is waited for.
     copied : callable
         Is given the rows as they are written; an exception of it ends the snapshot.
 
@@ -98,6 +99,8 @@ def take_snapshot(
     ------
     CaptureError
         When the slot exists and is not one of a broken-off snapshot, or the server refuses.
+    Interrupted
+        When ``interrupt`` is set.
 
     Notes
     -----
@@ -107,14 +110,14 @@ def take_snapshot(
     between the slot and the locks, that is an error, which goes by itself when it is tried again.
     """
     psycopg2 = load_psycopg2()
-    walsender = connect_walsender(dsn)
+    walsender = connect_walsender(dsn, interrupt)
     try:
-        with closing(walsender), closing(connect(dsn)) as ordinary:
-            for connection in (walsender, ordinary):
-                connected(connection)
-            _take(dsn, wanted, writer, walsender, ordinary, connected, copied)
+        with closing(walsender), closing(connect(dsn, interrupt)) as ordinary:
+            _take(dsn, wanted, writer, walsender, ordinary, interrupt, copied)
     except psycopg2.Error as error:
         raise explain(error, wanted.slot) from error
+    finally:
+        interrupt.release()
 
 
 def _take(
@@ -123,7 +126,7 @@ def _take(
     writer: LogWriter,
     walsender: Any,
     ordinary: Any,
-    connected: Callable[[Any], None],
+    interrupt: Interrupt,
     copied: Callable[[CopiedRows], None],
 ) -> None:
     commands = walsender.cursor()
@@ -156,9 +159,9 @@ def _take(
     try:
         _, consistent_point, snapshot, _ = commands.fetchone()
         begin_lsn = parse_lsn(consistent_point)
-        with TableCopies(dsn, snapshot, tables, wanted.jobs, binary=options.binary) as copies:
-            for connection in copies.connections:
-                connected(connection)
+        with TableCopies(
+            dsn, snapshot, tables, wanted.jobs, binary=options.binary, interrupt=interrupt
+        ) as copies:
             # Locked now. What was done to them between the snapshot and the lock cannot be copied.
             now_published = published_tables(catalog, options.publications)
             if set(now_published) != set(tables) or files_of(catalog, tables) != copies.files():

@@ -18,10 +18,11 @@ from pgwire_codec.capture.session import Identity, Wanted, start_replication
 from pgwire_codec.errors import CaptureError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from types import TracebackType
 
     from pgwire_codec.capture.batch import Batch
+    from pgwire_codec.capture.interrupt import Interrupt
     from pgwire_codec.capture.publications import CreatePublication
 
 _LONGEST_STATUS_INTERVAL: Final = 10.0  # seconds
@@ -61,9 +62,9 @@ class Capture:
         Whether the slot advances on its own over WAL that holds nothing for it, once all that was
         received is confirmed. False: only :meth:`confirm` advances it; see :attr:`confirmable_lsn`.
 
-    connected : callable, optional
-        Is given the psycopg2 connection on entering, so that another thread can ``cancel()`` what
-        the server is waited for, as the creation of a slot.
+    interrupt : Interrupt, optional
+        Ends entering from another thread, whatever the server is waited for, as for the creation
+        of a slot: :class:`Interrupted` or ``CaptureError`` is raised.
 
     Attributes
     ----------
@@ -116,7 +117,7 @@ class Capture:
         slot_patience: float = 5.0,
         receive_timeout: float = 60.0,
         auto_advance: bool = True,
-        connected: Callable[[Any], None] | None = None,
+        interrupt: Interrupt | None = None,
     ) -> None:
         self._set_up(
             dsn,
@@ -133,7 +134,7 @@ class Capture:
             ),
             receive_timeout,
             auto_advance,
-            connected,
+            interrupt,
         )
 
     @classmethod
@@ -143,11 +144,11 @@ class Capture:
         wanted: Wanted,
         *,
         receive_timeout: float,
-        connected: Callable[[Any], None] | None,
+        interrupt: Interrupt | None,
     ) -> Capture:
         """Return a capture that only :meth:`confirm` advances, for the package's own use."""
         capture = cls.__new__(cls)
-        capture._set_up(dsn, wanted, receive_timeout, False, connected)
+        capture._set_up(dsn, wanted, receive_timeout, False, interrupt)
         return capture
 
     def _set_up(
@@ -156,22 +157,20 @@ class Capture:
         wanted: Wanted,
         receive_timeout: float,
         auto_advance: bool,
-        connected: Callable[[Any], None] | None,
+        interrupt: Interrupt | None,
     ) -> None:
         self._dsn = dsn
         self._slot = wanted.slot
         self._receive_timeout = receive_timeout
         self._auto_advance = auto_advance
-        self._connected = connected
+        self._interrupt = interrupt
         self._wanted = wanted
         self._stream: CopyBoth | None = None
 
     def __enter__(self) -> Capture:
         psycopg2 = load_psycopg2()
-        connection = connect_walsender(self._dsn)
+        connection = connect_walsender(self._dsn, self._interrupt)
         try:
-            if self._connected is not None:
-                self._connected(connection)
             self._begin(connection)
             self.keepalive()
         except BaseException as error:
@@ -180,6 +179,9 @@ class Capture:
             if isinstance(error, psycopg2.Error):
                 raise explain(error, self._slot) from error
             raise
+        finally:
+            if self._interrupt is not None:
+                self._interrupt.release(connection)
         return self
 
     def __exit__(

@@ -13,7 +13,6 @@ import click
 from rich.console import Console
 
 from pgwire_codec.capture import LogCapture
-from pgwire_codec.capture.connect import current_lsn
 from pgwire_codec.capture.lag import LagMeter
 from pgwire_codec.capture.publications import ALL_TABLES
 from pgwire_codec.cli.arguments import DsnCommand
@@ -176,23 +175,21 @@ def capture(
         report = JsonReport(report_seconds or 10.0)
     else:
         report = TerminalReport(report_seconds or 0.5, f"{slot} → {log}", console)
-    with _signals() as signalled:
-        until = current_lsn(dsn) if until_lsn == _NOW else until_lsn
-        with LagMeter(dsn) as meter, report:
-            worker = _Worker(running, until_lsn=until, idle_seconds=idle_seconds)
-            worker.start()
-            due, shown = 0.0, None
-            while worker.is_alive():
-                if signalled:
-                    running.stop()
-                status = running.status
-                # What changed is shown at once.
-                if time.monotonic() >= due or (status.state, status.problem) != shown:
-                    report.show(status, meter.measure(status))
-                    due = time.monotonic() + report.interval
-                    shown = (status.state, status.problem)
-                worker.join(_POLL_SECONDS)
-            report.end(running.status, meter.measure(running.status), worker.error)
+    with _signals() as signalled, LagMeter(dsn) as meter, report:
+        worker = _Worker(running, until_lsn=until_lsn, idle_seconds=idle_seconds)
+        worker.start()
+        due, shown = 0.0, None
+        while worker.is_alive():
+            if signalled:
+                running.stop()
+            status = running.status
+            # What changed is shown at once.
+            if time.monotonic() >= due or (status.state, status.problem) != shown:
+                report.show(status, meter.measure(status))
+                due = time.monotonic() + report.interval
+                shown = (status.state, status.problem)
+            worker.join(_POLL_SECONDS)
+        report.end(running.status, meter.measure(running.status), worker.error)
     if worker.error is not None:
         raise worker.error
 
