@@ -426,7 +426,7 @@ class TestInterrupted:
 
         with monkeypatch.context() as patched:
             patched.setattr("pgwire_codec.log.store.os.fsync", full)
-            with pytest.raises(OSError, match="No space left"):
+            with pytest.raises(LogError, match="No space left"):
                 capture_into(table, tmp_path).run(until_lsn=flush_lsn(table))
         assert confirmed_by_server(table) == before
         capture_into(table, tmp_path).run(until_lsn=flush_lsn(table))

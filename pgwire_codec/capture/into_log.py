@@ -160,11 +160,13 @@ class LogCapture:
         Raises
         ------
         CaptureError
-            When a further attempt would not help, or ``max_retries`` attempts have failed; also
-            when the server was set back, as by restoring an older copy of it.
+            When a further attempt would not help, or ``max_retries`` attempts have failed; when
+            the server was set back, as by restoring an older copy of it; when it sends a frame
+            that is not of the streaming replication protocol; and when memory runs out. A message
+            that does not decode is not an error here: the log keeps it for its readers.
         LogError
-            When the log cannot be written, or is another system's, timeline's, database's or
-            slot's.
+            When the log is damaged, cannot be written, is another system's, timeline's, database's
+            or slot's, or is being written by somebody else.
         """
         from pgwire_codec.log import LogWriter
 

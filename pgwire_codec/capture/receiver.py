@@ -11,9 +11,9 @@ from pgwire_codec.capture.copy_both import CopyBoth, StreamEnded
 from pgwire_codec.capture.frames import NEVER, Outcome
 from pgwire_codec.capture.problems import CONNECTION_LOST
 from pgwire_codec.capture.progress import Progress
-from pgwire_codec.errors import CaptureError, OptionError
+from pgwire_codec.errors import CaptureError, DecodeError, OptionError
 from pgwire_codec.lsn import format_lsn
-from pgwire_codec.messages import PrimaryKeepalive, StandbyStatusUpdate
+from pgwire_codec.messages import PrimaryKeepalive, StandbyStatusUpdate, XLogData
 from pgwire_codec.reference import decode_frame, encode_message
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _MAX_BYTES: Final = 1 << 30  # with the largest message there is, still a 32-bit Arrow array
 _ASK_INTERVAL: Final = 1.0  # seconds between requests for the server's position
+_ADVICE: Final = "Connect to a PostgreSQL server directly, not through a pooler or proxy."
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,12 +196,7 @@ class Receiver:
             self._noted = self._frames.count
 
     def _take_keepalive(self, data: bytes) -> None:
-        frame = decode_frame(data)
-        if not isinstance(frame, PrimaryKeepalive):
-            raise CaptureError(
-                f"The server sent a {type(frame).__name__}, which only a client sends. Connect to "
-                "a PostgreSQL server directly."
-            )
+        frame = _decode_keepalive(data)
         self.progress.keepalive(frame.wal_end)
         self._hear()
         if frame.reply_requested:
@@ -264,3 +260,18 @@ class Receiver:
         self._noted = 0
         self._first_arrival = None
         return batch
+
+
+def _decode_keepalive(data: bytes) -> PrimaryKeepalive:
+    """Decode a frame without a message; ``CaptureError`` for one that no server sends here."""
+    try:
+        frame = decode_frame(data)
+    except DecodeError as error:
+        raise CaptureError(f"The server sent an invalid frame ({error}). {_ADVICE}") from error
+    if isinstance(frame, XLogData):
+        raise CaptureError(f"The server sent an XLogData frame that contains no message. {_ADVICE}")
+    if not isinstance(frame, PrimaryKeepalive):
+        raise CaptureError(
+            f"The server sent a {type(frame).__name__} frame, which only clients send. {_ADVICE}"
+        )
+    return frame

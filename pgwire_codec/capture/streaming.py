@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from pgwire_codec.errors import CaptureError
+from pgwire_codec.errors import CaptureError, DecodeError
 from pgwire_codec.reference import decode_message
 from pgwire_codec.spec import COMMITS
 
@@ -219,6 +219,9 @@ class LogStream:
         for index in range(len(tags) - 1, max(-1, len(tags) - _LOOKED_AT), -1):
             if tags[index] in COMMITS:
                 start, end = batch.offsets[index : index + 2].tolist()
-                commit: Any = decode_message(batch.buffer[start:end].tobytes())
+                try:
+                    commit: Any = decode_message(batch.buffer[start:end].tobytes())
+                except DecodeError:  # the log keeps it as it is
+                    continue
                 self._bulletin.tell(commit_time=commit.commit_time)
                 return

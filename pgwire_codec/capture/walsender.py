@@ -257,7 +257,8 @@ class Capture:
         Raises
         ------
         CaptureError
-            When the server ends the stream. What had arrived is yielded before.
+            When the server ends the stream; what had arrived is yielded before. When it sends a
+            frame that is not of the streaming replication protocol. Messages are not decoded.
         """
         limits = Limits(max_messages, max_bytes, max_seconds, until_lsn, idle_seconds)
         self._open_stream()

@@ -1,0 +1,78 @@
+"""A libpq that plays a script of frames, for both readers of frames."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+from types import SimpleNamespace
+from typing import Any
+
+from pgwire_codec.capture.frames import PythonFrames
+
+_libc = ctypes.CDLL(ctypes.util.find_library("c"))
+_libc.malloc.restype = ctypes.c_void_p
+_libc.malloc.argtypes = [ctypes.c_size_t]
+_libc.free.argtypes = [ctypes.c_void_p]
+
+_GET = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int
+)
+_CONSUME = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+_FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class Connection:
+    """Plays libpq: gives frames, or results that are none, and counts what was not freed.
+
+    There is always something to be read; reading fails once the script is over.
+    """
+
+    def __init__(self, script: list[bytes | int], socket: int = -1) -> None:
+        self.script = list(script)
+        self.socket = socket
+        self.unfreed = 0
+        self.get = _GET(self._get)
+        self.consume = _CONSUME(self._consume)
+        self.free = _FREE(self._free)
+
+    def _get(self, _: Any, frame: Any, is_async: int) -> int:
+        assert is_async == 1
+        frame[0] = None
+        if not self.script:
+            return 0
+        given = self.script.pop(0)
+        if isinstance(given, int):
+            return given
+        place = _libc.malloc(max(len(given), 1))
+        ctypes.memmove(place, given, len(given))
+        frame[0] = place
+        self.unfreed += 1
+        return len(given)
+
+    def _consume(self, _: Any) -> int:
+        return 1 if self.script else 0
+
+    def _free(self, frame: int) -> None:
+        self.unfreed -= 1
+        _libc.free(frame)
+
+    def compiled(self) -> Any:
+        functions = (self.get, self.consume, self.free)
+        addresses = [ctypes.cast(each, ctypes.c_void_p).value for each in functions]
+        from pgwire_codec.capture._frames import FrameBuffer
+
+        return FrameBuffer(1, self.socket, *addresses)
+
+    def plain(self) -> PythonFrames:
+        def get(connection: Any, frame: Any, is_async: int) -> int:
+            return self._get(connection, ctypes.pointer(frame._obj), is_async)
+
+        return PythonFrames(
+            SimpleNamespace(
+                PQgetCopyData=get,
+                PQconsumeInput=self._consume,
+                PQfreemem=lambda frame: self._free(frame.value),
+            ),
+            1,
+            self.socket,
+        )
