@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -9,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.captured import capture_into, flush_lsn
 from tests.changes import KEYS, VALUES, History, Key, Row
+from tests.servers import database
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -234,6 +238,51 @@ def test_updates_without_before(spark: SparkSession, api: Any) -> None:
         api.latest(to_df(spark, made).drop("_before"), list(KEYS)).collect()
 
 
+def test_names_that_differ_in_case(
+    spark: SparkSession, api: Any, deltalake: Any, tmp_path: Path
+) -> None:
+    """Spark takes two such columns for one, unless they are named by their place."""
+    schema = (
+        "id int, a string, A string, _OP string, _op string, _commit_lsn long, _seq long,"
+        " _unchanged array<string>, _before struct<id: int, a: string, A: string>"
+    )
+    changes = spark.createDataFrame(
+        [
+            (1, "a1", "A1", "x", "I", 5, 0, None, None),
+            (2, None, "A2", "y", "U", 6, 0, ["a"], (1, "a1", "A1")),
+        ],
+        schema,
+    )
+    expected = [{"id": 2, "a": "a1", "A": "A2", "_OP": "y"}]
+    columns = ["id", "a", "A", "_OP"]
+    latest = api.latest(changes, ["id"]).toArrow()
+    assert latest.select(columns).to_pylist() == expected
+    with pytest.raises(ValueError, match="columns a, A differ in case only"):
+        api.merge_into(changes, str(tmp_path / "target"), ["id"])
+
+
+def test_a_table_of_1600_columns(spark: SparkSession, api: Any) -> None:
+    """As many as PostgreSQL allows: a plan that repeats expressions would never be made."""
+    values = [f"c{number}" for number in range(1, 1600)]
+    schema = (
+        f"id int, {', '.join(f'{name} int' for name in values)}, _op string, _commit_lsn long,"
+        " _seq long, _unchanged array<string>, _before struct<id: int>"
+    )
+    one = list(range(1600))
+    two = [-1, *(None if number % 2 else -number for number in range(1, 1600))]
+    odd = [name for number, name in enumerate(values, start=1) if number % 2]
+    changes = spark.createDataFrame(
+        [(*one, "I", 5, 0, None, None), (*two, "U", 6, 0, odd, (0,))], schema
+    )
+    start = time.monotonic()
+    latest = api.latest(changes, ["id"])
+    latest.explain()
+    assert time.monotonic() - start < 60
+    [row] = latest.collect()
+    assert list(row[:1600]) == [-1, *(n if n % 2 else -n for n in range(1, 1600))]
+    assert row["_unchanged"] is None
+
+
 @pytest.fixture(scope="module")
 def shop_log(api: Any, pg18: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The demo shop's changes; the shop is still on the server."""
@@ -281,3 +330,98 @@ def test_a_servers_tables(
         api.merge_into(batch, str(tmp_path / table), key)
     changes.unpersist()
     compare(deltalake.DeltaTable(str(tmp_path / table)).to_pyarrow_table().to_pylist())
+
+
+#: Types, and random values of them.
+WIDE = {
+    "boolean": "random() < 0.5",
+    "smallint": "(random() * 30000)::smallint",
+    "integer": "(random() * 1e9)::int",
+    "bigint": "(random() * 1e15)::bigint",
+    "real": "random()::real",
+    "double precision": "random() - 0.5",
+    "numeric(12, 3)": "(random() * 1e6)::numeric(12, 3)",
+    "numeric": "(random() * 1e6)::numeric",
+    "text": "repeat(md5(random()::text), 150)",  # of a size for TOAST
+    "varchar(40)": "md5(random()::text)",
+    "char(9)": "left(md5(random()::text), 7)",
+    "bytea": "decode(md5(random()::text), 'hex')",
+    "uuid": "gen_random_uuid()",
+    "date": "date '2024-01-01' + (random() * 1000)::int",
+    "timestamp": "timestamp '2024-01-01' + random() * interval '900 days'",
+    "timestamptz": "timestamptz '2024-01-01Z' + random() * interval '900 days'",
+    "time": "time '00:00' + random() * interval '23 hours'",
+    "interval": "random() * interval '90 days'",
+    "json": "json_build_object('a', random())",
+    "jsonb": "jsonb_build_object('a', repeat(md5(random()::text), 150))",
+    "integer[]": "ARRAY[(random() * 9)::int, NULL, (random() * 9)::int]",
+    "text[]": "ARRAY[repeat(md5(random()::text), 150), NULL]",
+    "inet": "('10.0.0.' || (random() * 250)::int)::inet",
+    "int4range": "int4range((random() * 9)::int, 10)",
+    "oid": "(random() * 4e9)::bigint::oid",
+    "money": "(random() * 1000)::numeric::money",
+}
+COLUMNS = {f"c{number}": kind for number, kind in enumerate([*WIDE, *WIDE, *WIDE][:77], start=1)}
+
+
+def wide_statements(chance: Random) -> Iterator[str]:
+    """Transactions that insert, update some of the columns, change keys and delete."""
+
+    def value(name: str) -> str:
+        return f"CASE WHEN random() < 0.8 THEN {WIDE[COLUMNS[name]]} END"
+
+    yield "SELECT setseed(0.5)"
+    every = ", ".join(map(value, COLUMNS))
+    yield f"INSERT INTO wide SELECT g, {every} FROM generate_series(1, 60) AS g"
+    for turn in range(12):
+        some = chance.sample(list(COLUMNS), chance.randrange(1, 9))
+        changed = ", ".join(f"{name} = {value(name)}" for name in some)
+        yield f"UPDATE wide SET {changed} WHERE id % 3 = {turn % 3}"
+        yield f"UPDATE wide SET id = id + {10_000 << turn}, {changed} WHERE id % 7 = {turn % 7}"
+        yield f"DELETE FROM wide WHERE id % 41 = {turn}"
+        first = 100 * (turn + 1)
+        yield f"INSERT INTO wide SELECT g, {every} FROM generate_series({first}, {first + 5}) AS g"
+
+
+def as_multiset(table: Any) -> Counter[str]:
+    """Rows, with all digits."""
+    return Counter(map(repr, table.to_pylist()))
+
+
+def test_a_servers_table_of_78_columns(
+    spark: SparkSession, api: Any, deltalake: Any, pg18: Any, tmp_path: Path
+) -> None:
+    """Types of all kinds; a snapshot of the table in the end is the truth."""
+    source = spark.read.format("pgoutput").option("table", "public.wide")
+    with database(pg18) as made:
+        columns = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+        large = ", ".join(
+            f"ALTER {name} SET STORAGE EXTERNAL"
+            for name, kind in COLUMNS.items()
+            if kind in ("text", "jsonb", "text[]")
+        )
+        made.execute(
+            f"CREATE TABLE wide (id int PRIMARY KEY, {columns})",
+            f"ALTER TABLE wide {large}",
+            "CREATE PUBLICATION p FOR TABLE wide",
+        )
+        made.create_slot()
+        made.execute(*wide_statements(Random(1)))
+        capture_into(made, tmp_path / "log").run(until_lsn=flush_lsn(made))
+        capture_into(
+            made, tmp_path / "truth", slot=f"{made.slot}_2", create_slot=True, snapshot=True
+        ).run(until_lsn=flush_lsn(made))
+    names = ["id", *COLUMNS]
+    expected = as_multiset(source.load(str(tmp_path / "truth")).select(names).toArrow())
+    changes = source.load(str(tmp_path / "log")).persist()
+    assert changes.where("size(_unchanged) > 0 AND _before IS NOT NULL").count() > 50
+    left = api.latest(changes, ["id"])
+    assert left.where("_unchanged IS NOT NULL").count() == 0
+    assert as_multiset(left.select(names).toArrow()) == expected
+    lsns = sorted(row[0] for row in changes.select("_commit_lsn").distinct().collect())
+    for batch in (changes.where(f"_commit_lsn <= {lsns[len(lsns) // 2]}"), changes):
+        api.merge_into(batch, str(tmp_path / "target"), ["id"])
+    changes.unpersist()
+    merged = deltalake.DeltaTable(str(tmp_path / "target")).to_pyarrow_table()
+    schema = left.select(names).toArrow().schema
+    assert as_multiset(merged.select(names).cast(schema)) == expected

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pgwire_codec.spark.net import ChangeColumns
+from pgwire_codec.spark.change_columns import ChangeColumns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -65,24 +65,24 @@ def auto_cdc_rows(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
 
     col = functions.col
     columns = ChangeColumns.of(changes, keys)
-    op = columns.column("_op")
     truncated = _stop(
         "AUTO CDC cannot apply a truncate; apply it to the target by a full refresh, or use "
         "merge_into"
     )
-    row = changes.select(
-        functions.when(op == "T", truncated).when(op == "D", "D").otherwise("U").alias("op"),
-        (op == "U").alias("updated"),
-        columns.column("_commit_lsn").alias("lsn"),
-        columns.column("_seq").alias("seq"),
-        columns.key().alias("key"),
-        columns.old_key().alias("old"),
+    op = functions.when(col("_op") == "T", truncated).when(col("_op") == "D", "D").otherwise("U")
+    row = columns.numbered(changes).select(
+        op.alias("op"),
+        (col("_op") == "U").alias("updated"),
+        "_commit_lsn",
+        "_seq",
+        functions.struct(*(columns.key(n).alias(f"c{n}") for n in columns.keys)).alias("key"),
+        functions.struct(*(columns.old_key(n).alias(f"c{n}") for n in columns.keys)).alias("old"),
         functions.struct(
-            *(_sent(name, columns).alias(name) for name in columns.values),
+            *(_sent(number, columns).alias(f"c{number}") for number in columns.values),
             functions.lit(None).alias(""),  # so that it is a struct if there are keys only
         ).alias("values"),
     )
-    whole = functions.struct(col("op"), col("key"), col("values"))
+    whole = functions.struct("op", "key", "values")
     gone = functions.struct(
         functions.lit("D").alias("op"),
         col("old").alias("key"),
@@ -91,28 +91,33 @@ def auto_cdc_rows(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
     moved = col("updated") & ~col("old").eqNullSafe(col("key"))
     rows = functions.when(moved, functions.array(gone, whole)).otherwise(functions.array(whole))
     table = [
-        col("row")["key" if name in columns.keys else "values"][name].alias(name)
-        for name in columns.table
+        f"row.{'key' if number in columns.keys else 'values'}.c{number}"
+        for number in range(len(columns.table))
     ]
-    return row.select("lsn", "seq", functions.explode(rows).alias("row")).select(
-        *table,
-        col("row.op").alias(columns.metadata["_op"]),
-        col("lsn").alias(columns.metadata["_commit_lsn"]),
-        col("seq").alias(columns.metadata["_seq"]),
+    names = [columns.metadata[name] for name in ("_op", "_commit_lsn", "_seq")]
+    return (
+        row.select("_commit_lsn", "_seq", functions.explode(rows).alias("row"))
+        .select(*table, "row.op", "_commit_lsn", "_seq")
+        .toDF(*columns.table, *names)
     )
 
 
-def _sent(name: str, columns: ChangeColumns) -> Column:
+def _sent(number: int, columns: ChangeColumns) -> Column:
+    """Return a value that was sent, or that is in ``_before``; raise an error for others."""
     from pyspark.sql import functions
 
+    name = columns.table[number]
     lost = _stop(
         f"column {name} was not sent (it is unchanged TOAST), and is not in _before: AUTO CDC "
         "would write NULL over it. Have the old row sent, with ALTER TABLE … REPLICA IDENTITY "
         "FULL; or use merge_into"
     )
-    cell = columns.cell(name)
-    updated = columns.column("_op") == "U"
-    return functions.when(updated & cell.isNull(), lost).otherwise(cell["v"])
+    old = functions.when(functions.col("_op") == "U", lost)
+    if columns.in_before(number):
+        # A value that was moved out of its row is never NULL: a NULL was not sent.
+        old = functions.coalesce(functions.col("_before")[f"c{number}"], old)
+    is_unchanged = functions.array_contains("_unchanged", name)
+    return functions.when(is_unchanged, old).otherwise(functions.col(f"c{number}"))
 
 
 def _stop(message: str) -> Column:

@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pgwire_codec.errors import MissingExtraError
 from pgwire_codec.lsn import format_lsn
-from pgwire_codec.spark.net import ChangeColumns, net_changes
+from pgwire_codec.spark.change_columns import ChangeColumns
+from pgwire_codec.spark.net_changes import net_changes
+from pgwire_codec.spark.unchanged import Rows, missing_values
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -102,14 +105,15 @@ def merge_into(
     there = delta.DeltaTable.is_deltatable(target, options)
     table = delta.DeltaTable(target, storage_options=options) if there else None
     applied = None if table is None else table.transaction_version(app_id)
+    _check_names(columns)
     if table is not None:
         _check_columns(table, columns, target)
-    commit_lsn = columns.column("_commit_lsn")
-    fresh = changes if applied is None else changes.where(commit_lsn > applied)
+    numbered = columns.numbered(changes)
+    fresh = numbered if applied is None else numbered.where(functions.col("_commit_lsn") > applied)
     fresh = fresh.persist()
     try:
         ((newest, truncates),) = fresh.agg(
-            functions.max(commit_lsn), functions.count_if(columns.column("_op") == "T")
+            functions.max("_commit_lsn"), functions.count_if(functions.col("_op") == "T")
         ).collect()
         if newest is None:
             return Merged(applied)
@@ -126,14 +130,20 @@ def merge_into(
 
 @dataclass(frozen=True, slots=True)
 class _Net:
-    """Net changes in Arrow, with the columns of :func:`~pgwire_codec.spark.net.net_changes`."""
+    """Net changes in Arrow, with the columns of ``net_changes``.
+
+    ``missing`` has the rows whose value of a column is unknown, by the column's number.
+    """
 
     columns: ChangeColumns
     rows: pa.Table
+    missing: dict[int, Rows]
 
     @classmethod
     def of(cls, changes: DataFrame, columns: ChangeColumns) -> _Net:
-        return cls(columns, net_changes(changes, columns).drop("told").toArrow())
+        net = net_changes(changes, columns).drop(*columns.row_metadata).toArrow()
+        unchanged = net.column("unchanged").combine_chunks()
+        return cls(columns, net, missing_values(unchanged, columns.table))
 
     def table_schema(self) -> pa.Schema:
         return pa.schema(
@@ -143,66 +153,61 @@ class _Net:
             ]
         )
 
-    @property
-    def unknown(self) -> list[int]:
-        """Numbers of the columns that are unknown in some row."""
-        return [
-            number
-            for number in self.columns.value_numbers
-            if pc.any(self.rows.column(f"u{number}")).as_py()
-        ]
-
     def keys(self, prefix: str, rows: pa.Table) -> list[tuple[Any, ...]]:
-        """Give the keys (``"c"``) or the roots' keys (``"r"``) of rows."""
-        names = [
-            f"c{self.columns.table.index(name)}" if prefix == "c" else f"r{number}"
-            for number, name in enumerate(self.columns.keys)
-        ]
+        """Return the keys (``"c"``) or the roots' keys (``"r"``) of rows."""
+        places = self.columns.keys if prefix == "c" else range(len(self.columns.keys))
+        names = [f"{prefix}{place}" for place in places]
         return list(zip(*(rows.column(name).to_pylist() for name in names), strict=True))
 
     def filled(self, table: DeltaTable | None, target: str) -> _Net:
-        """Fetch what is unknown in rows that changed their key, from where the target has them.
+        """Return the rows that changed their key with the values that the target has of them.
 
-        In rows that did not, it stays unknown; that they are there is made sure.
+        Rows that did not change it keep theirs; raise ``ValueError`` for one that is not there.
         """
-        unknown = self.unknown
-        if not unknown:
+        if not self.missing:
             return self
-        somewhere = self.rows.column(f"u{unknown[0]}")
-        for number in unknown[1:]:
-            somewhere = pc.or_(somewhere, self.rows.column(f"u{number}"))
-        places = pc.indices_nonzero(somewhere)
-        lacking = self.rows.take(places)
+        places = np.unique(np.concatenate(list(self.missing.values())))
+        lacking = self.rows.take(pa.array(places))
         keys, roots = self.keys("c", lacking), self.keys("r", lacking)
         moved = {root for key, root in zip(keys, roots, strict=True) if key != root}
-        there, values = self._fetch(table, set(roots), moved, unknown)
+        there, values = self._fetch(table, set(roots), moved)
         for root in roots:
             if root not in there:
                 raise self._missing(root, target)
-        rows = self.rows
-        if moved:
-            row_of = {
-                place: there[root]
-                for place, key, root in zip(places.to_pylist(), keys, roots, strict=True)
-                if key != root
-            }
-            rows = _with_values(rows, unknown, row_of, values)
-        return _Net(self.columns, rows)
+        source = np.full(len(self.rows), -1)
+        for place, key, root in zip(places.tolist(), keys, roots, strict=True):
+            if key != root:
+                source[place] = there[root]
+        return self._with_values(source, values) if moved else self
+
+    def _with_values(self, source: Rows, values: pa.Table) -> _Net:
+        """Return the rows with missing values from the rows of another table; -1 for none."""
+        rows, missing = self.rows, {}
+        for number, lacking in self.missing.items():
+            name = f"c{number}"
+            column, found = rows.column(name), values.column(self.columns.table[number])
+            filled = lacking[source[lacking] >= 0]
+            take = np.arange(len(rows))
+            take[filled] = len(rows) + source[filled]
+            both = pa.chunked_array([*column.chunks, *found.chunks], column.type)
+            rows = rows.set_column(rows.column_names.index(name), name, both.take(pa.array(take)))
+            if len(filled) < len(lacking):
+                missing[number] = lacking[source[lacking] < 0]
+        return _Net(self.columns, rows, missing)
 
     def _fetch(
         self,
         table: DeltaTable | None,
         roots: set[tuple[Any, ...]],
         moved: set[tuple[Any, ...]],
-        unknown: list[int],
     ) -> tuple[dict[tuple[Any, ...], int], pa.Table]:
         """Give which of the roots the target has, and of those that moved their values.
 
         The former by number of their row in the latter, if they moved.
         """
-        names = [self.columns.table[number] for number in unknown] if moved else []
         schema = self.table_schema()
-        wanted = pa.schema([schema.field(name) for name in (*self.columns.keys, *names)])
+        numbers = (*self.columns.keys, *(self.missing if moved else ()))
+        wanted = pa.schema([schema.field(number) for number in numbers])
         if table is None:
             return {}, wanted.empty_table()
         first = pa.array([root[0] for root in roots], wanted.field(0).type)
@@ -227,7 +232,8 @@ class _Net:
 
     def _missing(self, root: tuple[Any, ...], target: str) -> ValueError:
         where = ", ".join(
-            f"{name} = {value!r}" for name, value in zip(self.columns.keys, root, strict=True)
+            f"{self.columns.table[number]} = {value!r}"
+            for number, value in zip(self.columns.keys, root, strict=True)
         )
         return ValueError(
             f"{target} has no row {where}, of which an update left values as they were (they are "
@@ -237,48 +243,29 @@ class _Net:
         )
 
 
-def _with_values(
-    rows: pa.Table, unknown: list[int], row_of: Mapping[int, int], values: pa.Table
-) -> pa.Table:
-    """Give the rows with the unknown values of some, by number, from rows of the other table."""
-    keys = values.num_columns - len(unknown)
-    for place, number in enumerate(unknown, start=keys):
-        mask = rows.column(f"u{number}").to_pylist()
-        take = list(range(len(rows)))
-        for row, source in row_of.items():
-            if mask[row]:
-                take[row], mask[row] = len(rows) + source, False
-        column = rows.column(f"c{number}")
-        both = pa.chunked_array([*column.chunks, *values.column(place).chunks], column.type)
-        for name, changed in (
-            (f"c{number}", both.take(pa.array(take, pa.int64()))),
-            (f"u{number}", pa.array(mask, pa.bool_())),
-        ):
-            rows = rows.set_column(rows.column_names.index(name), name, changed)
-    return rows
-
-
 def _merge(
     delta: Any, table: DeltaTable, net: _Net, newest: int, app_id: str, *, truncate: bool
 ) -> Merged:
     names = net.columns.table
-    unknown = set(net.unknown)
     same_key = " AND ".join(
-        f"t.{_quote(name)} = s.c{names.index(name)}" for name in net.columns.keys
+        f"t.{_quote(names[number])} = s.c{number}" for number in net.columns.keys
     )
     values = {
         _quote(name): (
             f"CASE WHEN s.u{number} THEN t.{_quote(name)} ELSE s.c{number} END"
-            if number in unknown
+            if number in net.missing
             else f"s.c{number}"
         )
         for number, name in enumerate(names)
     }
     whole = {_quote(name): f"s.c{number}" for number, name in enumerate(names)}
-    used = ["gone", *(f"c{number}" for number in range(len(names)))]
-    used += [f"u{number}" for number in sorted(unknown)]
+    source = net.rows.select(["gone", *net.columns.numbers])
+    for number, rows in net.missing.items():
+        mask = np.zeros(len(source), np.bool_)
+        mask[rows] = True
+        source = source.append_column(f"u{number}", pa.array(mask))
     merger = table.merge(
-        source=net.rows.select(used),
+        source=source,
         predicate=same_key,
         source_alias="s",
         target_alias="t",
@@ -305,6 +292,20 @@ def _merge(
 
 def _quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+def _check_names(columns: ChangeColumns) -> None:
+    """Raise ``ValueError`` for columns that a Delta table cannot tell apart."""
+    of_name: dict[str, list[str]] = {}
+    for name in columns.table:
+        of_name.setdefault(name.lower(), []).append(name)
+    for names in of_name.values():
+        if len(names) > 1:
+            raise ValueError(
+                f"columns {', '.join(names)} differ in case only, which a Delta table cannot have: "
+                "set spark.sql.caseSensitive to true, and rename all but one of them "
+                "(DataFrame.withColumnRenamed), or leave them out"
+            )
 
 
 def _check_columns(table: DeltaTable, columns: ChangeColumns, target: str) -> None:

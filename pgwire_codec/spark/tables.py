@@ -1,30 +1,34 @@
-"""latest: a DataFrame of changes becomes the table that they leave."""
+"""latest: the table that a DataFrame of changes leaves."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pgwire_codec.spark.net import TOLD, ChangeColumns, net_changes
+from pgwire_codec.spark.change_columns import ChangeColumns
+from pgwire_codec.spark.net_changes import net_changes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 def latest(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Give the rows that the changes of a table leave, each in its last state.
+    """Return the rows that the changes of a table leave, each in its last state.
 
-    Deletes and truncates are obeyed, changes of a key are followed, and a value that an update did
-    not send (unchanged TOAST) is the one that the row had before, under its old key if need be. All
-    of it goes by ``(_commit_lsn, _seq)``; the order of the rows does not matter, nor does a change
+    Deletes and truncates are applied, changes of a key are followed, and a value that an update did
+    not send (unchanged TOAST) is the one that the row had before, under its old key if need be. The
+    order is that of ``(_commit_lsn, _seq)``: neither the order of the rows matters nor a change
     that is there twice.
+
+    A row's changes are sorted by Spark and folded in Arrow, a batch at a time: neither the number
+    of keys nor the number of changes of a key needs memory.
 
     Parameters
     ----------
     changes : DataFrame
-        Changes of one table, as :func:`decode_changes` and ``format("pgoutput")`` give them. It is
-        read several times: persist one that is costly to make. The changes of keys have to fit into
-        the memory of one task.
+        Changes of one table, as :func:`decode_changes` and ``format("pgoutput")`` return them. They
+        are read twice, first for truncates: persist them if they are costly to make. The changes of
+        keys that left large values unsent have to fit into the memory of one task.
     keys : sequence of str
         Columns that identify a row: the replica identity, or some of it that suffices.
 
@@ -32,30 +36,18 @@ def latest(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
     -------
     DataFrame
         The table's columns; ``_xid``, ``_lsn``, ``_commit_lsn``, ``_commit_time``, ``_seq`` and
-        ``_origin`` of the change that made a row what it is; and ``_unchanged``, the names of the
-        columns whose value the changes do not tell, because they begin after it was written. Lazy.
+        ``_origin`` of the last change of the row; and ``_unchanged``, the names of the columns
+        whose value the changes do not contain, because they begin after it was written. Lazy. Where
+        the names of columns differ in case only, set ``spark.sql.caseSensitive`` to ``true`` to
+        select one of them.
 
     Raises
     ------
     ValueError
         When a metadata column is missing, or a key column is not in the replica identity.
     """
-    from pyspark.sql import functions
-
     columns = ChangeColumns.of(changes, keys)
-    net = net_changes(changes, columns).where("NOT gone")
-    table = [functions.col(f"c{number}").alias(name) for number, name in enumerate(columns.table)]
-    told = [
-        functions.col("told")[name].alias(columns.metadata[name])
-        for name in TOLD
-        if name in columns.metadata
-    ]
-    names = functions.array(
-        *(
-            functions.when(functions.col(f"u{number}"), functions.lit(columns.table[number]))
-            for number in columns.value_numbers
-        )
-    ).cast("array<string>")
-    known = functions.array_compact(names)
-    unchanged = functions.when(functions.size(known) > 0, known)
-    return net.select(*table, *told, unchanged.alias(columns.metadata["_unchanged"]))
+    net = net_changes(columns.numbered(changes), columns).where("NOT gone")
+    selected = [*columns.numbers, *columns.row_metadata, "unchanged"]
+    names = [columns.metadata[name] for name in (*columns.row_metadata, "_unchanged")]
+    return net.select(*selected).toDF(*columns.table, *names)

@@ -11,21 +11,24 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs PySpark (Python 3.11)")
 
-from pgwire_codec.spark.follow import follow
+from pgwire_codec.spark.change_columns import ChangeColumns
+from pgwire_codec.spark.key_chains import follow
+from pgwire_codec.spark.lives import ARROW_PLACE
 
-PLACE = pa.struct([("lsn", pa.int64()), ("seq", pa.int64())])
+COLUMNS = ChangeColumns(("id", "one", "two"), (0,), (1, 2), {}, ("id",))
 SCHEMA = pa.schema(
     [
         ("gone", pa.bool_()),
+        ("is_last", pa.bool_()),
+        ("far", pa.bool_()),
+        ("written", pa.bool_()),
+        ("arrived", ARROW_PLACE),
+        ("left", ARROW_PLACE),
+        ("unchanged", pa.list_(pa.string())),
         ("c0", pa.int32()),
         ("c1", pa.string()),
-        ("u1", pa.bool_()),
         ("c2", pa.string()),
-        ("u2", pa.bool_()),
         ("r0", pa.int32()),
-        ("far", pa.bool_()),
-        ("arrived", PLACE),
-        ("left", PLACE),
     ]
 )
 
@@ -39,21 +42,30 @@ def life(
     arrived: tuple[int, int] | None = None,
     left: tuple[int, int] | None = None,
 ) -> dict[str, Any]:
-    """A life of a key; "?" for what its changes do not tell."""
+    """A life of a key; "?" for a value that its changes do not send."""
     far = left is None
-    values = [None if value == "?" else value for value in (one, two)]
+    values = dict(zip(("one", "two"), (one, two), strict=True))
+    unchanged = [name for name, value in values.items() if value == "?"]
     places = [at and dict(zip(("lsn", "seq"), at, strict=True)) for at in (arrived, left)]
-    row = [not far, key, values[0], one == "?", values[1], two == "?", root, far, *places]
+    sent = [None if value == "?" else value for value in values.values()]
+    row = [not far, far, far, True, *places, unchanged or None, key, *sent, root]
     return dict(zip(SCHEMA.names, row, strict=True))
 
 
 def followed(*lives: dict[str, Any]) -> list[tuple[Any, ...]]:
     """Key, values ("?" where unknown) and root of the rows."""
-    table = follow(pa.Table.from_pylist(list(lives), SCHEMA), [1, 2], 1)
-    assert table.schema.names == SCHEMA.names[:7]
+    table = follow(pa.Table.from_pylist(list(lives), SCHEMA), COLUMNS)
+    assert table.schema.names == ["gone", "unchanged", "c0", "c1", "c2", "r0"]
     assert not any(table.column("gone").to_pylist())
     return [
-        (row["c0"], *("?" if row[f"u{n}"] else row[f"c{n}"] for n in (1, 2)), row["r0"])
+        (
+            row["c0"],
+            *(
+                "?" if name in (row["unchanged"] or ()) else row[f"c{number}"]
+                for number, name in enumerate(("one", "two"), start=1)
+            ),
+            row["r0"],
+        )
         for row in table.to_pylist()
     ]
 

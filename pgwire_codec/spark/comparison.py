@@ -1,0 +1,54 @@
+"""Comparison of Arrow arrays, element by element."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Mask = npt.NDArray[np.bool_]
+
+
+def differs(left: pa.Array, right: pa.Array) -> Mask:
+    """Return where two arrays of a type and length differ, as ``IS DISTINCT FROM`` does.
+
+    NULL equals NULL, and NaN equals NaN.
+    """
+    is_null = _mask(left.is_null()), _mask(right.is_null())
+    if pa.types.is_list(left.type):
+        different = _lists_differ(left, right)
+    elif pa.types.is_struct(left.type):
+        different = np.zeros(len(left), np.bool_)
+        for one, other in zip(left.flatten(), right.flatten(), strict=True):
+            different |= differs(one, other)
+    else:
+        different = _mask(pc.not_equal(left, right).fill_null(False))
+        if pa.types.is_floating(left.type):
+            nan = pc.and_(pc.is_nan(left), pc.is_nan(right)).fill_null(False)
+            different &= ~_mask(nan)
+    return np.where(is_null[0] | is_null[1], is_null[0] != is_null[1], different)
+
+
+def _lists_differ(left: pa.ListArray, right: pa.ListArray) -> Mask:
+    """Compare lists; the result has no meaning where one is null."""
+    lengths, others = (_lengths(each) for each in (left, right))
+    different: Mask = lengths != others
+    lengths = np.where(different, 0, lengths)
+    rows = np.repeat(np.arange(len(left)), lengths)
+    within = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    elements = [
+        each.values.take(pa.array(each.offsets.to_numpy()[rows] + within)) for each in (left, right)
+    ]
+    different[rows[differs(*elements)]] = True
+    return different
+
+
+def _lengths(lists: pa.ListArray) -> npt.NDArray[np.int32]:
+    lengths: npt.NDArray[np.int32] = pc.list_value_length(lists).fill_null(0).to_numpy()
+    return lengths
+
+
+def _mask(array: pa.BooleanArray) -> Mask:
+    mask: Mask = array.to_numpy(zero_copy_only=False)
+    return mask

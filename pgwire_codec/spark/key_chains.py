@@ -1,0 +1,88 @@
+"""Chains of key changes, in Arrow: the values that a row brings along from its earlier keys."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pgwire_codec.spark.change_columns import ChangeColumns
+from pgwire_codec.spark.comparison import Mask
+from pgwire_codec.spark.lives import PLACE
+from pgwire_codec.spark.unchanged import Rows, missing_values, unchanged_names
+
+#: Columns of lives that are about how they hang together.
+CHAIN: Final = ("is_last", "far", "written", "arrived", "left")
+
+
+def follow(lives: pa.Table, columns: ChangeColumns) -> pa.Table:
+    """Return the rows that are ``far`` with their root and the values that earlier lives have.
+
+    Parameters
+    ----------
+    lives : pyarrow.Table
+        Those rows, and the lives that left for another key, as
+        :func:`~pgwire_codec.spark.lives.fold` yields them.
+    columns : ChangeColumns
+
+    Returns
+    -------
+    pyarrow.Table
+        The rows without the columns of :data:`CHAIN`.
+    """
+    has_arrived, arrived = _places(lives.column("arrived"))
+    has_left, left = _places(lives.column("left"))
+    leaving = np.flatnonzero(has_left)
+    leaving = leaving[np.argsort(left[leaving])]
+    left = left[leaving]
+    names = lives.column("unchanged").combine_chunks()
+    unknown = {}
+    for number, rows in missing_values(names, columns.table).items():
+        unknown[number] = ~_mask(lives.column("written"))
+        unknown[number][rows] = True
+
+    # Of each row, where it has its root and each of its values from.
+    itself: Rows = np.arange(len(lives))
+    root = itself.copy()
+    origin = {number: itself.copy() for number in unknown}
+    far = np.flatnonzero(_mask(lives.column("far")))
+    rows = now = far
+    while len(rows):
+        found = np.searchsorted(left, arrived[now])
+        assert np.array_equal(left[found], arrived[now]), "a row came from nowhere"
+        now = leaving[found]
+        for number, mask in unknown.items():
+            still = mask[origin[number][rows]]
+            origin[number][rows[still]] = now[still]
+        root[rows] = now
+        further = has_arrived[now]
+        rows, now = rows[further], now[further]
+
+    source = {f"c{number}": each for number, each in origin.items()}
+    source |= {f"r{place}": root for place in range(len(columns.keys))}
+    result = {
+        name: lives.column(name).take(pa.array(source.get(name, itself)[far]))
+        for name in lives.column_names
+        if name not in CHAIN
+    }
+    missing = {
+        number: np.flatnonzero(mask[origin[number][far]]) for number, mask in unknown.items()
+    }
+    result["unchanged"] = unchanged_names(missing, columns.table, len(far), names.type)
+    return pa.table(result)
+
+
+def _mask(column: pa.ChunkedArray) -> Mask:
+    mask: Mask = column.to_numpy()
+    return mask
+
+
+def _places(column: pa.ChunkedArray) -> tuple[Mask, npt.NDArray[Any]]:
+    """Return which rows have a place, and the places, which can be compared."""
+    found = np.zeros(len(column), PLACE)
+    for name in PLACE.names or ():
+        found[name] = pc.struct_field(column, name).fill_null(0).to_numpy()
+    return _mask(pc.is_valid(column)), found

@@ -1,0 +1,130 @@
+"""Net changes of a table: the last state of each key, wherever its row came from.
+
+A key has *lives*: one begins with an insert, or with an update that gave a row this key, and ends
+with a delete, or with an update that gave the row another key. A value that an update did not send
+is the last one that its life knows; where the life knows none, the one that its row had in the
+life that it came from, under the old key. So a value is looked for first among the changes of one
+key, which are sorted together, and then along the key changes, which takes one task over the few
+rows that need it.
+
+Spark only sorts: the values are folded in Arrow. An expression for each column, on columns that
+are expressions, would make plans that grow exponentially with the columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from pgwire_codec.spark.change_columns import ChangeColumns
+from pgwire_codec.spark.key_chains import CHAIN, follow
+from pgwire_codec.spark.lives import ARROW_PLACE, fold
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+_BATCH_ROWS = 10_000
+
+
+def net_changes(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
+    """Return one row for each key that numbered changes after the last truncate touch.
+
+    Its columns: ``gone`` boolean, for a key that has no row any more; ``c0``, ``c1``, … the row, as
+    numbered in :attr:`ChangeColumns.table`; ``unchanged`` array of string, the names of the columns
+    whose value the changes do not contain (``c`` is null there), or null; ``r0``, … the columns of
+    the key under which the row stood before all these changes, null for one that they inserted; and
+    the metadata of the last change of the row.
+    """
+    from pyspark.sql import functions
+
+    col = functions.col
+    events = _events(after_truncates(changes), columns)
+    schema = _schema(events, columns)
+    key = [f"c{number}" for number in columns.keys]
+    lives = (
+        events.repartition(*key)
+        .sortWithinPartitions(*key, "_commit_lsn", "_seq")
+        .mapInArrow(_fold(columns), schema)
+    )
+    near = lives.where("is_last AND NOT far").drop(*CHAIN)
+    near = near.withColumn("unchanged", functions.when(~col("gone"), col("unchanged")))
+    if not columns.values:
+        return near
+    # All in one task: a chain of key changes may lead anywhere.
+    chains = lives.where("far OR left IS NOT NULL").repartition(1)
+    return near.union(chains.mapInArrow(_follow(columns), near.schema))
+
+
+def after_truncates(changes: DataFrame) -> DataFrame:
+    """Return the numbered changes after the last truncate."""
+    from pyspark.sql import functions
+
+    place = functions.struct("_commit_lsn", "_seq")
+    last = changes.where("_op = 'T'").agg(functions.max(place).alias("truncated"))
+    after = functions.col("truncated").isNull() | (place > functions.col("truncated"))
+    lasting = changes.crossJoin(functions.broadcast(last)).where(after)
+    return lasting.where("_op <> 'T'").drop("truncated")
+
+
+def _events(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
+    """Return the changes with their keys: a change of a row's key happens to two."""
+    from pyspark.sql import functions
+
+    col = functions.col
+    old = {number: columns.old_key(number).alias(f"o{number}") for number in columns.keys}
+    new = {number: columns.key(number).alias(f"n{number}") for number in columns.keys}
+    same = functions.lit(True)
+    for number in columns.keys:
+        same &= col(f"o{number}").eqNullSafe(col(f"n{number}"))
+    moved = (col("_op") == "U") & ~same
+    both = functions.when(col("moved"), functions.array(*map(functions.lit, (False, True))))
+    event = functions.explode(both.otherwise(functions.array(functions.lit(False))))
+    keys = {
+        number: functions.when(col("leaving"), col(f"o{number}"))
+        .otherwise(col(f"n{number}"))
+        .alias(f"c{number}")
+        for number in columns.keys
+    }
+    selected = [keys.get(number, f"c{number}") for number in range(len(columns.table))]
+    # Of the old tuple, only the values are still needed.
+    has_values = any(map(columns.in_before, columns.values))
+    metadata = ["_op", "_unchanged", *(["_before"] if has_values else []), *columns.row_metadata]
+    return (
+        changes.select("*", *old.values(), *new.values())
+        .withColumn("moved", moved)
+        .withColumn("leaving", event)
+        .select(*selected, *metadata, "moved", "leaving")
+    )
+
+
+def _schema(events: DataFrame, columns: ChangeColumns) -> StructType:
+    """Return the schema of lives, as :func:`~pgwire_codec.spark.lives.fold` returns them."""
+    from pyspark.sql.pandas.types import from_arrow_type
+    from pyspark.sql.types import BooleanType, StructField, StructType
+
+    kinds = {field.name: field.dataType for field in events.schema}
+    place = from_arrow_type(ARROW_PLACE)
+    fields: dict[str, Any] = dict.fromkeys(("gone", "is_last", "far", "written"), BooleanType())
+    fields |= {"arrived": place, "left": place, "unchanged": kinds["_unchanged"]}
+    fields |= {name: kinds[name] for name in (*columns.numbers, *columns.row_metadata)}
+    fields |= {f"r{place}": kinds[f"c{number}"] for place, number in enumerate(columns.keys)}
+    return StructType([StructField(name, kind) for name, kind in fields.items()])
+
+
+def _fold(
+    columns: ChangeColumns,
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    return lambda batches: fold(batches, columns)
+
+
+def _follow(
+    columns: ChangeColumns,
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if several := list(batches):
+            yield from follow(pa.Table.from_batches(several), columns).to_batches(_BATCH_ROWS)
+
+    return run

@@ -1,0 +1,51 @@
+"""Lists of column names as ``_unchanged`` has them, and the rows that lack each column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Rows: TypeAlias = "npt.NDArray[np.int64]"
+
+
+def missing_values(unchanged: pa.ListArray, names: Sequence[str]) -> dict[int, Rows]:
+    """Return the rows that name each column, by the column's place in ``names``.
+
+    Other names are left out. The rows ascend.
+    """
+    if unchanged.null_count == len(unchanged):
+        return {}
+    found = pc.list_flatten(unchanged).dictionary_encode()
+    codes = found.indices.fill_null(len(found.dictionary)).to_numpy(zero_copy_only=False)
+    order = np.argsort(codes, kind="stable")
+    rows = pc.list_parent_indices(unchanged).to_numpy(zero_copy_only=False)[order]
+    bounds = np.searchsorted(codes[order], np.arange(len(found.dictionary) + 1))
+    numbers = {name: number for number, name in enumerate(names)}
+    return {
+        numbers[name]: rows[bounds[code] : bounds[code + 1]].astype(np.int64)
+        for code, name in enumerate(found.dictionary.to_pylist())
+        if name in numbers
+    }
+
+
+def unchanged_names(
+    missing: Mapping[int, Rows], names: Sequence[str], count: int, kind: pa.ListType
+) -> pa.ListArray:
+    """Return the names of the columns that each of ``count`` rows lacks; null for none."""
+    if not any(map(len, missing.values())):
+        return pa.nulls(count, kind)
+    rows = np.concatenate(list(missing.values()))
+    numbers = np.repeat(list(missing), [len(each) for each in missing.values()])
+    order = np.lexsort((numbers, rows))
+    offsets = np.searchsorted(rows[order], np.arange(count + 1)).astype(np.int32)
+    has_names = np.diff(offsets) > 0
+    return pa.ListArray.from_arrays(
+        pa.array(offsets, mask=np.append(~has_names, False)),
+        pa.array(names, kind.value_type).take(pa.array(numbers[order])),
+        type=kind,
+    )
