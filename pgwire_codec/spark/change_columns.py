@@ -48,14 +48,22 @@ class ChangeColumns:
     before: tuple[str, ...]
 
     @classmethod
-    def of(cls, changes: DataFrame, keys: Sequence[str]) -> ChangeColumns:
-        """Find the columns. Raises ``ValueError`` for a DataFrame without changes."""
+    def of(cls, changes: DataFrame, keys: Sequence[str] | None) -> ChangeColumns:
+        """Find the columns. Raises ``ValueError`` for a DataFrame without changes.
+
+        Without keys, all columns are values.
+        """
         from pyspark.sql import DataFrame
 
         if not isinstance(changes, DataFrame):
             raise TypeError(f"changes must be a Spark DataFrame, not {type(changes).__name__}")
-        if isinstance(keys, str) or not keys:
-            raise ValueError(f"keys must name at least one column in a list, not {keys!r}")
+        if keys is None:
+            keys = ()
+        elif isinstance(keys, str) or not keys:
+            raise ValueError(
+                f"keys must name at least one column in a list, or be None for a table without a "
+                f"key, not {keys!r}"
+            )
         present = changes.columns
         metadata = {}
         for name in METADATA:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from pgwire_codec.spark.change_columns import ChangeColumns
 from pgwire_codec.spark.net_changes import net_changes
+from pgwire_codec.spark.row_counts import row_changes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def latest(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
+def latest(changes: DataFrame, keys: Sequence[str] | None) -> DataFrame:
     """Return the rows that the changes of a table leave, each in its last state.
 
     Deletes and truncates are applied, changes of a key are followed, and a value that an update did
@@ -29,14 +30,19 @@ def latest(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
         Changes of one table, as :func:`decode_changes` and ``format("pgoutput")`` return them. They
         are read twice, first for truncates: persist them if they are costly to make. The changes of
         keys that left large values unsent have to fit into the memory of one task.
-    keys : sequence of str
-        Columns that identify a row: the replica identity, or some of it that suffices.
+    keys : sequence of str or None
+        Columns that identify a row: the replica identity, or some of it that suffices. None is for
+        tables without a key, in which rows can be equal: inserts add a row; deletes and updates,
+        which need ``REPLICA IDENTITY FULL``, remove one that equals the old row. Values are equal
+        if the server sent the same: 0.0 and -0.0 differ, and so do 1.0 and 1.00 as strings; NULL
+        equals NULL, and NaN equals NaN.
 
     Returns
     -------
     DataFrame
         The table's columns; ``_xid``, ``_lsn``, ``_commit_lsn``, ``_commit_time``, ``_seq`` and
-        ``_origin`` of the last change of the row; and ``_unchanged``, the names of the columns
+        ``_origin`` of the last change of the row (of equal rows, a removed one is the newest that
+        was there); and ``_unchanged``, the names of the columns
         whose value the changes do not contain, because they begin after it was written. Lazy. Where
         the names of columns differ in case only, set ``spark.sql.caseSensitive`` to ``true`` to
         select one of them.
@@ -44,10 +50,20 @@ def latest(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
     Raises
     ------
     ValueError
-        When a metadata column is missing, or a key column is not in the replica identity.
+        When a metadata column is missing, or a key column is not in the replica identity. Without
+        keys, a delete or update that comes without the whole old row fails the job that reads the
+        result.
     """
+    from pyspark.sql import functions
+
     columns = ChangeColumns.of(changes, keys)
-    net = net_changes(columns.numbered(changes), columns).where("NOT gone")
+    numbered = columns.numbered(changes)
+    if keys is None:
+        rows = row_changes(numbered, columns).where("NOT removed")
+        none = functions.lit(None).cast(numbered.schema["_unchanged"].dataType)
+        rows = rows.withColumn("unchanged", none)
+    else:
+        rows = net_changes(numbered, columns).where("NOT gone")
     selected = [*columns.numbers, *columns.row_metadata, "unchanged"]
     names = [columns.metadata[name] for name in (*columns.row_metadata, "_unchanged")]
-    return net.select(*selected).toDF(*columns.table, *names)
+    return rows.select(*selected).toDF(*columns.table, *names)
