@@ -168,3 +168,5 @@ def test_what_auto_cdc_would_get_wrong_stops_it(spark: SparkSession) -> None:
     truncate.truncate()
     with pytest.raises(Exception, match="AUTO CDC cannot apply a truncate"):
         rows_of(spark, truncate).collect()
+    with pytest.raises(ValueError, match="AUTO CDC finds rows by their key"):
+        pytest.importorskip("pgwire_codec.spark").auto_cdc_rows(None, None)

@@ -149,19 +149,32 @@ def test_values_of_every_type_are_compared() -> None:
         {"a": [float("nan")], "b": None},
         {"a": [1.0, 2.0], "b": ""},
     ]
-    columns = ChangeColumns(("k", "v"), (0,), (1,), {}, ())
-    count = 2 * len(keys)
-    batch = pa.RecordBatch.from_pydict(
-        {
-            "c0": pa.array([key for key in keys for _ in range(2)], item),
-            "c1": pa.array(range(count)),
-            "_op": pa.array(["I", "U"] * len(keys)),
-            "_unchanged": pa.nulls(count, NAMES),
-            "_commit_lsn": pa.array(range(count)),
-            "_seq": pa.array([0] * count),
-            "moved": pa.array([False] * count),
-            "leaving": pa.array([False] * count),
-        }
-    )
-    rows = pa.Table.from_batches(fold([batch], columns)).to_pylist()
-    assert [row["c1"] for row in rows] == list(range(1, count, 2))
+    rows = [
+        change(op, key, lsn) for lsn, (key, op) in enumerate((k, o) for k in keys for o in "IU")
+    ]
+    found = folded(changes(rows, item), PLAIN).to_pylist()
+    assert [row["c1"] for row in found] == [f"{lsn}" for lsn in range(1, len(rows), 2)]
+
+
+@pytest.mark.parametrize("ops", ["IDU", "IIU"], ids=["deleted", "inserted again"])
+def test_a_new_life_has_no_values_of_the_last(ops: str) -> None:
+    """Also where what happened between them was not published."""
+    rows = [change(op, 1, lsn) for lsn, op in enumerate(ops)]
+    rows[1] |= {"_unchanged": ["v"], "c1": None}  # by a row filter
+    rows[2] |= {"_unchanged": ["v"], "c1": None}
+    [row] = folded(changes(rows, pa.int32()), PLAIN).to_pylist()
+    assert (row["c0"], row["c1"], row["unchanged"], row["gone"]) == (1, None, ["v"], False)
+    assert row["r0"] == (None if ops == "IIU" else 1)
+
+
+PLAIN = ChangeColumns(("k", "v"), (0,), (1,), {}, ())
+
+
+def change(op: str, key: Any, lsn: int) -> dict[str, Any]:
+    place = {"_commit_lsn": lsn, "_seq": 0, "moved": False, "leaving": False}
+    return {"c0": key, "c1": f"{lsn}", "_op": op, "_unchanged": None, **place}
+
+
+def changes(rows: list[dict[str, Any]], key: pa.DataType) -> pa.Table:
+    kinds = [key, pa.string(), pa.string(), NAMES, pa.int64(), pa.int64(), pa.bool_(), pa.bool_()]
+    return pa.Table.from_pylist(rows, pa.schema(list(zip(rows[0], kinds, strict=True))))

@@ -19,7 +19,7 @@ from tests.captured import capture_into, flush_lsn
 from tests.servers import database
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 Change = tuple[int, int, str | None, bool]  # hash, place, value, removed
 
@@ -115,13 +115,13 @@ def test_values_are_compared_as_they_were_sent(spark: SparkSession) -> None:
     nan = float("nan")
     assert left(
         spark,
-        (0.0, None, "I", None, None),
         (-0.0, None, "I", None, None),
+        (0.0, None, "I", None, None),
         (nan, "", "I", None, None),
         (nan, None, "I", None, None),
         (-0.0, None, "D", None, None),
         (nan, None, "D", None, None),
-    ) == ["0.0 None 1", "nan  3"]
+    ) == ["0.0 None 2", "nan  3"]
 
 
 @pytest.mark.slow
@@ -171,14 +171,49 @@ def transactions(chance: Random, changes: int) -> Iterator[str]:
         made += count
 
 
-def as_multiset(rows: DataFrame) -> Counter[str]:
+def as_multiset(rows: pa.Table) -> Counter[str]:
     """The table's rows, with all digits."""
-    return Counter(map(repr, rows.select(*VALUES).toArrow().to_pylist()))
+    return Counter(map(repr, rows.select(list(VALUES)).to_pylist()))
+
+
+@pytest.mark.slow
+def test_equal_rows_of_a_delta_table(spark: SparkSession, tmp_path: Path) -> None:
+    """As many of them are deleted as the changes remove."""
+    deltalake = pytest.importorskip("deltalake")
+    target = str(tmp_path / "target")
+
+    def merge(lsn: int, *changes: tuple[Any, ...]) -> tuple[int, int]:
+        rows = [(*c[:3], lsn, seq, *c[3:]) for seq, c in enumerate(changes)]
+        merged = api.merge_into(spark.createDataFrame(rows, SCHEMA), target, None)
+        return merged.inserted, merged.deleted
+
+    def rows() -> list[tuple[Any, ...]]:
+        found = deltalake.DeltaTable(target).to_pyarrow_table().to_pylist()
+        return sorted(((row["a"], row["b"]) for row in found), key=repr)
+
+    one, zero = (7.0, "dup", "I", None, None), (-0.0, None, "I", None, None)
+    delete = (7.0, "dup", "D", None, None)
+    with pytest.raises(ValueError, match=r"has 0 rows with a = 7.0, b = dup, of which .* remove 1"):
+        merge(1, delete)
+    assert not deltalake.DeltaTable.is_deltatable(target)
+    assert merge(2, one, one, one, zero, (0.0, None, "I", None, None)) == (5, 0)
+    assert merge(3, delete) == (0, 1)
+    assert merge(4, (-0.0, None, "D", None, None)) == (0, 1)
+    assert rows() == [(0.0, None), (7.0, "dup"), (7.0, "dup")]
+    assert repr(rows()[0][0]) == "0.0"
+    # One of two is removed, and as many are added.
+    assert merge(5, delete, one, (8.0, None, "U", ["b"], (7.0, "dup")), one) == (2, 1)
+    assert rows() == [(0.0, None), (7.0, "dup"), (7.0, "dup"), (8.0, "dup")]
+    with pytest.raises(ValueError, match=r"has 2 rows with a = 7.0, b = dup, of which .* remove 3"):
+        merge(6, delete, delete, delete)
+    assert merge(7, (None, None, "T", None, None), zero) == (1, 4)
+    assert [repr(row) for row in rows()] == ["(-0.0, None)"]
 
 
 @pytest.mark.slow
 def test_a_servers_table(spark: SparkSession, pg18: Any, tmp_path: Path) -> None:
     """10,000 changes of equal rows with large values; a snapshot in the end is the truth."""
+    deltalake = pytest.importorskip("deltalake")
     source = spark.read.format("pgoutput").option("table", "public.t")
     with database(pg18) as made:
         made.execute(
@@ -192,15 +227,26 @@ def test_a_servers_table(spark: SparkSession, pg18: Any, tmp_path: Path) -> None
         capture_into(
             made, tmp_path / "truth", slot=f"{made.slot}_2", create_slot=True, snapshot=True
         ).run(until_lsn=flush_lsn(made))
-    expected = as_multiset(source.load(str(tmp_path / "truth")))
+    expected = as_multiset(source.load(str(tmp_path / "truth")).toArrow())
     changes = source.load(str(tmp_path / "log")).persist()
     counts = {row["_op"]: row["count"] for row in changes.groupBy("_op").count().collect()}
     assert counts["T"] >= 1
     assert sum(counts.values()) > 9_000
     assert changes.where("size(_unchanged) > 0").count() > 500
     assert sum(expected.values()) > len(expected) + 20
-    assert as_multiset(api.latest(changes, None)) == expected
+    assert as_multiset(api.latest(changes, None).toArrow()) == expected
     # What came twice counts once.
     again = changes.union(changes.where("_seq % 3 = 0"))
-    assert as_multiset(api.latest(again, None)) == expected
+    assert as_multiset(api.latest(again, None).toArrow()) == expected
+    lsns = sorted(row[0] for row in changes.select("_commit_lsn").distinct().collect())
+    target = str(tmp_path / "target")
+    for part in (4, 2, 1):
+        batch = changes.where(f"_commit_lsn <= {lsns[len(lsns) // part - 1]}")
+        expected_then = as_multiset(api.latest(batch, None).toArrow())
+        merged = api.merge_into(batch, target, None)
+        table = deltalake.DeltaTable(target).to_pyarrow_table()
+        assert as_multiset(table.cast(pa.schema(batch.select(*VALUES).toArrow().schema))) == (
+            expected_then
+        )
+        assert api.merge_into(batch, target, None) == api.Merged(merged.commit_lsn)
     changes.unpersist()

@@ -63,6 +63,8 @@ def auto_cdc_rows(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
     """
     from pyspark.sql import functions
 
+    if keys is None:
+        raise ValueError("keys must name at least one column: AUTO CDC finds rows by their key")
     col = functions.col
     columns = ChangeColumns.of(changes, keys)
     truncated = _stop(

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from pgwire_codec.spark.change_columns import ChangeColumns
 from pgwire_codec.spark.comparison import Mask, differs
-from pgwire_codec.spark.unchanged import Rows, missing_values, unchanged_names
+from pgwire_codec.spark.unchanged import Rows, missing_values, unchanged_names, with_old_values
 
 #: Place of a change in the total order.
 PLACE: Final = np.dtype([("lsn", np.int64), ("seq", np.int64)])
@@ -109,7 +109,7 @@ class _Lives:
         op, unchanged = data["_op"], data["_unchanged"]
         leaving, moved = _mask(data["leaving"]), _mask(data["moved"])
         kind = np.where(_mask(pc.equal(op, "D")), _DELETE, np.where(leaving, _LEAVE, _WRITE))
-        data, missing = _with_old_values(data, columns, missing_values(unchanged, columns.table))
+        data, missing = with_old_values(data, columns, missing_values(unchanged, columns.table))
         lacks = np.zeros(len(batch), np.bool_)
         for rows in missing.values():
             lacks[rows] = True
@@ -188,31 +188,6 @@ class _Lives:
             written=written,
             missing=missing,
         )
-
-
-def _with_old_values(
-    data: dict[str, pa.Array], columns: ChangeColumns, missing: dict[int, Rows]
-) -> tuple[dict[str, pa.Array], dict[int, Rows]]:
-    """Fill in the values that were not sent, as far as ``_before`` has them.
-
-    A value that was moved out of its row is never NULL: a NULL there was not sent either.
-    """
-    data, lacking = dict(data), {}
-    for number in columns.values:
-        if number not in missing:
-            continue
-        rows = missing[number]
-        if columns.in_before(number):
-            name = f"c{number}"
-            old = pc.struct_field(data["_before"], name)
-            has_old = _mask(old.is_valid())[rows]
-            source = np.arange(len(old))
-            source[rows[has_old]] += len(old)
-            data[name] = pa.concat_arrays([data[name], old]).take(pa.array(source))
-            rows = rows[~has_old]
-        if len(rows):
-            lacking[number] = rows
-    return data, lacking
 
 
 def _folded(parts: _Lives, columns: ChangeColumns) -> tuple[_Lives, Mask]:

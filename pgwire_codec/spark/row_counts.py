@@ -8,20 +8,22 @@ to keep the number of removals whose rows are still to come.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pgwire_codec.spark.change_columns import ChangeColumns
 from pgwire_codec.spark.comparison import Mask, differs
 from pgwire_codec.spark.net_changes import after_truncates
+from pgwire_codec.spark.unchanged import missing_values, with_old_values
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
-_HASH = "row_hash"
+_HASH: Final = "row_hash"
 
 
 def row_changes(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
@@ -34,17 +36,19 @@ def row_changes(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
     from pyspark.sql import functions
     from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
-    events = _events(after_truncates(changes), columns)
-    kinds = {field.name: field.dataType for field in events.schema}
+    numbered = after_truncates(changes)
+    kinds = {field.name: field.dataType for field in numbered.schema}
+    names = [*columns.numbers, *columns.row_metadata]
+    fields = [StructField(name, kinds[name]) for name in names]
+    fields.append(StructField("removed", BooleanType()))
+    counted = [*fields, StructField("count", LongType())]
+    events = numbered.mapInArrow(_split(columns), StructType(fields))
     exact = {
         name: functions.col(name).cast(_comparable(kinds[name])).alias(f"exact_{name}")
         for name in columns.numbers
         if kinds[name] != _comparable(kinds[name])
     }
     compared = [f"exact_{name}" if name in exact else name for name in columns.numbers]
-    names = [*columns.numbers, *columns.row_metadata]
-    fields = [StructField(name, kinds[name]) for name in names]
-    fields += [StructField("removed", BooleanType()), StructField("count", LongType())]
     return (
         events.select("*", *exact.values())
         .withColumn(_HASH, functions.xxhash64(*compared))
@@ -56,53 +60,54 @@ def row_changes(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
             functions.col("_seq").desc(),
             "removed",
         )
-        .mapInArrow(_count(compared, names), StructType(fields))
+        .mapInArrow(_count(compared, names), StructType(counted))
     )
 
 
-def _events(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
-    """Return the rows that changes add and remove: an update does both."""
-    from pyspark.sql import functions
+def _split(
+    columns: ChangeColumns,
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    return lambda batches: (split_updates(batch, columns) for batch in batches)
 
-    col = functions.col
-    op = col("_op")
-    whole = set(columns.before) >= set(columns.table)
-    no_row = (op == "U") & col("_before").isNull() if whole else op.isin("U", "D")
-    removed = [functions.lit(each) for each in (False, True)]
-    both = (
-        functions.when(no_row, _stop())
-        .when(op == "U", functions.array(*removed))
-        .when(op == "D", functions.array(removed[1]))
-        .otherwise(functions.array(removed[0]))
+
+def split_updates(batch: pa.RecordBatch, columns: ChangeColumns) -> pa.RecordBatch:
+    """Return the rows that numbered changes add, and those that they remove: an update does both.
+
+    Raises ``ValueError`` for a change without its whole old row.
+    """
+    data = dict(zip(batch.schema.names, batch.columns, strict=True))
+    op = data["_op"].to_numpy(zero_copy_only=False)
+    before = data.get("_before")
+    if not set(columns.before) >= set(columns.table):
+        before = None
+    if before is None and np.isin(op, ("U", "D")).any():
+        raise _no_old_row("an update or delete")
+    if before is not None and (_mask(before.is_null()) & (op == "U")).any():
+        raise _no_old_row("an update")
+    data, missing = with_old_values(
+        data, columns, missing_values(data["_unchanged"], columns.table)
     )
-    row: list[Column | str] = list(columns.numbers)
-    if whole:
-        lost = _stop()
-        is_old = col("removed") & (op == "U")
-        for number, name in enumerate(columns.table):
-            sent, old = col(f"c{number}"), col("_before")[f"c{number}"]
-            # A value that was moved out of its row is never NULL: a NULL was not sent.
-            unsent = functions.array_contains("_unchanged", name)
-            row[number] = (
-                functions.when(is_old, old)
-                .when(unsent, functions.coalesce(old, lost))
-                .otherwise(sent)
-                .alias(f"c{number}")
-            )
-    return changes.withColumn("removed", functions.explode(both)).select(
-        *row, *columns.row_metadata, "removed"
-    )
+    if missing:
+        lacking = ", ".join(columns.table[number] for number in missing)
+        raise _no_old_row(f"a value of column {lacking} was not sent: a change")
+    added, removed = np.flatnonzero(op != "D"), np.flatnonzero(op != "I")
+    old = removed + np.where(op[removed] == "U", len(batch), 0)
+    rows = pa.array(np.append(added, removed))
+    sources = pa.array(np.append(added, old))
+    result = {}
+    for name in columns.numbers:
+        values = [data[name]] if before is None else [data[name], pc.struct_field(before, name)]
+        result[name] = pa.concat_arrays(values).take(sources)
+    result |= {name: data[name].take(rows) for name in columns.row_metadata}
+    result["removed"] = pa.array(np.arange(len(rows)) >= len(added))
+    return pa.RecordBatch.from_pydict(result)
 
 
-def _stop() -> Column:
-    from pyspark.sql import functions
-
-    return functions.raise_error(
-        functions.lit(
-            "an update or delete without the whole old row, which is needed to find the row of a "
-            "table without a key: set REPLICA IDENTITY FULL before the first change, decode with "
-            'before="key", and leave all columns in; or name keys'
-        )
+def _no_old_row(change: str) -> ValueError:
+    return ValueError(
+        f"{change} without the whole old row, by which the row of a table without a key is found: "
+        'set REPLICA IDENTITY FULL before the first change, decode with before="key", and leave '
+        "in all columns; or name keys"
     )
 
 
@@ -154,14 +159,13 @@ def count_rows(
                 schema=batch.schema,
             )
         equal = _equals_previous(batch, compared)
-        weight = np.where(_removed(batch), 1, -1)
+        weight = np.where(_mask(batch.column("removed")), 1, -1)
         # A change that was stored twice counts once.
         weight[1:][equal & _is_same_change(batch)] = 0
         if last is not None:
             weight[0] = removals
         starts = np.flatnonzero(np.append(True, ~equal))
         is_left, open_removals = _balance(weight, starts)
-        is_left[0] &= last is None
         removals = int(open_removals[-1])
         ends = np.append(starts[1:], batch.num_rows) - 1
         count = np.zeros(batch.num_rows, np.int64)
@@ -216,9 +220,9 @@ def _is_same_change(batch: pa.RecordBatch) -> Mask:
     return same
 
 
-def _removed(batch: pa.RecordBatch) -> Mask:
-    removed: Mask = batch.column("removed").to_numpy(zero_copy_only=False)
-    return removed
+def _mask(array: pa.BooleanArray) -> Mask:
+    mask: Mask = array.to_numpy(zero_copy_only=False)
+    return mask
 
 
 def _rows(

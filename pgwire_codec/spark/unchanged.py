@@ -1,4 +1,4 @@
-"""Lists of column names as ``_unchanged`` has them, and the rows that lack each column."""
+"""Values that were not sent: the rows that lack each, and lists of names as in ``_unchanged``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from pgwire_codec.spark.change_columns import ChangeColumns
 
 Rows: TypeAlias = "npt.NDArray[np.int64]"
 
@@ -49,3 +51,29 @@ def unchanged_names(
         pa.array(names, kind.value_type).take(pa.array(numbers[order])),
         type=kind,
     )
+
+
+def with_old_values(
+    data: dict[str, pa.Array], columns: ChangeColumns, missing: dict[int, Rows]
+) -> tuple[dict[str, pa.Array], dict[int, Rows]]:
+    """Fill in the values that were not sent, as far as ``_before`` has them.
+
+    ``missing`` is as :func:`missing_values` returns it; return what is still missing, too. A value
+    that was moved out of its row is never NULL: a NULL there was not sent either.
+    """
+    data, lacking = dict(data), {}
+    for number in columns.values:
+        if number not in missing:
+            continue
+        rows = missing[number]
+        if columns.in_before(number):
+            name = f"c{number}"
+            old = pc.struct_field(data["_before"], name)
+            has_old = old.is_valid().to_numpy(zero_copy_only=False)[rows]
+            source = np.arange(len(old))
+            source[rows[has_old]] += len(old)
+            data[name] = pa.concat_arrays([data[name], old]).take(pa.array(source))
+            rows = rows[~has_old]
+        if len(rows):
+            lacking[number] = rows
+    return data, lacking

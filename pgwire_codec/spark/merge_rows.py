@@ -1,0 +1,268 @@
+"""Rows that a merge into a Delta table takes: by key, or of a table without a key by number."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pgwire_codec.spark.change_columns import ChangeColumns
+from pgwire_codec.spark.net_changes import net_changes
+from pgwire_codec.spark.row_counts import row_changes
+from pgwire_codec.spark.unchanged import Rows, missing_values
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class MergeSource:
+    """Source of a merge, whose alias is ``s``; that of the target is ``t``.
+
+    Attributes
+    ----------
+    rows : pyarrow.Table
+        ``c0``, ``c1``, … the table's columns; ``gone`` bool, for rows to delete; any others.
+    matches : str
+        Condition for a row of the target.
+    updates : dict of str to str
+        Values of a row that matches, by column, both in SQL; none if such rows are only deleted.
+    again : int
+        How many rows are deleted, and inserted again.
+    """
+
+    rows: pa.Table
+    matches: str
+    updates: dict[str, str] = field(default_factory=dict)
+    again: int = 0
+
+
+class NetRows(Protocol):
+    """Net changes, in Arrow."""
+
+    @property
+    def columns(self) -> ChangeColumns:
+        """Columns of the changes."""
+
+    @property
+    def rows(self) -> pa.Table:
+        """Rows with the table's columns by number, and others."""
+
+    def source(self, table: DeltaTable | None, target: str) -> MergeSource:
+        """Return the source of the merge. Raises ``ValueError`` if the target lacks a row."""
+
+
+def table_schema(net: NetRows) -> pa.Schema:
+    """Return the schema of the table."""
+    kinds = [net.rows.schema.field(name).type for name in net.columns.numbers]
+    return pa.schema(list(zip(net.columns.table, kinds, strict=True)))
+
+
+def quote(name: str) -> str:
+    """Return a column's name as delta-rs's SQL has it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedRows:
+    """Rows with a key, with the columns of ``net_changes``.
+
+    ``missing`` has the rows whose value of a column is unknown, by the column's number.
+    """
+
+    columns: ChangeColumns
+    rows: pa.Table
+    missing: dict[int, Rows]
+
+    @classmethod
+    def of(cls, changes: DataFrame, columns: ChangeColumns) -> KeyedRows:
+        net = net_changes(changes, columns).drop(*columns.row_metadata).toArrow()
+        unchanged = net.column("unchanged").combine_chunks()
+        return cls(columns, net, missing_values(unchanged, columns.table))
+
+    def source(self, table: DeltaTable | None, target: str) -> MergeSource:
+        net = self._filled(table, target)
+        names = net.columns.table
+        rows = net.rows.select(["gone", *net.columns.numbers])
+        for number, lacking in net.missing.items():
+            mask = np.zeros(len(rows), np.bool_)
+            mask[lacking] = True
+            rows = rows.append_column(f"u{number}", pa.array(mask))
+        updates = {
+            quote(name): (
+                f"CASE WHEN s.u{number} THEN t.{quote(name)} ELSE s.c{number} END"
+                if number in net.missing
+                else f"s.c{number}"
+            )
+            for number, name in enumerate(names)
+        }
+        same_key = (f"t.{quote(names[number])} = s.c{number}" for number in net.columns.keys)
+        return MergeSource(rows, " AND ".join(same_key), updates)
+
+    def _keys(self, prefix: str, rows: pa.Table) -> list[tuple[Any, ...]]:
+        """Return the keys (``"c"``) or the roots' keys (``"r"``) of rows."""
+        places = self.columns.keys if prefix == "c" else range(len(self.columns.keys))
+        names = [f"{prefix}{place}" for place in places]
+        return list(zip(*(rows.column(name).to_pylist() for name in names), strict=True))
+
+    def _filled(self, table: DeltaTable | None, target: str) -> KeyedRows:
+        """Return the rows that changed their key with the values that the target has of them.
+
+        Rows that did not change it keep theirs; raise ``ValueError`` for one that is not there.
+        """
+        if not self.missing:
+            return self
+        places = np.unique(np.concatenate(list(self.missing.values())))
+        lacking = self.rows.take(pa.array(places))
+        keys, roots = self._keys("c", lacking), self._keys("r", lacking)
+        moved = {root for key, root in zip(keys, roots, strict=True) if key != root}
+        there, values = self._fetch(table, set(roots), moved)
+        for root in roots:
+            if root not in there:
+                raise self._missing(root, target)
+        source = np.full(len(self.rows), -1)
+        for place, key, root in zip(places.tolist(), keys, roots, strict=True):
+            if key != root:
+                source[place] = there[root]
+        return self._with_values(source, values) if moved else self
+
+    def _with_values(self, source: Rows, values: pa.Table) -> KeyedRows:
+        """Return the rows with missing values from the rows of another table; -1 for none."""
+        rows, missing = self.rows, {}
+        for number, lacking in self.missing.items():
+            name = f"c{number}"
+            column, found = rows.column(name), values.column(self.columns.table[number])
+            filled = lacking[source[lacking] >= 0]
+            take = np.arange(len(rows))
+            take[filled] = len(rows) + source[filled]
+            both = pa.chunked_array([*column.chunks, *found.chunks], column.type)
+            rows = rows.set_column(rows.column_names.index(name), name, both.take(pa.array(take)))
+            if len(filled) < len(lacking):
+                missing[number] = lacking[source[lacking] < 0]
+        return KeyedRows(self.columns, rows, missing)
+
+    def _fetch(
+        self,
+        table: DeltaTable | None,
+        roots: set[tuple[Any, ...]],
+        moved: set[tuple[Any, ...]],
+    ) -> tuple[dict[tuple[Any, ...], int], pa.Table]:
+        """Return which of the roots the target has, and the values of those that moved.
+
+        The former by number of their row in the latter, if they moved.
+        """
+        schema = table_schema(self)
+        numbers = (*self.columns.keys, *(self.missing if moved else ()))
+        wanted = pa.schema([schema.field(number) for number in numbers])
+        if table is None:
+            return {}, wanted.empty_table()
+        first = pa.array([root[0] for root in roots], wanted.field(0).type)
+        there: dict[tuple[Any, ...], int] = {}
+        found = []
+        count = 0
+        for raw in pa.RecordBatchReader.from_stream(table.scan(columns=wanted.names)):
+            rows = pa.Table.from_batches([raw]).select(wanted.names).cast(wanted)
+            rows = rows.filter(pc.is_in(rows.column(0), first))
+            key_columns = [column.to_pylist() for column in rows.columns[: len(self.columns.keys)]]
+            keys = list(zip(*key_columns, strict=True))
+            taken = []
+            for place, key in enumerate(keys):
+                if key not in roots:
+                    continue
+                there[key] = count
+                if key in moved:
+                    taken.append(place)
+                    count += 1
+            found.append(rows.take(pa.array(taken, pa.int64())))
+        return there, pa.concat_tables(found) if found else wanted.empty_table()
+
+    def _missing(self, root: tuple[Any, ...], target: str) -> ValueError:
+        where = ", ".join(
+            f"{self.columns.table[number]} = {value!r}"
+            for number, value in zip(self.columns.keys, root, strict=True)
+        )
+        return ValueError(
+            f"{target} has no row {where}, of which an update left values as they were (they are "
+            "unchanged TOAST, which is not sent): the changes before these are missing there. "
+            "Apply them first, in the order of their commits; or have the table sent whole, with "
+            "REPLICA IDENTITY FULL"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CountedRows:
+    """Rows without a key, with the columns of ``row_changes``.
+
+    A merge deletes all rows that are equal: those that stay are inserted again.
+    """
+
+    columns: ChangeColumns
+    rows: pa.Table
+
+    @classmethod
+    def of(cls, changes: DataFrame, columns: ChangeColumns) -> CountedRows:
+        return cls(columns, row_changes(changes, columns).drop(*columns.row_metadata).toArrow())
+
+    def source(self, table: DeltaTable | None, target: str) -> MergeSource:
+        is_removed = self.rows.column("removed")
+        removals = self.rows.filter(is_removed).column("count").to_numpy()
+        data = self.rows.select(self.columns.numbers)
+        removed, added = data.filter(is_removed), data.filter(pc.invert(is_removed))
+        copies = self._copies(removed, table)
+        lacking = np.flatnonzero(copies < removals)
+        if len(lacking):
+            row = int(lacking[0])
+            raise self._missing(removed.slice(row, 1), copies[row], removals[row], target)
+        stay = removed.take(pa.array(np.repeat(np.arange(len(removed)), copies - removals)))
+        rows = pa.concat_tables([removed, added, stay])
+        gone = np.arange(len(rows)) < len(removed)
+        same = (self._same(number) for number in range(len(self.columns.table)))
+        matches = " AND ".join(["s.gone", *same])
+        return MergeSource(rows.append_column("gone", pa.array(gone)), matches, again=len(stay))
+
+    def _same(self, number: int) -> str:
+        ours, theirs = f"s.c{number}", f"t.{quote(self.columns.table[number])}"
+        if pa.types.is_floating(self.rows.schema.field(f"c{number}").type):
+            # As text, which tells -0.0 from 0.0.
+            ours, theirs = (f"CAST({each} AS VARCHAR)" for each in (ours, theirs))
+        return f"({theirs} IS NOT DISTINCT FROM {ours})"
+
+    def _copies(self, rows: pa.Table, table: DeltaTable | None) -> Rows:
+        """Return how often the target has each of some rows."""
+        found: Counter[str] = Counter()
+        if table is not None and len(rows):
+            schema = table_schema(self)
+            wanted = set(_as_text(rows))
+            for raw in pa.RecordBatchReader.from_stream(table.scan(columns=schema.names)):
+                there = pa.Table.from_batches([raw]).select(schema.names).cast(schema)
+                for place, kind in enumerate(schema.types):
+                    if not pa.types.is_nested(kind):
+                        # Few of them are left to compare.
+                        there = there.filter(pc.is_in(there.column(place), rows.column(place)))
+                found.update(each for each in _as_text(there) if each in wanted)
+        return np.array([found[each] for each in _as_text(rows)], np.int64)
+
+    def _missing(self, row: pa.Table, copies: int, removals: int, target: str) -> ValueError:
+        values = (str(column[0].as_py()) for column in row.columns)
+        what = ", ".join(
+            f"{name} = {value if len(value) < 40 else value[:37] + '...'}"
+            for name, value in zip(self.columns.table, values, strict=True)
+        )
+        return ValueError(
+            f"{target} has {copies} rows with {what}, of which the changes remove {removals}: the "
+            "changes before these are missing there. Apply them first, in the order of their "
+            "commits"
+        )
+
+
+def _as_text(rows: pa.Table) -> list[str]:
+    """Return rows with all digits: equal texts are equal rows."""
+    return [
+        repr(values)
+        for values in zip(*(column.to_pylist() for column in rows.columns), strict=True)
+    ]
