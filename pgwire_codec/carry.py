@@ -50,6 +50,19 @@ class Scope:
     def copy(self) -> Scope:
         return Scope(dict(self.relations), dict(self.types))
 
+    def named(self, name: str) -> RelationVersion | None:
+        """Return the relation that has a qualified name, or None.
+
+        Of several that were sent under the name, the one that came last has it. The others were
+        dropped or renamed, which a server only reports with their next change.
+        """
+        found = [
+            (clock, version)
+            for clock, version in self.relations.values()
+            if version.qualified_name == name
+        ]
+        return max(found, key=lambda each: each[0])[1] if found else None
+
     def adopt(self, other: Scope) -> None:
         """Take over what came later in the other scope."""
         self.types.update(other.types)

@@ -162,14 +162,16 @@ def apply_summary(
     *,
     skip: bool,
     changed: Callable[[Key], None] | None = None,
+    stop: int | None = None,
 ) -> None:
-    """Do to a resolver what a part does; ``changed`` is told each transaction it has changes of.
+    """Do to a resolver what a part does, or the first ``stop`` events of it.
 
-    ``new_session`` of the summary is the caller's business. Raises ``DecodeError`` (without message
-    index) for what cannot follow, unless it is to be skipped.
+    ``changed`` is called with each transaction that it has changes of. ``new_session`` of the
+    summary is the caller's business. Raises ``DecodeError`` (without message index) for what cannot
+    follow, unless it is to be skipped.
     """
     carry = resolver.carry
-    for event in summary.events(carry.in_block):
+    for event in summary.events(carry.in_block)[:stop]:
         try:
             if not isinstance(event, Changes):
                 resolver.apply(event)

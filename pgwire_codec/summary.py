@@ -180,6 +180,7 @@ class _Recorder:
         self._blocks: dict[int, Changes] = {}  # by xid, as long as a block can be joined to it
         self._relations: dict[int | None, dict[int, Relation]] = {}  # told last, by transaction
         self._types: dict[int | None, dict[int, Type]] = {}
+        self._names: dict[tuple[str, str], int] = {}  # the relation that was last sent by a name
 
     def record(self, part: Messages, codec: Codec, skip: bool) -> None:
         table = codec.scan(part, streaming=self.in_block, skip=skip)
@@ -189,6 +190,7 @@ class _Recorder:
                 self._step(item, table)
             elif (transactions := plain_transactions(part, item, codec.boundaries)) is not None:
                 self._begun = self._block = None
+                self._advance(int(transactions.commit_lsn[0]))
                 self._advance(int(transactions.commit_lsn[-1]))
             else:
                 for _, step in walk.between(item.start, item.stop, streaming=False):
@@ -256,12 +258,16 @@ class _Recorder:
     def _relation(self, message: Relation) -> None:
         scope = self._transaction(message.xid)
         content = replace(message, xid=None)
-        if self._relations.setdefault(scope, {}).get(message.oid) == content:
+        name = (message.namespace, message.name)
+        was_last, self._names[name] = self._names.get(name), message.oid
+        if was_last in (None, message.oid) and (
+            self._relations.setdefault(scope, {}).get(message.oid) == content
+        ):
             return
         # What others told of this relation is not the last word any more.
         for other in self._relations.values():
             other.pop(message.oid, None)
-        self._relations[scope][message.oid] = content
+        self._relations.setdefault(scope, {})[message.oid] = content
         self._tell(message)
 
     def _type(self, message: Type) -> None:
@@ -320,9 +326,17 @@ class _Recorder:
         self._advance(message.commit_lsn)
 
     def _advance(self, commit_lsn: int) -> None:
+        # The first commit after something else stays, so that it is known which events come before
+        # it; those that follow are one event.
         last = self._events[-1] if self._events else None
-        if isinstance(last, Advance):
-            self._events[-1] = Advance(max(commit_lsn, last.commit_lsn))
+        if isinstance(last, Advance) and commit_lsn <= last.commit_lsn:
+            return
+        if (
+            isinstance(last, Advance)
+            and len(self._events) > 1
+            and isinstance(self._events[-2], Advance)
+        ):
+            self._events[-1] = Advance(commit_lsn)
         else:
             self._events.append(Advance(commit_lsn))
 

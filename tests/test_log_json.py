@@ -145,7 +145,9 @@ def segments(draw: st.DrawFn) -> Segment:
     parts = []
     for part in segment.parts:
         extent = part.extent._replace(offset=offset)
-        parts.append(replace(part, extent=extent, first_ordinal=ordinal))
+        begins_session = segment.head.new_session and not parts
+        summary = replace(part.summary, messages=part.messages, new_session=begins_session)
+        parts.append(replace(part, extent=extent, first_ordinal=ordinal, summary=summary))
         offset, ordinal = extent.stop, ordinal + part.messages
     messages = ordinal - segment.first_ordinal
     return replace(segment, parts=tuple(parts), messages=messages, bytes=offset + 8)

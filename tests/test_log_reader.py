@@ -118,14 +118,14 @@ def test_partitions_are_small(tmp_path: Path) -> None:
 
 def test_one_table(tmp_path: Path) -> None:
     reader = write(CAPTURE, tmp_path, part_bytes=500)
-    names = {version.qualified_name for version in reader.versions}
     whole = [batch for changes in reader.changes() for batch in changes]
-    assert names == {batch.version.qualified_name for batch in whole}
-    for name in names:
-        found = [list(reader.read(name))]
-        wanted = [[batch for batch in whole if batch.version.qualified_name == name]]
+    assert {each.oid for each in reader.relations} == {batch.relation.oid for batch in whole}
+    for each in reader.relations:
+        found = [list(reader.read(each.name))]
+        wanted = [[batch for batch in whole if batch.relation.oid == each.oid]]
         assert rows(found) == rows(wanted)
-    assert list(reader.read("public.nobody")) == []
+    with pytest.raises(ValueError, match=r"no table 'public\.nobody'; they have: "):
+        list(reader.read("public.nobody"))
 
 
 def test_decoder_options_arrive(tmp_path: Path) -> None:

@@ -123,7 +123,12 @@ def test_a_cut_file(copy: Path, cut: int) -> None:
         (
             "parts",
             lambda value: (
-                replace(value[0], summary=pgc.summarise(MESSAGES[1:2])),
+                replace(
+                    value[0],
+                    summary=replace(
+                        pgc.summarise(MESSAGES[1:2], new_session=True), messages=value[0].messages
+                    ),
+                ),
                 *value[1:],
             ),
         ),

@@ -31,6 +31,7 @@ from pgwire_codec.log.partition import LogPartition, LogPlan
 from pgwire_codec.log.position import Position
 from pgwire_codec.log.prune import prune
 from pgwire_codec.log.reader import Log
+from pgwire_codec.log.relations import LoggedRelation
 from pgwire_codec.log.segment import Extent, Head, Part, Segment, TableCount
 from pgwire_codec.log.source import Source
 from pgwire_codec.log.statistics import LogStatistics, OpenStatistics, statistics
@@ -47,6 +48,7 @@ __all__ = [
     "LogPlan",
     "LogStatistics",
     "LogWriter",
+    "LoggedRelation",
     "Manifest",
     "OpenStatistics",
     "Part",

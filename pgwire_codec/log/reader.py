@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pgwire_codec._impl import Decoder
-from pgwire_codec.carry import RelationVersion
+from pgwire_codec.carry import RelationVersion, Scope
 from pgwire_codec.changes import Changes
 from pgwire_codec.columns import ChangeBatch
 from pgwire_codec.decoder import PartDecoder
-from pgwire_codec.errors import LogError
+from pgwire_codec.errors import LogError, OptionError
 from pgwire_codec.log.digest import PART_BYTES, Digest
 from pgwire_codec.log.directory import check_end, look, missing, not_a_log, read_sidecar
 from pgwire_codec.log.manifest import Manifest
@@ -22,6 +22,12 @@ from pgwire_codec.log.partition import LogPlan, decode_batches
 from pgwire_codec.log.planner import plan_range
 from pgwire_codec.log.position import Position, commit_lsn
 from pgwire_codec.log.recovery import read_growing
+from pgwire_codec.log.relations import (
+    LoggedRelation,
+    find_relation,
+    logged_relations,
+    relations_at,
+)
 from pgwire_codec.log.segment import SEGMENT, Segment, segment_name
 from pgwire_codec.log.source import Source
 from pgwire_codec.log.state import Follower
@@ -166,6 +172,48 @@ class Log:
             found += segment.versions
         return tuple(dict.fromkeys(found))
 
+    def relations_at(self, lsn: int | None = None) -> Scope:
+        """Return the relations known after the last transaction up to a commit LSN.
+
+        Parameters
+        ----------
+        lsn : int, optional
+            By default that of :attr:`end`. The result for an LSN stays the same when the log grows.
+
+        Raises
+        ------
+        LogError
+            When the log was pruned beyond it.
+        """
+        return relations_at(self, self.end.lsn if lsn is None else lsn)
+
+    def relation(self, table: str, at: int | None = None) -> RelationVersion:
+        """Return the newest version of the relation that has a name.
+
+        A name is not a table: after DROP TABLE and CREATE TABLE, or after two renames, another
+        relation has it. The server sends a name with the first change after it was given.
+
+        Parameters
+        ----------
+        table : str
+            ``schema.table``.
+        at : int, optional
+            Commit LSN up to which names count, by default that of :attr:`end`.
+
+        Raises
+        ------
+        ValueError
+            When no relation has the name; the text lists the tables, and says what became of a
+            relation that had it.
+        """
+        scope = self.relations_at(at)
+        return find_relation(table, scope, logged_relations(self.versions, scope))
+
+    @property
+    def relations(self) -> tuple[LoggedRelation, ...]:
+        """The relations that the log has, each with all its names, by name."""
+        return logged_relations(self.versions, self.relations_at())
+
     def plan(
         self,
         after: Position | int | None = None,
@@ -208,6 +256,8 @@ class Log:
         table: str | None = None,
         after: Position | int | None = None,
         until: Position | int | None = None,
+        *,
+        relation_oid: int | None = None,
         **decoder_options: Any,
     ) -> Iterator[ChangeBatch]:
         """Decode the changes that commit in a range, partition by partition, in this process.
@@ -215,9 +265,12 @@ class Log:
         Parameters
         ----------
         table : str, optional
-            Only this one's, ``schema.table``.
+            Only changes of the relation that has this name, ``schema.table``, at the end of the
+            range, under whichever names it made them; see :meth:`relation`.
         after, until : Position or int, optional
             As in :meth:`plan`.
+        relation_oid : int, optional
+            Only changes of the relation with this OID; in place of ``table``.
         **decoder_options
             Of :class:`pgwire_codec.Decoder`.
 
@@ -228,10 +281,15 @@ class Log:
             prepared comes where its changes stand in the log. ``(commit_lsn, seq)`` is the order.
         """
         Decoder(**decoder_options)  # checks the options where there is nothing to decode, too
+        if table is not None and relation_oid is not None:
+            raise OptionError("table and relation_oid exclude one another")
+        if table is not None:
+            at = None if until is None else min(commit_lsn("until", until), self.end.lsn)
+            relation_oid = self.relation(table, at).relation.oid
         plan = self.plan(after, until, on_error=decoder_options.get("on_error", "raise"))
         for partition in plan.partitions:
             for batch in partition.decode(decoder_options):
-                if table is None or batch.version.qualified_name == table:
+                if relation_oid is None or batch.relation.oid == relation_oid:
                     yield batch
 
     def changes(self, **decoder_options: Any) -> Iterator[Changes]:

@@ -1,0 +1,145 @@
+"""Relations of a log at one of its commits: which has a name, and which had it before.
+
+A name is not a table: it can be given to another one. The server sends a relation's name with its
+first change after it was given, so a log knows names as of changes, not as of DDL.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pgwire_codec.carry import Carry, RelationVersion, Scope
+from pgwire_codec.errors import LogError
+from pgwire_codec.lsn import format_lsn
+from pgwire_codec.planning import apply_summary
+from pgwire_codec.transactions import Resolver
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pgwire_codec.log.planner import Segments
+    from pgwire_codec.log.segment import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRelation:
+    """A relation that a log has changes of, or has had.
+
+    Attributes
+    ----------
+    oid : int
+        Its identity: names change hands.
+    name : str
+        Its last known name, ``schema.table``.
+    names : tuple of str
+        All its names, oldest first.
+    is_current : bool
+        Whether the name is its own at the log's end; False where another relation has it now.
+    """
+
+    oid: int
+    name: str
+    names: tuple[str, ...]
+    is_current: bool
+
+
+def relations_at(log: Segments, lsn: int) -> Scope:
+    """Return the relations known after the last transaction that commits at or before an LSN.
+
+    The result does not depend on what the log has after that transaction.
+
+    Raises ``LogError`` when the log was pruned beyond it.
+    """
+    if not len(log):
+        return Scope()
+    first = log.segment(0).head.before
+    if lsn < first.carry.delivered_lsn:
+        raise LogError(
+            f"{log.uri} was pruned: relations at {format_lsn(lsn)} are not known any more, only "
+            f"from {format_lsn(first.carry.delivered_lsn)} on"
+        )
+    numbers = range(len(log))
+    delivered = lsn
+    while delivered > first.carry.delivered_lsn:
+        number = bisect_left(numbers, delivered, key=lambda each: log.segment(each).delivered_lsn)
+        segment = log.segment(min(number, len(log) - 1))
+        found = _relations_in(segment, delivered)
+        if found is not None:
+            return found
+        # The transaction before that LSN commits in an earlier segment.
+        delivered = segment.head.before.carry.delivered_lsn
+    return first.carry.copy().scope
+
+
+def logged_relations(
+    versions: Sequence[RelationVersion], scope: Scope
+) -> tuple[LoggedRelation, ...]:
+    """Return the relations of a log, by its versions and what holds at its end."""
+    names: dict[int, dict[str, None]] = {}
+    for version in versions:
+        names.setdefault(version.relation.oid, {})[version.qualified_name] = None
+    found = []
+    for oid, (_, version) in scope.relations.items():
+        name = version.qualified_name
+        holder = scope.named(name)
+        earlier = [each for each in names.get(oid, {}) if each != name]
+        is_current = holder is not None and holder.relation.oid == oid
+        found.append(LoggedRelation(oid, name, (*earlier, name), is_current))
+    return tuple(sorted(found, key=lambda each: (each.name, not each.is_current, each.oid)))
+
+
+def find_relation(table: str, scope: Scope, known: Sequence[LoggedRelation]) -> RelationVersion:
+    """Return the relation that has a name.
+
+    Raises ``ValueError`` that lists the tables, and what became of relations that had the name.
+    """
+    found = scope.named(table)
+    if found is not None:
+        return found
+    had = [each for each in known if table in each.names]
+    if had:
+        became = ", ".join(f"relation {each.oid} is {each.name} now" for each in had)
+        raise ValueError(
+            f"no relation has the name {table!r} at the end of the range: {became}. Read it by its "
+            "new name or by its OID"
+        )
+    names = ", ".join(sorted({each.name for each in known if each.is_current})) or "none"
+    raise ValueError(f"the messages have no table {table!r}; they have: {names}")
+
+
+def _relations_in(segment: Segment, lsn: int) -> Scope | None:
+    """Return what is known after the segment's last commit up to an LSN; None without such one."""
+    before = segment.head.before.carry
+    last = None
+    in_block = before.in_block
+    for number, part in enumerate(segment.parts):
+        if part.summary.new_session:
+            in_block = False
+        for index, event in enumerate(part.summary.events(in_block)):
+            commit_lsn = getattr(event, "commit_lsn", None)
+            if commit_lsn is not None and before.delivered_lsn < commit_lsn <= lsn:
+                last = number, index
+        if part.summary.ends_in_block is not None:
+            in_block = part.summary.ends_in_block
+    if last is None:
+        return None
+    number, index = last
+    resolver = Resolver(before.copy(), _Nobody())
+    for part in segment.parts[: number + 1]:
+        if part.summary.new_session:
+            resolver.new_session()
+        stop = index + 1 if part is segment.parts[number] else None
+        apply_summary(part.summary, resolver, skip=True, stop=stop)
+    carry: Carry = resolver.carry
+    return carry.scope
+
+
+class _Nobody:
+    """A listener that does not care what becomes of transactions."""
+
+    def commit(self, key: Any, committed: Any) -> None: ...
+    def drop(self, key: Any) -> None: ...
+    def truncate(self, key: Any, position: Any) -> None: ...
+    def rename(self, key: Any, new: Any) -> None: ...
