@@ -81,6 +81,14 @@ read a file of lineitem and made one record batch of it: `Decoder.decode` and `t
 
 {memory}
 
+## A log
+
+`LogPartition.decode` and `to_arrow()` of all partitions of a log of lineitem, in transactions of
+10,000 rows, and how much of that time the comparison of checksums takes: each round reads once
+without it, too.
+
+{log}
+
 ## Two threads
 
 By the clock, against one thread that does the same work: one call with `threads=2`, and two Python
@@ -108,6 +116,7 @@ def main(path: str, folder: str = "docs") -> None:
         "aims": aims(run),
         "cost": cost(run),
         "memory": memory(run),
+        "log": log(run),
         "threads": threads(run),
         "load": load(run),
     }
@@ -201,6 +210,20 @@ def memory(run: Run) -> str:
         lines.append([result.form, f"{result.rows:,}", *sizes, f"{ratio:.2f}"])
     head = ["form", "rows", "input, MB", "output, MB", "peak, MB", "peak / (input + output)"]
     return grid(head, lines) if lines else "Not measured: not on Linux."
+
+
+def log(run: Run) -> str:
+    """Give the speed of reading a log, and how much of it its checksums take."""
+    lines = [
+        [
+            result.form,
+            f"{result.rows_per_second / 1e6:.3g}",
+            f"{result.bytes_per_second / 1e9:.3g}",
+            "" if result.ratio is None else f"{100 * (1 - result.ratio):.1f} %",
+        ]
+        for result in run.select(kind="log")
+    ]
+    return grid(["form", "million rows/s", "GB/s", "checksums"], lines)
 
 
 def threads(run: Run) -> str:
