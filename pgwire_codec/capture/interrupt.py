@@ -73,9 +73,12 @@ class Interrupt:
             if self.event.is_set():
                 raise Interrupted
             self._attempts.add(attempt)
-        threading.Thread(
-            target=_connect, args=(open_connection, attempt), name="connect", daemon=True
-        ).start()
+        try:
+            threading.Thread(
+                target=_connect, args=(open_connection, attempt), name="connect", daemon=True
+            ).start()
+        except RuntimeError as error:  # there is no memory for a thread
+            raise MemoryError(str(error)) from error
         try:
             connection = attempt.result()
         except CancelledError:

@@ -9,7 +9,7 @@ Functions".
 
 from __future__ import annotations
 
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -180,9 +180,20 @@ def _take(
         writer.flush(confirm_lsn=begin_lsn, received_lsn=begin_lsn)
     finally:
         if not is_complete:
-            # What cannot be dropped now is dropped by the next snapshot into this log.
-            with suppress(load_psycopg2().Error):
-                commands.execute(f"DROP_REPLICATION_SLOT {quote_identifier(wanted.slot)} WAIT")
+            _drop_slot(commands, wanted.slot)
+
+
+def _drop_slot(commands: Any, slot: str) -> None:
+    """Drop a slot that was just created; one that cannot be is dropped by the next snapshot."""
+    psycopg2 = load_psycopg2()
+    for _ in range(2):
+        try:
+            commands.execute(f"DROP_REPLICATION_SLOT {quote_identifier(slot)} WAIT")
+        except psycopg2.errors.QueryCanceled:
+            continue  # meant for the statement before, which had ended when it came
+        except psycopg2.Error:
+            return
+        return
 
 
 class _Transaction:
