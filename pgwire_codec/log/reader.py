@@ -24,8 +24,8 @@ from pgwire_codec.log.position import Position, commit_lsn
 from pgwire_codec.log.recovery import read_growing
 from pgwire_codec.log.relations import (
     LoggedRelation,
-    find_relation,
     logged_relations,
+    no_relation,
     relations_at,
 )
 from pgwire_codec.log.segment import SEGMENT, Segment, segment_name
@@ -207,7 +207,10 @@ class Log:
             relation that had it.
         """
         scope = self.relations_at(at)
-        return find_relation(table, scope, logged_relations(self.versions, scope))
+        found = scope.named(table)
+        if found is None:  # all of the log's sidecars are read to say why
+            raise no_relation(table, logged_relations(self.versions, scope))
+        return found
 
     @property
     def relations(self) -> tuple[LoggedRelation, ...]:

@@ -90,23 +90,17 @@ def logged_relations(
     return tuple(sorted(found, key=lambda each: (each.name, not each.is_current, each.oid)))
 
 
-def find_relation(table: str, scope: Scope, known: Sequence[LoggedRelation]) -> RelationVersion:
-    """Return the relation that has a name.
-
-    Raises ``ValueError`` that lists the tables, and what became of relations that had the name.
-    """
-    found = scope.named(table)
-    if found is not None:
-        return found
+def no_relation(table: str, known: Sequence[LoggedRelation]) -> ValueError:
+    """Return the error for a name that no relation has; it says what became of those that had."""
     had = [each for each in known if table in each.names]
     if had:
         became = ", ".join(f"relation {each.oid} is {each.name} now" for each in had)
-        raise ValueError(
+        return ValueError(
             f"no relation has the name {table!r} at the end of the range: {became}. Read it by its "
             "new name or by its OID"
         )
     names = ", ".join(sorted({each.name for each in known if each.is_current})) or "none"
-    raise ValueError(f"the messages have no table {table!r}; they have: {names}")
+    return ValueError(f"the messages have no table {table!r}; they have: {names}")
 
 
 def _relations_in(segment: Segment, lsn: int) -> Scope | None:
