@@ -58,8 +58,11 @@ class CaptureError(PgwireError):
         again helps. Otherwise somebody has to do something first.
     """
 
-    def __init__(self, message: str, *, is_transient: bool = False) -> None:
+    def __init__(
+        self, message: str, *, hint: str | None = None, is_transient: bool = False
+    ) -> None:
         super().__init__(message)
+        self.hint = hint
         self.is_transient = is_transient
 
 

@@ -490,7 +490,7 @@ class TestCommand:
         pg.execute("CREATE PUBLICATION p FOR ALL TABLES")
         with self.process(pg, "--log", str(tmp_path / "log")) as process:
             out, err = process.communicate(timeout=30)
-        assert process.returncode == 1
+        assert process.returncode == 4
         assert f'Error: Replication slot "{pg.slot}" does not exist' in err
         assert json.loads(out.splitlines()[-1])["state"] == "failed"
 

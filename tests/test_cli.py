@@ -332,7 +332,7 @@ def test_arrow_file_of_data_alone(tmp_path: Path) -> None:
 
 def assert_fails(path: Path, *expected: str) -> Result:
     result = run("inspect", path)
-    assert result.exit_code == 1
+    assert result.exit_code == 4
     for text in expected:
         assert text in result.stderr
     return result
@@ -456,15 +456,15 @@ def test_wrong_usage_is_status_2() -> None:
     assert run("inspect", "--limit", "-1", "x").exit_code == 2
 
 
-@pytest.mark.parametrize("status", [0, 1])
+@pytest.mark.parametrize(("returned", "status"), [(0, 0), (1, 4)])
 def test_demo_passes_its_options_on(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, status: int
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, returned: int, status: int
 ) -> None:
     given: dict[str, object] = {}
 
     def main(**options: object) -> int:
         given.update(options)
-        return status
+        return returned
 
     stand_in = SimpleNamespace(main=main)
     monkeypatch.setattr("pgwire_codec.cli.demo.import_module", lambda name: stand_in)
@@ -479,7 +479,7 @@ def test_demo_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("pgwire_codec.cli.demo.import_module", fail)
     result = run("demo")
-    assert result.exit_code == 1
+    assert result.exit_code == 4
     assert "the demo needs pyspark: pip install 'pgwire-codec[demo]'" in result.stderr
 
 
@@ -497,7 +497,7 @@ def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str
 def test_entry_point_names_its_extra(missing: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None\nfrom pgwire_codec.cli import main; main()"
     done = run_python(code)
-    assert done.returncode == 1
+    assert done.returncode == 4
     assert f"pgwire-codec needs {missing}: pip install 'pgwire-codec[cli]'" in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -67,13 +67,13 @@ def test_verify(folder: Path) -> None:
     content[-20] ^= 1
     segment.write_bytes(content)
     damaged = run("verify", folder)
-    assert damaged.exit_code == 1
+    assert damaged.exit_code == 4
     [damage] = log.verify(folder).damage
     assert damaged.stdout.splitlines()[0] == str(damage)
     assert damaged.stdout.startswith(f"{segment.name}, byte ")
     assert "is damaged in 1 files" in damaged.stderr
     as_json = run("verify", "--json", folder)
-    assert as_json.exit_code == 1
+    assert as_json.exit_code == 4
     [found] = json.loads(as_json.stdout)["damage"]
     assert (found["file"], found["offset"]) == (segment.name, damage.offset)
 
@@ -93,7 +93,7 @@ def test_prune(folder: Path) -> None:
 @pytest.mark.parametrize("command", ["info", "verify"])
 def test_no_log(command: str, tmp_path: Path) -> None:
     result = run(command, tmp_path)
-    assert result.exit_code == 1
+    assert result.exit_code == 4
     assert "is not a log" in result.stderr
 
 

@@ -73,7 +73,7 @@ def test_log_info(evil: Path) -> None:
 def test_log_verify(evil: Path) -> None:
     (evil / "00000000000000000000.json").write_text("{}")
     result = CliRunner().invoke(app, ["log", "verify", str(evil)])
-    assert result.exit_code == 1
+    assert result.exit_code == 4
     assert is_clean(result.output)
     assert f"00000000000000000000.json: {printable(str(evil))}" in result.output
     assert f"Error: {printable(str(evil))} is damaged" in result.output
@@ -84,7 +84,7 @@ def test_inspect_and_report(evil: Path) -> None:
     page = evil / "page.html"
     for arguments in (["inspect", segment], ["report", evil, "-o", page], ["inspect", page]):
         result = CliRunner().invoke(app, list(map(str, arguments)))
-        assert result.exit_code == (arguments[-1] == page and arguments[0] == "inspect")
+        assert result.exit_code == 4 * (arguments[-1] == page and arguments[0] == "inspect")
         assert is_clean(result.output)
         assert r"t\u001b]0;owned" in result.output
 
@@ -99,7 +99,7 @@ def test_errors() -> None:
         result = CliRunner().invoke(app, ["fails"])
     finally:
         del app.commands["fails"]
-    assert result.exit_code == 1
+    assert result.exit_code == 4
     assert is_clean(result.output)
     assert result.output.count("\n") == 1
     assert result.output.startswith(r"Error: Table t\u001b]0;owned")

@@ -123,10 +123,10 @@ def test_on_a_server_of_ones_own(steps: Any, pg16: Any, tmp_path: Path) -> None:
         left = own.query(f"SELECT to_regnamespace('{shop.SCHEMA}'), count(*) FROM pg_publication")
         assert left == [(None, 0)]
         again = run_demo("--dsn", own.dsn, "--output", str(output))
-        assert again.returncode == 1
+        assert again.returncode == 2
         assert "new or empty" in again.stderr
         own.execute(f"CREATE SCHEMA {shop.SCHEMA}")
         occupied = run_demo("--dsn", own.dsn)
-        assert occupied.returncode == 1
+        assert occupied.returncode == 4
         assert "exists already" in occupied.stderr
         assert own.query(f"SELECT to_regnamespace('{shop.SCHEMA}') IS NULL") == [(False,)]

@@ -252,12 +252,42 @@ def test_options_that_cannot_be(tmp_path: Path) -> None:
     ],
 )
 def test_another_source_is_refused(field: str, value: Any, words: str, tmp_path: Path) -> None:
-    log.LogWriter(tmp_path, SOURCE).close()  # nothing but a watermark
+    other = replace(SOURCE, **{field: value})
+    with log.LogWriter(tmp_path / "position", SOURCE) as writer:
+        writer.flush(confirm_lsn=1)  # nothing but a watermark
     with pytest.raises(log.LogError, match=words):
-        log.LogWriter(tmp_path, replace(SOURCE, **{field: value}))
-    write(CAPTURE, tmp_path)
+        log.LogWriter(tmp_path / "position", other)
+    write(CAPTURE, tmp_path / "messages")
     with pytest.raises(log.LogError, match=words):
-        log.LogWriter(tmp_path, replace(SOURCE, **{field: value}))
+        log.LogWriter(tmp_path / "messages", other)
+
+
+@pytest.mark.parametrize("held", [{"confirm_lsn": 1}, {"message": True}])
+def test_a_log_that_holds_nothing_takes_another_source(
+    held: dict[str, int], tmp_path: Path
+) -> None:
+    other = replace(SOURCE, slot="other")
+    log.LogWriter(tmp_path, SOURCE).close()
+    log.LogWriter(tmp_path, other).close()
+    assert log.Log(tmp_path).source == other
+    with log.LogWriter(tmp_path, SOURCE) as writer:
+        if "message" in held:
+            append(writer, MESSAGES[:1])
+        else:
+            writer.flush(**held)
+    with pytest.raises(log.LogError, match="not of 'other'"):
+        log.LogWriter(tmp_path, other)
+
+
+def test_positions_are_forgotten_before_the_first_message_only(tmp_path: Path) -> None:
+    with log.LogWriter(tmp_path, SOURCE) as writer:
+        writer.flush(confirm_lsn=5, received_lsn=6)
+        writer.forget_positions()
+        assert (writer.confirm_lsn, writer.received_lsn) == (0, 0)
+        assert log.Log(tmp_path).confirm_lsn == 0
+        append(writer, MESSAGES)
+        with pytest.raises(log.LogError, match="has begun"):
+            writer.forget_positions()
 
 
 def test_a_server_may_be_upgraded_and_options_change(tmp_path: Path) -> None:

@@ -552,7 +552,7 @@ def test_the_command(tmp_path: Path) -> None:
 
 def test_the_command_tells_what_is_wrong(tmp_path: Path) -> None:
     result = run(tmp_path, "-o", tmp_path / "report.html")
-    assert (result.exit_code, "is not a log" in result.stderr) == (1, True)
+    assert (result.exit_code, "is not a log" in result.stderr) == (4, True)
     directory = tmp_path / "log"
     write(corpus.capture("dml.pg18.v1-text"), directory)
     result = run(directory, "-o", tmp_path / "nowhere" / "report.html")
@@ -566,7 +566,7 @@ def test_the_command_tells_what_is_wrong(tmp_path: Path) -> None:
         content = file.read_bytes()
         file.write_bytes(content[:place] + b"x" + content[place + 1 :])
         result = run(directory, "-o", tmp_path / "report.html")
-        assert result.exit_code == 1
+        assert result.exit_code == 4
         assert f"{file.name} is damaged" in result.stderr
         assert not (tmp_path / "report.html").exists()
         file.write_bytes(content)

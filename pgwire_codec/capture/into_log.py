@@ -58,8 +58,10 @@ class LogCapture:
     create_publication : False, "all tables" or list of str
         Create the publication when it does not exist, for these tables.
     snapshot : bool
-        Begin a log that is new with the published tables as they are, and create the slot for it.
-        A snapshot that was broken off is begun anew. With a log that has begun, nothing is done.
+        Begin a log with the published tables as they are, and create the slot for it. A snapshot
+        that was broken off is begun again. Nothing is done for a log that begins with a snapshot,
+        or from which the beginning was pruned. A log without messages that has been captured from
+        a slot already begins again: that slot is dropped and a new one is created.
     snapshot_jobs : int
         How many tables are copied at once.
     binary, streaming, two_phase, messages, origin
@@ -128,6 +130,7 @@ class LogCapture:
         self._receive_timeout = receive_timeout
         self._slot_patience = slot_patience
         self._bulletin = Bulletin()
+        self._notes: list[str] = []  # that hold for the whole run
         self._interrupt = Interrupt()
 
     @property
@@ -172,6 +175,7 @@ class LogCapture:
 
         self._interrupt.clear()
         self._bulletin = Bulletin()
+        self._notes.clear()
         until: int | None
         if until_lsn == "now":
             until = self._persist(lambda: current_lsn(self._dsn, self._interrupt))
@@ -244,14 +248,28 @@ class LogCapture:
         until_lsn: int | None,
         idle_seconds: float | None,
     ) -> None:
-        if writer.confirm_lsn == 0 and self._snapshot:
+        if self._snapshot and (writer.confirm_lsn == 0 or writer.end_ordinal == 0):
             self._take_snapshot(writer)
+        elif self._snapshot:
+            self._check_begins_with_snapshot()
         elif writer.confirm_lsn == 0 and writer.end_ordinal > 0:
             raise CaptureError(
                 f"The log {self._log} holds a snapshot that was broken off. Begin it anew with the "
                 "option snapshot, or write to another log."
             )
         self._stream(writer, source, until_lsn, idle_seconds)
+
+    def _check_begins_with_snapshot(self) -> None:
+        """Raise ``CaptureError`` when the log began without the snapshot that is asked for."""
+        from pgwire_codec.log import Log
+
+        first = Log(self._log).segment(0).head
+        if first.first_ordinal == 0 and not first.snapshot:
+            raise CaptureError(
+                f"the log {self._log} began without a snapshot and holds changes",
+                hint="A snapshot can only be the beginning of a log: capture into a new log with a "
+                "new slot. To go on with this one, leave out `snapshot=True`.",
+            )
 
     def _take_snapshot(self, writer: LogWriter) -> None:
         self._bulletin.tell(state="snapshot", snapshot_rows=0, snapshot_tables=0)
@@ -289,6 +307,8 @@ class LogCapture:
     ) -> None:
         capture = self._open(writer, source)
         try:
+            if writer.confirm_lsn == 0 and not capture.slot_is_new:
+                self._notes = [self._begins_midway(capture.confirmed_lsn)]
             if self._check_positions(writer, capture):
                 # The server repeats what the log has: the slot has but one reader at a time.
                 capture.close()
@@ -299,7 +319,7 @@ class LogCapture:
                 state="streaming",
                 problem=None,
                 connections=self.status.connections + 1,
-                notes=tuple(capture.notes),
+                notes=(*self._notes, *capture.notes),
             )
             LogStream(
                 capture,
@@ -385,6 +405,12 @@ class LogCapture:
             confirm_lsn=writer.confirm_lsn,
             is_whole=logged.were_selected_by(options),
             log=str(self._log),
+        )
+
+    def _begins_midway(self, lsn: int) -> str:
+        return (
+            f'The log begins at {format_lsn(lsn)}, where slot "{self._slot}" is: rows that were '
+            "committed before are not in it. A log that begins with a snapshot has them."
         )
 
     def _lost(self, writer: LogWriter, what: str) -> CaptureError:

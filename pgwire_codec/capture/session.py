@@ -72,6 +72,7 @@ class Session:
     identity: Identity
     wal_sender_timeout: float  # seconds
     confirmed_lsn: int
+    slot_is_new: bool
     notes: list[str]
 
 
@@ -146,6 +147,7 @@ def start_replication(connection: Any, wanted: Wanted) -> Session:
         identity=identity,
         wal_sender_timeout=timeout,
         confirmed_lsn=slot.confirmed_lsn,
+        slot_is_new=slot.is_new,
         notes=notes,
     )
 

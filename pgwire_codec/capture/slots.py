@@ -23,11 +23,14 @@ class Slot:
         From where the server sends: what ends before is not sent again.
     two_phase : bool
         Whether the slot itself is set to decode prepared transactions.
+    is_new : bool
+        Whether it was created just now.
     """
 
     name: str
     confirmed_lsn: int
     two_phase: bool
+    is_new: bool
 
 
 def ensure_slot(
@@ -81,7 +84,7 @@ def ensure_slot(
                 cursor, name, create=create, temporary=False, two_phase=two_phase, patience=patience
             )
         row = again
-    return Slot(name, parse_lsn(row["confirmed_flush_lsn"]), bool(row.get("two_phase")))
+    return Slot(name, parse_lsn(row["confirmed_flush_lsn"]), bool(row.get("two_phase")), False)
 
 
 class SlotMissing(CaptureError):
@@ -89,8 +92,20 @@ class SlotMissing(CaptureError):
 
 
 def slot_exists(cursor: Any, name: str) -> bool:
-    """Whether there is a slot of that name, whatever it is."""
+    """Return whether there is a slot of that name, of any kind."""
     return _read(cursor, name) is not None
+
+
+def is_replaceable(cursor: Any, name: str, confirmed_lsn: int) -> bool:
+    """Return whether a new slot can take the place of one for whoever has confirmed so much.
+
+    Not if somebody else has read from it, nor if it is a failover slot (PostgreSQL 17 on): the
+    new one would not be.
+    """
+    row = _read(cursor, name)
+    if row is None or row["confirmed_flush_lsn"] is None or row.get("failover"):
+        return False
+    return parse_lsn(row["confirmed_flush_lsn"]) <= confirmed_lsn
 
 
 def drop_slot(cursor: Any, name: str, *, patience: float) -> None:
@@ -130,7 +145,7 @@ def _create(cursor: Any, name: str, temporary: bool, two_phase: bool) -> Slot:
         arguments.append(True)  # the parameter came with PostgreSQL 14
     marks = ", ".join(["%s"] * len(arguments))
     cursor.execute(f"SELECT lsn FROM pg_create_logical_replication_slot({marks})", arguments)
-    return Slot(name, parse_lsn(cursor.fetchone()[0]), two_phase)
+    return Slot(name, parse_lsn(cursor.fetchone()[0]), two_phase, True)
 
 
 def _check_kind(cursor: Any, name: str, row: dict[str, Any]) -> None:

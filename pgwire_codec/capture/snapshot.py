@@ -29,7 +29,7 @@ from pgwire_codec.capture.problems import explain
 from pgwire_codec.capture.publications import CreatePublication, ensure_publications
 from pgwire_codec.capture.published import files_of, published_tables
 from pgwire_codec.capture.settings import allow_to_last, pin
-from pgwire_codec.capture.slots import drop_slot, slot_exists
+from pgwire_codec.capture.slots import drop_slot, is_replaceable, slot_exists
 from pgwire_codec.errors import CaptureError
 from pgwire_codec.lsn import parse_lsn
 from pgwire_codec.messages import Begin, Commit
@@ -87,9 +87,10 @@ def take_snapshot(
         Of the database.
     wanted : SnapshotOptions
     writer : LogWriter
-        Of a log with nothing confirmed. When it holds messages, these are of a snapshot that was
-        broken off: its slot is dropped. On return all is durable, and ``confirm_lsn`` is where the
-        slot begins.
+        Of a log with nothing confirmed or without messages. Messages are of a snapshot that was
+        broken off: its slot is dropped. So is the slot of a log with a confirmed position, unless
+        somebody else has read from it. On return all is durable, and ``confirm_lsn`` is where the
+        new slot begins.
     interrupt : Interrupt
         Ends from another thread whatever the server is waited for.
     copied : callable
@@ -141,8 +142,10 @@ def _take(
     )
     catalog = ordinary.cursor()
     allow_to_last(catalog)
-    _make_way_for_slot(catalog, wanted, is_ours=writer.end_ordinal > 0)
     tables = published_tables(catalog, options.publications)
+    _make_way_for_slot(catalog, wanted, writer)
+    if writer.confirm_lsn:
+        writer.forget_positions()  # of the slot that is gone: the log begins with the new one
     catalog.execute(
         "SELECT pg_current_wal_flush_lsn(), (extract(epoch FROM now()) * 1000000)::bigint"
     )
@@ -232,11 +235,14 @@ class _Transaction:
         self.append(data, np.array([0, len(data)], np.int32))
 
 
-def _make_way_for_slot(cursor: Any, wanted: SnapshotOptions, *, is_ours: bool) -> None:
-    """See that there is no slot of the name, dropping one that a broken-off snapshot made."""
+def _make_way_for_slot(cursor: Any, wanted: SnapshotOptions, writer: LogWriter) -> None:
+    """See that there is no slot of the name, dropping one that belongs to the log alone."""
     if not slot_exists(cursor, wanted.slot):
         return
-    if not is_ours:
+    is_of_broken_off_snapshot = writer.end_ordinal > 0
+    if not is_of_broken_off_snapshot and not is_replaceable(
+        cursor, wanted.slot, writer.confirm_lsn
+    ):
         raise CaptureError(
             f'Replication slot "{wanted.slot}" exists already, and a snapshot begins with a new '
             f"one. Use another name, run SELECT pg_drop_replication_slot('{wanted.slot}'); when "

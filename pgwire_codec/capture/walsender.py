@@ -76,6 +76,8 @@ class Capture:
         As ``server_version_num``: 180004 is 18.4.
     wal_sender_timeout : float
         Seconds; ``inf`` where the server has it off.
+    slot_is_new : bool
+        Whether the slot was created on entering.
     notes : list of str
         What is worth knowing and is no error.
 
@@ -97,6 +99,7 @@ class Capture:
     plugin_options: dict[str, str]
     server_version: int
     wal_sender_timeout: float
+    slot_is_new: bool
     notes: list[str]
 
     def __init__(
@@ -330,6 +333,7 @@ class Capture:
         self.server_version = session.identity.server_version
         self.plugin_options = session.identity.plugin_options
         self.wal_sender_timeout = session.wal_sender_timeout
+        self.slot_is_new = session.slot_is_new
         self.notes = session.notes
         self._stream = CopyBoth(connection)
         self._receiver = Receiver(

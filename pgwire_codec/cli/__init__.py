@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import sys
 
+from pgwire_codec.cli.exit_codes import NEEDS_SOMEBODY
+
 
 def main() -> None:
     """Run the command line; the process ends with its exit status."""
@@ -14,7 +16,8 @@ def main() -> None:
         missing = (error.name or "").partition(".")[0]
         if missing not in ("click", "rich"):
             raise
-        sys.exit(f"pgwire-codec needs {missing}: pip install 'pgwire-codec[cli]'")
+        print(f"pgwire-codec needs {missing}: pip install 'pgwire-codec[cli]'", file=sys.stderr)
+        sys.exit(NEEDS_SOMEBODY)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Values hold every alphabet; a terminal that cannot show one gets its code point.
         sys.stdout.reconfigure(errors="backslashreplace")

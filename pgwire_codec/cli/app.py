@@ -8,6 +8,8 @@ import click
 
 from pgwire_codec.cli.capture import capture
 from pgwire_codec.cli.demo import demo
+from pgwire_codec.cli.exit_codes import NEEDS_SOMEBODY, exit_code_of
+from pgwire_codec.cli.failure import Failure
 from pgwire_codec.cli.inspect import inspect
 from pgwire_codec.cli.log import log
 from pgwire_codec.cli.render import printable
@@ -18,6 +20,8 @@ from pgwire_codec.errors import PgwireError
 class _Group(click.Group):
     """Shows this package's own errors as one line, without a traceback.
 
+    The exit status says whether another attempt can help, see :mod:`pgwire_codec.cli.exit_codes`.
+
     Names of tables and slots occur in them, and those can contain any character.
     """
 
@@ -25,11 +29,13 @@ class _Group(click.Group):
         try:
             return super().invoke(ctx)
         except PgwireError as error:
-            raise click.ClickException(printable(" ".join(str(error).split()))) from error
+            line = printable(" ".join(str(error).split()))
+            raise Failure(line, exit_code_of(error)) from error
         except click.UsageError:
             raise
         except click.ClickException as error:
-            raise click.ClickException(printable(error.message)) from error
+            status = error.exit_code if isinstance(error, Failure) else NEEDS_SOMEBODY
+            raise Failure(printable(error.message), status) from error
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

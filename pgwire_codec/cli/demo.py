@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from pgwire_codec.cli.arguments import DsnCommand
+from pgwire_codec.cli.failure import Failure
 from pgwire_codec.errors import MissingExtraError
 
 _EPILOG = """\b
@@ -32,7 +33,7 @@ Examples:
 def demo(dsn: str | None, output: Path | None, keep: bool) -> None:
     """Capture a small shop's changes into a log, decode it on Spark, and compare with the server.
 
-    The exit status is 1 when a table differs from the server's.
+    The exit status is 4 when a table differs from the server's.
     """
     try:
         run = import_module("pgwire_codec.demo.run")
@@ -42,4 +43,5 @@ def demo(dsn: str | None, output: Path | None, keep: bool) -> None:
         raise MissingExtraError(
             f"the demo needs {error.name}: pip install 'pgwire-codec[demo]'"
         ) from error
-    raise SystemExit(run.main(dsn=dsn, output=output, keep=keep))
+    if run.main(dsn=dsn, output=output, keep=keep):
+        raise Failure("a table that Spark decoded differs from the server's")

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pgwire_codec import messages as m
+from pgwire_codec.cli.failure import Failure
 from pgwire_codec.cli.files import BadEntry, StoredMessage, read_messages
 from pgwire_codec.cli.follow import CLOSING, OPENING, Follower, TableFilter
 from pgwire_codec.cli.jsonlines import problem_to_json, to_json
@@ -42,7 +43,7 @@ def inspect(file: Path, as_json: bool, limit: int | None, table: str | None) -> 
     x'binary'; NULL, (unchanged) for TOAST that the server did not repeat, and (not sent) for a
     column outside the key have no quotes.
 
-    The exit status is 1 when a message could not be decoded; the others are shown nevertheless.
+    The exit status is 4 when a message could not be decoded; the others are shown nevertheless.
     """
     follower = Follower()
     printer = _JsonPrinter(follower) if as_json else _Printer(follower)
@@ -57,7 +58,7 @@ def inspect(file: Path, as_json: bool, limit: int | None, table: str | None) -> 
         else:
             printer.show(index, entry, message)
     if bad:
-        raise click.ClickException(f"{file}: {bad} of the messages could not be decoded")
+        raise Failure(f"{file}: {bad} of the messages could not be decoded")
 
 
 def _decoded(file: Path, follower: Follower) -> Iterator[_Item]:

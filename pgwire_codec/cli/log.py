@@ -12,6 +12,7 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from pgwire_codec.cli.failure import Failure
 from pgwire_codec.cli.render import printable
 from pgwire_codec.lsn import format_lsn, parse_lsn
 
@@ -55,7 +56,7 @@ def info(directory: str, as_json: bool) -> None:
 def verify(directory: str, as_json: bool) -> None:
     """Read all of a log and check every byte.
 
-    The exit status is 1 when something is wrong; what that is, is shown file by file.
+    The exit status is 4 when something is wrong; each damaged file is shown with its damage.
     """
     from pgwire_codec.log import verify
 
@@ -76,7 +77,7 @@ def verify(directory: str, as_json: bool) -> None:
             f"{report.bytes:,} bytes"
         )
     if not report.is_sound:
-        raise click.ClickException(f"{directory} is damaged in {len(report.damage)} files")
+        raise Failure(f"{directory} is damaged in {len(report.damage)} files")
 
 
 @log.command()

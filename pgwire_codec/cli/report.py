@@ -8,6 +8,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from pgwire_codec.cli.failure import cannot_write
 from pgwire_codec.cli.render import printable
 
 _EPILOG = """\b
@@ -59,7 +60,7 @@ def report(directory: str, output: Path) -> None:
     try:
         output.write_text(render(findings), encoding="utf-8", errors="backslashreplace")
     except OSError as error:
-        raise click.ClickException(f"cannot write {output}: {error.strerror}") from error
+        raise cannot_write(output, error) from error
     bad = sum(findings.problems.bad.values())
     click.echo(
         f"{printable(str(output))}: {findings.transactions:,} transactions, "

@@ -54,6 +54,7 @@ def locked(path: Path, log: str, mode: int) -> Iterator[None]:
         raise LogError(
             f"the log {log} is being written by {whom} (pid {pid or 'unknown'})",
             hint="A log has one writer at a time. End that one, or write to another log.",
+            is_transient=True,
         ) from None
     except OSError as error:
         if path.is_symlink():

@@ -105,7 +105,7 @@ def open_store(
 
 
 @contextmanager
-def _reading(path: object) -> Iterator[None]:
+def _reading(path: object, *, is_remote: bool = False) -> Iterator[None]:
     """Turn errors of the file system into ``LogError``."""
     try:
         yield
@@ -116,7 +116,25 @@ def _reading(path: object) -> Iterator[None]:
             "copy of the log.",
         ) from None
     except (OSError, pa.ArrowException) as error:
-        raise LogError(f"cannot read {path}: {error}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise LogError(f"cannot read {path}: {reason}", is_transient=is_remote) from error
+
+
+@contextmanager
+def _making(path: object, *, is_remote: bool = False) -> Iterator[None]:
+    """Turn errors of the creation of a log's folder into ``LogError``."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise LogError(
+            f"cannot create the log {path}: {getattr(error, 'strerror', None) or error}",
+            hint="Remove the cause, or capture into a log elsewhere.",
+            is_transient=is_remote or _is_full(error),
+        ) from error
+
+
+def _is_full(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
@@ -125,7 +143,7 @@ def _writing(path: object, *, is_remote: bool = False) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        is_full = _is_full(error)
         advice = "Free some space" if is_full else "Remove the cause"
         raise LogError(
             f"cannot write {path}: {error.strerror or error}",
@@ -153,10 +171,12 @@ class LocalStore:
         self.name = str(directory)
 
     def names(self) -> list[str]:
-        if not self._directory.is_dir():
-            return []
-        with _reading(self._directory), os.scandir(self._directory) as entries:
-            return sorted(entry.name for entry in entries if entry.is_file())
+        with _reading(self._directory):
+            try:
+                with os.scandir(self._directory) as entries:
+                    return sorted(entry.name for entry in entries if entry.is_file())
+            except (FileNotFoundError, NotADirectoryError):
+                return []
 
     def size(self, name: str) -> int:
         path = self._directory / name
@@ -165,10 +185,11 @@ class LocalStore:
 
     def read(self, name: str) -> bytes | None:
         path = self._directory / name
-        if not path.exists():
-            return None
         with _reading(path):
-            return path.read_bytes()
+            try:
+                return path.read_bytes()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
 
     def read_buffer(self, name: str, offset: int, length: int) -> pa.Buffer:
         path = self._directory / name
@@ -214,7 +235,7 @@ class LocalStore:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        with _writing(self._directory):
+        with _making(self._directory):
             self._make_directory()
         path = self._directory / LOCK
         with ExitStack() as held:
@@ -303,19 +324,19 @@ class ObjectStore:
 
     def names(self) -> list[str]:
         selector = fs.FileSelector(self._directory, allow_not_found=True)
-        with _reading(self.name):
+        with _reading(self.name, is_remote=True):
             files = self._filesystem.get_file_info(selector)
         return sorted(file.base_name for file in files if file.type == fs.FileType.File)
 
     def size(self, name: str) -> int:
-        with _reading(self._label(name)):
+        with _reading(self._label(name), is_remote=True):
             size: int | None = self._filesystem.get_file_info(self._path(name)).size
             if size is None:
                 raise FileNotFoundError
             return size
 
     def read(self, name: str) -> bytes | None:
-        with _reading(self._label(name)):
+        with _reading(self._label(name), is_remote=True):
             try:
                 with self._filesystem.open_input_stream(self._path(name), compression=None) as file:
                     data: bytes = file.read()
@@ -324,7 +345,7 @@ class ObjectStore:
             return data
 
     def read_buffer(self, name: str, offset: int, length: int) -> pa.Buffer:
-        with _reading(self._label(name)):
+        with _reading(self._label(name), is_remote=True):
             with self._filesystem.open_input_file(self._path(name)) as file:
                 data = file.read_at(length, offset)
             if len(data) < length:
@@ -353,7 +374,7 @@ class ObjectStore:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        with _writing(self.name, is_remote=True):
+        with _making(self.name, is_remote=True):
             self._filesystem.create_dir(self._directory)
         yield
 

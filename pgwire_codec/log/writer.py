@@ -51,7 +51,8 @@ class LogWriter:
     """Writes the messages of one replication slot to a log. A context manager.
 
     Opening it takes the log's lock, seals what an earlier writer left, removes what that writer
-    never acknowledged, and begins a session; nothing that was flushed is ever lost.
+    never acknowledged, and begins a session; nothing that was flushed is ever lost. A log with
+    neither messages nor a confirmed position takes any source.
 
     Parameters
     ----------
@@ -136,13 +137,13 @@ class LogWriter:
         self._has_manifest = manifest is not None
         self._log_id = watermark.log_id if watermark is not None else uuid.uuid4().hex
         held = watermark.source if watermark is not None else last and last.head.source
-        if held:
-            held.check_same(self._source, self._store.name)
         self._watermark = watermark
         self._confirm_lsn = 0 if watermark is None else watermark.confirm_lsn
         self._received_lsn = 0 if watermark is None else watermark.received_lsn
         first = 0 if manifest is None else manifest.first_ordinal
         self._ordinal = first if last is None else last.end_ordinal
+        if held and (self._ordinal > 0 or self._confirm_lsn > 0):
+            held.check_same(self._source, self._store.name)
         self._session = 0 if last is None else last.head.session
         self._state = State() if last is None else last.state()
         self._begin_session(snapshot=False)
@@ -191,6 +192,21 @@ class LogWriter:
         self._snapshot = snapshot
         self._pending = Pending(self._part_bytes)
         self._digest: Digest | None = None
+
+    def forget_positions(self) -> None:
+        """Set the positions of a log without messages back to 0, so that it can begin elsewhere.
+
+        Raises
+        ------
+        LogError
+            When the log holds or held messages, or cannot be written.
+        """
+        self._check_usable()
+        if self.end_ordinal > 0:
+            raise LogError(f"the log {self._store.name} has begun")
+        with self._guarded():
+            self._confirm_lsn = self._received_lsn = 0
+            self._advance_watermark()
 
     def append(
         self,
