@@ -36,10 +36,21 @@ def summarise(messages: object, *, on_error: str = "raise", new_session: bool = 
 
 
 def summarise_pieces(
-    *, on_error: str = "raise", new_session: bool = False, in_block: bool | None = None
+    *,
+    on_error: str = "raise",
+    new_session: bool = False,
+    in_block: bool | None = None,
+    delivered_lsn: int = 0,
 ) -> Summariser:
     """Begin the summary of a part that comes in pieces: ``add`` each, then ask for ``summary``.
 
-    ``in_block`` says whether the part begins inside a stream block, where that is known.
+    ``in_block`` says whether the part begins inside a stream block, if that is known, and
+    ``delivered_lsn`` is the commit LSN of the last transaction delivered before it.
     """
-    return Summariser(Decoder.codec, on_error=on_error, new_session=new_session, in_block=in_block)
+    return Summariser(
+        Decoder.codec,
+        on_error=on_error,
+        new_session=new_session,
+        in_block=in_block,
+        delivered_lsn=delivered_lsn,
+    )

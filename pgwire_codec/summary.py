@@ -108,7 +108,13 @@ class Summariser:
     """
 
     def __init__(
-        self, codec: Codec, *, on_error: str, new_session: bool, in_block: bool | None = None
+        self,
+        codec: Codec,
+        *,
+        on_error: str,
+        new_session: bool,
+        in_block: bool | None = None,
+        delivered_lsn: int = 0,
     ) -> None:
         self._codec = codec
         self._skip = check_on_error(on_error)
@@ -117,7 +123,7 @@ class Summariser:
         if new_session:
             in_block = False
         readings = (False, True) if in_block is None else (in_block,)
-        self._recorders = {reading: _Recorder(reading) for reading in readings}
+        self._recorders = {reading: _Recorder(reading, delivered_lsn) for reading in readings}
         self._errors: dict[bool, DecodeError] = {}
 
     def add(self, messages: object) -> None:
@@ -139,6 +145,15 @@ class Summariser:
                 self._errors[in_block] = error.at(self._count + (error.message_index or 0))
         if certain and in_block in self._errors:
             raise self._errors[in_block]
+
+    @property
+    def committed(self) -> int:
+        """Changes of the plain transactions read whole, less those delivered before.
+
+        Only known if ``in_block`` was.
+        """
+        (recorder,) = self._recorders.values()
+        return recorder.committed
 
     def summary(self) -> Summary:
         """Give the summary of all that was added; more may be added behind it."""
@@ -172,8 +187,10 @@ def _begins_in_stream(part: Messages) -> bool | None:
 class _Recorder:
     """Records what a part does, in as few events as keep its meaning."""
 
-    def __init__(self, in_block: bool) -> None:
+    def __init__(self, in_block: bool, delivered_lsn: int) -> None:
         self.in_block = in_block
+        self.committed = 0  # changes that no event has, of transactions not delivered before
+        self._delivered_lsn = delivered_lsn
         self._events: list[Event] = []
         self._begun: int | None = None  # where in the events the last Begin stands
         self._block: Changes | None = None  # the stream block that is open
@@ -191,6 +208,8 @@ class _Recorder:
             elif (transactions := plain_transactions(part, item, codec.boundaries)) is not None:
                 self._begun = self._block = None
                 self._advance(int(transactions.commit_lsn[0]))
+                is_new = transactions.commit_lsn > self._delivered_lsn
+                self.committed += int(transactions.changes[is_new].sum())
                 self._advance(int(transactions.commit_lsn[-1]))
             else:
                 for _, step in walk.between(item.start, item.stop, streaming=False):
@@ -317,9 +336,12 @@ class _Recorder:
             return
         # A transaction that was read whole: nothing of it is left but what it told, and how far
         # the commits have come.
-        told = [
-            event for event in self._events[self._begun :] if isinstance(event, (Relation, Type))
-        ]
+        events = self._events[self._begun :]
+        told = [event for event in events if isinstance(event, (Relation, Type))]
+        if message.commit_lsn > self._delivered_lsn:
+            self.committed += sum(
+                event.position.changes for event in events if isinstance(event, Changes)
+            )
         del self._events[self._begun :]
         self._begun = None
         self._events += told

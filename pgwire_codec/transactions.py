@@ -95,6 +95,7 @@ class Resolver:
     def __init__(self, carry: Carry, sink: Sink) -> None:
         self.carry = carry
         self._sink = sink
+        self.rolled_back = 0  #: changes rolled back since, with a transaction or a savepoint
         #: Every version of a Relation that holds or was told, in order.
         self.versions = [version for _, version in carry.scope.relations.values()]
 
@@ -266,6 +267,7 @@ class Resolver:
             return
         key: Key = ("stream", message.xid)
         if message.subxid == message.xid:
+            self.rolled_back += transaction.position.changes
             del self.carry.streams[message.xid]
             self._sink.drop(key)
             return
@@ -273,6 +275,7 @@ class Resolver:
         transaction.scope = Scope()
         position = transaction.first.get(message.subxid)
         if position is not None:
+            self.rolled_back += transaction.position.changes - position.changes
             transaction.position = position
             transaction.first = {
                 xid: place
@@ -310,7 +313,9 @@ class Resolver:
 
     def _rollback_prepared(self, message: RollbackPrepared) -> None:
         self.carry.in_stream = None
-        if self.carry.prepared.pop(message.gid, None) is not None:
+        transaction = self.carry.prepared.pop(message.gid, None)
+        if transaction is not None:
+            self.rolled_back += transaction.position.changes
             self._sink.drop(("prepared", message.gid))
 
     def _finish(

@@ -499,12 +499,17 @@ class TestCommand:
         table.execute("DROP PUBLICATION p", "CREATE PUBLICATION p FOR ALL TABLES")
         table.query(f"SELECT pg_drop_replication_slot('{table.slot}')")
         table.create_slot()
+        begins = confirmed_by_server(table)
         workload.run(table.dsn)
         with self.process(
             table, "--log", str(tmp_path), "--idle-seconds", "2", "--report-seconds", "0.1"
         ) as process:
             lines = self.lines(process)
         known = [line for line in lines if line["lag_bytes"] is not None]
+        # From where the slot stands, not from the beginning of the server's WAL.
+        assert parse_lsn(known[0]["confirmed_lsn"]) >= begins
+        assert known[0]["lag_bytes"] <= flush_lsn(table) - begins
+        assert lines[0]["confirmed_lsn"] is None
         assert known[0]["lag_bytes"] > known[-1]["lag_bytes"]
         assert known[-1]["lag_bytes"] < 1_000_000
         assert max(line["messages_per_second"] for line in lines) > 0

@@ -53,8 +53,8 @@ def test_info_for_programs(folder: Path) -> None:
         "ordinal": len(CAPTURE.messages),
         "lsn": format_lsn(commit_lsns(CAPTURE)[-1]),
     }
-    sums = {each.table: each.inserts for each in log.statistics(folder).tables}
-    assert {each["table"]: each["inserts"] for each in found["tables"]} == sums
+    sums = {each.table: each.inserts for each in log.statistics(folder).sent}
+    assert {each["table"]: each["inserts"] for each in found["sent"]} == sums
     assert sum(sums.values()) == sum(message[:1] == b"I" for message in CAPTURE.messages)
 
 

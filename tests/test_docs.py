@@ -108,7 +108,9 @@ def test_every_block_says_what_it_is(page: Page) -> None:
     """A block that is no code to run is ``text``; what is not run is not a block."""
     for block in page.blocks:
         assert block.language in LANGUAGES, f"{page.name}, line {block.line}"
-        assert block.language != "yaml" or block.title, f"{page.name}, line {block.line}"
+        assert block.language not in ("yaml", "ini") or block.title, (
+            f"{page.name}, line {block.line}"
+        )
     blocks = len(page.blocks) + sum(block.output is not None for block in page.blocks)
     assert len(re.findall(r"^ *```", page.text, re.MULTILINE)) == 2 * blocks
 

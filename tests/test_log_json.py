@@ -163,6 +163,7 @@ parts = st.builds(
     summary=summaries,
     delivered_lsn=uint64,
     undecodable=count,
+    committed=count,
 )
 loose_segments = st.builds(
     Segment,

@@ -309,15 +309,82 @@ def test_statistics(capture: corpus.Capture) -> None:
     assert (found.begin, found.end) == (reader.begin, reader.end)
     assert found.first_commit_lsn == changes.transactions.commit_lsn[0]
     assert found.last_commit_lsn == changes.transactions.commit_lsn[-1]
-    assert sum(each.inserts for each in found.tables) == kinds[b"I"]
-    assert sum(each.updates for each in found.tables) == kinds[b"U"]
-    assert sum(each.deletes for each in found.tables) == kinds[b"D"]
+    assert sum(each.inserts for each in found.sent) == kinds[b"I"]
+    assert sum(each.updates for each in found.sent) == kinds[b"U"]
+    assert sum(each.deletes for each in found.sent) == kinds[b"D"]
     rows = sum(len(message) for message in capture.messages if message[:1] in b"IUD")
-    assert sum(each.bytes for each in found.tables) == rows
+    assert sum(each.bytes for each in found.sent) == rows
     names = {batch.version.qualified_name for batch in changes}
-    assert names <= {each.table for each in found.tables}
+    assert names <= {each.table for each in found.sent}
     assert sorted(each.xid for each in found.open) == decoder.pending
     assert (found.segments, found.sessions, found.snapshot_segments) == (2, 1, 0)
+
+
+def delivered(folder: Path) -> int:
+    """How many changes readers of a log get."""
+    return sum(len(batch) for changes in log.Log(folder).changes() for batch in changes)
+
+
+@pytest.mark.parametrize("capture", DENSE, ids=str)
+def test_changes(capture: corpus.Capture, tmp_path: Path) -> None:
+    """Those that are committed are those that readers get, whatever a later session repeats."""
+    count = len(capture.messages)
+    for cut, part_bytes in ((count // 2, 3000), (count - 1, 1 << 20)):
+        folder = tmp_path / str(cut)
+        with log.LogWriter(folder, SOURCE, part_bytes=part_bytes) as writer:
+            append(writer, capture.messages[:cut])
+            writer.new_session()
+            append(writer, capture.messages)
+        found = log.statistics(folder)
+        alone = tmp_path / f"{cut} alone"
+        with log.LogWriter(alone, SOURCE, part_bytes=part_bytes) as writer:
+            append(writer, capture.messages)
+        once = log.statistics(alone)
+        changes = found.changes
+        assert changes.committed == once.changes.committed == delivered(folder)
+        assert once.changes.repeated == 0
+        assert changes.repeated >= 0
+        rest = changes.committed + changes.rolled_back + changes.repeated + changes.open
+        assert changes.sent == rest
+        assert changes.sent == sum(
+            each.inserts + each.updates + each.deletes + each.truncates for each in found.sent
+        )
+        assert log.verify(folder).is_sound
+
+
+def test_changes_of_each_kind(tmp_path: Path) -> None:
+    def rows(count: int, xid: int | None = None) -> list[pgc.messages.LogicalMessage]:
+        return [insert(1, str(key), "x", None, xid=xid) for key in range(count)]
+
+    def plain(lsn: int, count: int) -> list[pgc.messages.LogicalMessage]:
+        return [pgc.Begin(lsn, 0, lsn), *rows(count), pgc.Commit(0, lsn, lsn + 1, 0)]
+
+    first = [
+        pgc.Begin(100, 0, 5), T, *rows(3), pgc.Commit(0, 100, 101, 0),
+        pgc.StreamStart(6, True), replace(T, xid=6), *rows(2, 6), *rows(4, 7), pgc.StreamStop(),
+        pgc.StreamAbort(6, 7, None, None),
+        pgc.StreamStart(8, True), *rows(5, 8), pgc.StreamStop(), pgc.StreamAbort(8, 8, None, None),
+        pgc.BeginPrepare(110, 111, 0, 9, "g"), *rows(6), pgc.Prepare(0, 110, 111, 0, 9, "g"),
+        pgc.RollbackPrepared(0, 111, 112, 0, 0, 9, "g"),
+        *plain(120, 7),
+        pgc.Begin(200, 0, 10), *rows(8),
+    ]  # fmt: skip
+    second = [
+        *plain(120, 7),
+        *plain(200, 9),
+        pgc.StreamStart(11, True), replace(T, xid=11), *rows(10, 11), pgc.StreamStop(),
+    ]  # fmt: skip
+    for part_bytes in (1, 1 << 20):
+        folder = tmp_path / str(part_bytes)
+        with log.LogWriter(folder, SOURCE, part_bytes=part_bytes) as writer:
+            append(writer, wire(first))
+            writer.new_session()
+            append(writer, wire(second))
+        # The stream of transaction 6, of which 2 changes hold, was cut off with its session.
+        assert log.statistics(folder).changes == log.ChangeCounts(
+            sent=61, committed=19, rolled_back=4 + 5 + 6, repeated=7 + 8 + 2, open=10
+        )
+        assert delivered(folder) == 19
 
 
 def test_statistics_of_what_is_open(tmp_path: Path) -> None:

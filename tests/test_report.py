@@ -121,13 +121,13 @@ def test_the_page_has_the_counts_of_log_info(capture: corpus.Capture, tmp_path: 
             f"{each.truncates:,}",
             size(each.bytes),
         ]
-        for each in log.statistics(tmp_path).tables
+        for each in log.statistics(tmp_path).sent
     }
     head, *rows, total = page(found).tables[CHANGES]
     assert head == ["Table", "", "Inserts", "Updates", "Deletes", "Truncates", "Bytes"]
     assert {each[0]: each[2:] for each in rows} == wanted
     assert total[0] == "All tables"
-    assert total[2] == f"{sum(each.inserts for each in log.statistics(tmp_path).tables):,}"
+    assert total[2] == f"{sum(each.inserts for each in log.statistics(tmp_path).sent):,}"
 
 
 def test_what_did_not_commit_is_told_apart(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_what_did_not_commit_is_told_apart(tmp_path: Path) -> None:
         )
     )
     assert [each.inserts for each in found.tables] == [1]
-    assert [each.inserts for each in found.statistics.tables] == [4]
+    assert [each.inserts for each in found.statistics.sent] == [4]
     assert "The log tells 3 more changes: rolled back" in page(found).text
 
 

@@ -185,7 +185,10 @@ class LogCapture:
         if source is None:
             return self._end()
         with LogWriter(self._log, source, **self._writer_options) as writer:
-            self._bulletin.tell(confirmed_lsn=writer.confirm_lsn, received_lsn=writer.received_lsn)
+            # A log that is new has no position yet: the slot has one.
+            self._bulletin.tell(
+                confirmed_lsn=writer.confirm_lsn or None, received_lsn=writer.received_lsn
+            )
             try:
                 self._persist(lambda: self._capture(writer, source, until, idle_seconds))
             except CaptureError:
@@ -272,7 +275,9 @@ class LogCapture:
             )
 
     def _take_snapshot(self, writer: LogWriter) -> None:
-        self._bulletin.tell(state="snapshot", snapshot_rows=0, snapshot_tables=0)
+        self._bulletin.tell(
+            state="snapshot", snapshot_rows=0, snapshot_tables=0, confirmed_lsn=None
+        )
         take_snapshot(
             self._dsn,
             SnapshotOptions(
@@ -284,6 +289,7 @@ class LogCapture:
             ),
             writer,
             interrupt=self._interrupt,
+            created=lambda lsn: self._bulletin.tell(confirmed_lsn=lsn),
             copied=lambda rows: self._copied(writer, rows),
         )
 
@@ -319,6 +325,7 @@ class LogCapture:
                 state="streaming",
                 problem=None,
                 connections=self.status.connections + 1,
+                confirmed_lsn=capture.confirmed_lsn,
                 notes=(*self._notes, *capture.notes),
             )
             LogStream(

@@ -106,7 +106,9 @@ class LagMeter:
         self._stopping.set()
 
     def measure(self, status: Status) -> Lag | None:
-        """Give the lag of a capture; None where the server could not be asked yet."""
+        """Return the lag of a capture; None until the server was asked and the slot was found."""
+        if status.confirmed_lsn is None:
+            return None
         return self._samples.lag(status.confirmed_lsn, status.commit_time)
 
     def _run(self) -> None:

@@ -77,6 +77,7 @@ def take_snapshot(
     writer: LogWriter,
     *,
     interrupt: Interrupt,
+    created: Callable[[int], None],
     copied: Callable[[CopiedRows], None],
 ) -> None:
     """Create the slot and write the published tables to a log that holds nothing else.
@@ -93,6 +94,8 @@ def take_snapshot(
         new slot begins.
     interrupt : Interrupt
         Ends from another thread whatever the server is waited for.
+    created : callable
+        Is given the position of the slot when it has been created.
     copied : callable
         Is given the rows as they are written; an exception of it ends the snapshot.
 
@@ -114,7 +117,7 @@ def take_snapshot(
     walsender = connect_walsender(dsn, interrupt)
     try:
         with closing(walsender), closing(connect(dsn, interrupt)) as ordinary:
-            _take(dsn, wanted, writer, walsender, ordinary, interrupt, copied)
+            _take(dsn, wanted, writer, walsender, ordinary, interrupt, created, copied)
     except psycopg2.Error as error:
         raise explain(error, wanted.slot) from error
     finally:
@@ -128,6 +131,7 @@ def _take(
     walsender: Any,
     ordinary: Any,
     interrupt: Interrupt,
+    created: Callable[[int], None],
     copied: Callable[[CopiedRows], None],
 ) -> None:
     commands = walsender.cursor()
@@ -162,6 +166,7 @@ def _take(
     try:
         _, consistent_point, snapshot, _ = commands.fetchone()
         begin_lsn = parse_lsn(consistent_point)
+        created(begin_lsn)
         with TableCopies(
             dsn, snapshot, tables, wanted.jobs, binary=options.binary, interrupt=interrupt
         ) as copies:

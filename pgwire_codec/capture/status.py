@@ -27,8 +27,9 @@ class Status:
         How much of the snapshot was copied.
     connections : int
         How many times the stream was begun.
-    confirmed_lsn : int
-        What the server was told it may forget: all before it is durable.
+    confirmed_lsn : int or None
+        What the server was told it may forget: all before it is durable. At the beginning it is
+        the slot's own position; None until that is known.
     received_lsn : int
         The highest position that the server has told.
     commit_time : int or None
@@ -47,7 +48,7 @@ class Status:
     snapshot_rows: int = 0
     snapshot_tables: int = 0
     connections: int = 0
-    confirmed_lsn: int = 0
+    confirmed_lsn: int | None = None
     received_lsn: int = 0
     commit_time: int | None = None
     problem: str | None = None

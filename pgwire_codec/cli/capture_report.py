@@ -111,7 +111,7 @@ class JsonReport:
             "snapshot_rows": status.snapshot_rows,
             "snapshot_tables": status.snapshot_tables,
             "connections": status.connections,
-            "confirmed_lsn": format_lsn(status.confirmed_lsn),
+            "confirmed_lsn": _position(status.confirmed_lsn),
             "received_lsn": format_lsn(status.received_lsn),
             "problem": problem,
             "notes": status.notes,
@@ -165,7 +165,7 @@ def rows(status: Status, rates: Rates, lag: Lag | None) -> list[tuple[str, str]]
         ("bytes", f"{_size(status.bytes)} ({_size(rates.bytes)}/s)"),
         ("behind", "unknown" if lag is None else f"{_size(lag.bytes)}, {lag.seconds:.1f} s"),
         ("log", f"{_size(status.log_bytes)} in {status.segments:,} segments"),
-        ("confirmed", format_lsn(status.confirmed_lsn)),
+        ("confirmed", _position(status.confirmed_lsn) or "nothing yet"),
     ]
     if status.snapshot_tables:
         copied = f"{status.snapshot_rows:,} rows of {status.snapshot_tables:,} tables"
@@ -175,6 +175,10 @@ def rows(status: Status, rates: Rates, lag: Lag | None) -> list[tuple[str, str]]
     if status.problem is not None:
         found.append(("problem", " ".join(status.problem.split())))
     return found + [("note", note) for note in status.notes]
+
+
+def _position(lsn: int | None) -> str | None:
+    return None if lsn is None else format_lsn(lsn)
 
 
 def _size(number: float) -> str:

@@ -40,7 +40,12 @@ def log() -> None:
 @_DIRECTORY
 @_AS_JSON
 def info(directory: str, as_json: bool) -> None:
-    """Show what is in a log."""
+    """Show what is in a log.
+
+    The table at the end counts what the server sent of each table. Changes that were rolled back,
+    that a later session repeated, or whose transaction is open are among them; "changes" has the
+    total of each. "pgwire-codec report" reads the whole log and counts what was committed by table.
+    """
     from pgwire_codec.log import statistics
 
     found = statistics(directory)
@@ -143,6 +148,9 @@ def _show(found: LogStatistics) -> None:
         f"in files of {found.bytes:,}",
         "ordinals": f"from {found.begin.ordinal:,} to before {found.end.ordinal:,}",
         "commits": f"{found.commits:,}" + _between(found.first_commit_lsn, found.last_commit_lsn),
+        "changes": f"{found.changes.committed:,} committed, "
+        f"{found.changes.rolled_back:,} rolled back, {found.changes.repeated:,} repeated, "
+        f"{found.changes.open:,} open",
         "readable": f"commits after {format_lsn(found.begin.lsn)}, "
         f"up to {format_lsn(found.end.lsn)}",
         "confirmed": f"up to {format_lsn(found.confirm_lsn)}",
@@ -157,16 +165,16 @@ def _show(found: LogStatistics) -> None:
         )
     for name, fact in facts.items():
         console.print(Text.assemble((f"{name:<15}", "bold"), printable(fact)))
-    if found.tables:
+    if found.sent:
         console.print(_tables(found))
 
 
 def _tables(found: LogStatistics) -> Table:
     table = Table(box=None, pad_edge=False)
-    table.add_column("table", style="cyan", no_wrap=True)
+    table.add_column("sent, by table", style="cyan", no_wrap=True)
     for name in ("inserts", "updates", "deletes", "truncates", "bytes"):
         table.add_column(name, justify="right", no_wrap=True)
-    for each in found.tables:
+    for each in found.sent:
         numbers = (each.inserts, each.updates, each.deletes, each.truncates, each.bytes)
         table.add_row(Text(printable(each.table)), *(f"{number:,}" for number in numbers))
     return table

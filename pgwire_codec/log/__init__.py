@@ -34,11 +34,17 @@ from pgwire_codec.log.reader import Log
 from pgwire_codec.log.relations import LoggedRelation
 from pgwire_codec.log.segment import Extent, Head, Part, Segment, TableCount
 from pgwire_codec.log.source import Source
-from pgwire_codec.log.statistics import LogStatistics, OpenStatistics, statistics
+from pgwire_codec.log.statistics import (
+    ChangeCounts,
+    LogStatistics,
+    OpenStatistics,
+    statistics,
+)
 from pgwire_codec.log.verify import Damage, Report, verify
 from pgwire_codec.log.writer import LogWriter, WriterStatistics
 
 __all__ = [
+    "ChangeCounts",
     "Damage",
     "Extent",
     "Head",

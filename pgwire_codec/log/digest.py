@@ -137,7 +137,10 @@ class Digest:
         new_session = self.head.new_session and not self._parts
         self._streaming = False if new_session else self._follower.carry.in_block
         self._summariser = summarise_pieces(
-            on_error="skip", new_session=new_session, in_block=self._streaming
+            on_error="skip",
+            new_session=new_session,
+            in_block=self._streaming,
+            delivered_lsn=self._follower.carry.delivered_lsn,
         )
 
     def _behind(self) -> tuple[Follower, list[Part]]:
@@ -160,6 +163,7 @@ class Digest:
             summary=summary,
             delivered_lsn=delivered_lsn,
             undecodable=self._undecodable,
+            committed=self._summariser.committed,
         )
 
     def _add_times(self, times: pa.Array) -> None:

@@ -95,6 +95,9 @@ class Part:
         Commit LSN of the last transaction delivered in it or before it.
     undecodable : int
         How many of its messages do not decode.
+    committed : int
+        Changes of the plain transactions that are whole in it, less those delivered before. The
+        summary has those of the other transactions.
     """
 
     extent: Extent
@@ -104,6 +107,7 @@ class Part:
     summary: Summary
     delivered_lsn: int
     undecodable: int
+    committed: int
 
     @property
     def end_ordinal(self) -> int:

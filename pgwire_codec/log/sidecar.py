@@ -47,6 +47,7 @@ class _Part(msgspec.Struct):
     summary: SummaryJson
     delivered_lsn: str
     undecodable: Count
+    committed: Count
 
 
 class _File(msgspec.Struct):
@@ -170,6 +171,7 @@ def _part_to_json(part: Part) -> _Part:
         summary=summary_to_json(part.summary),
         delivered_lsn=format_lsn(part.delivered_lsn),
         undecodable=part.undecodable,
+        committed=part.committed,
     )
 
 
@@ -182,6 +184,7 @@ def _part_from_json(value: _Part) -> Part:
         summary=summary_from_json(value.summary),
         delivered_lsn=parse_lsn(value.delivered_lsn),
         undecodable=value.undecodable,
+        committed=value.committed,
     )
 
 

@@ -58,6 +58,11 @@ class Follower:
         return self._resolver.carry
 
     @property
+    def rolled_back(self) -> int:
+        """How many changes the parts rolled back."""
+        return self._resolver.rolled_back
+
+    @property
     def state(self) -> State:
         """The state behind the last part."""
         return State(self._resolver.carry.copy(), dict(self._opened))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from pgwire_codec.log.position import Position
 from pgwire_codec.log.reader import Log
 from pgwire_codec.log.segment import Segment, TableCount
 from pgwire_codec.log.source import Source
+from pgwire_codec.log.state import Follower
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -44,6 +45,31 @@ class OpenStatistics:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeCounts:
+    """What became of the changes in a log: of each row, and of each table of a truncate.
+
+    Attributes
+    ----------
+    sent : int
+        All that the server sent, once or more; the sum of the others.
+    committed : int
+        Those that readers of the log get.
+    rolled_back : int
+        Undone by a rollback, of their transaction or to a savepoint of it.
+    repeated : int
+        Sent again by a later session, which happens after an interruption.
+    open : int
+        Of transactions neither committed nor rolled back at the log's end.
+    """
+
+    sent: int
+    committed: int
+    rolled_back: int
+    repeated: int
+    open: int
+
+
+@dataclass(frozen=True, slots=True)
 class LogStatistics:
     """What :func:`statistics` tells.
 
@@ -61,15 +87,18 @@ class LogStatistics:
         How much there is; ``bytes`` are those of the segments' files.
     commits : int
         Messages that commit a transaction. A session that sends a transaction again counts it
-        again, here and in ``tables``.
+        again, here and in ``sent``.
     first_commit_lsn, last_commit_lsn : int or None
         Of these.
     first_time, last_time : numpy.datetime64 or None
         The server's clock (UTC) when it sent the first and the last message.
     confirm_lsn : int
         What may be confirmed to the server.
-    tables : tuple of TableCount
-        By name.
+    changes : ChangeCounts
+        What became of the changes.
+    sent : tuple of TableCount
+        The changes of each table, by name, as the server sent them: those rolled back, repeated or
+        open are among them.
     open : tuple of OpenStatistics
         Transactions begun and neither committed nor rolled back.
     """
@@ -89,7 +118,8 @@ class LogStatistics:
     first_time: np.datetime64 | None
     last_time: np.datetime64 | None
     confirm_lsn: int
-    tables: tuple[TableCount, ...]
+    changes: ChangeCounts
+    sent: tuple[TableCount, ...]
     open: tuple[OpenStatistics, ...]
 
 
@@ -112,6 +142,8 @@ def statistics_of(log: Log) -> LogStatistics:
     times = [
         time for each in segments for time in (each.first_time, each.last_time) if time is not None
     ]
+    sent = _add(count for each in segments for count in each.tables)
+    open_ = _open(segments[-1]) if segments else ()
     return LogStatistics(
         source=log.source,
         begin=log.begin,
@@ -128,9 +160,36 @@ def statistics_of(log: Log) -> LogStatistics:
         first_time=times[0] if times else None,
         last_time=times[-1] if times else None,
         confirm_lsn=log.confirm_lsn,
-        tables=_add(count for each in segments for count in each.tables),
-        open=_open(segments[-1]) if segments else (),
+        changes=_changes(segments, sent, open_),
+        sent=sent,
+        open=open_,
     )
+
+
+def _changes(
+    segments: Sequence[Segment], tables: Iterable[TableCount], open_: Iterable[OpenStatistics]
+) -> ChangeCounts:
+    sent = sum(each.inserts + each.updates + each.deletes + each.truncates for each in tables)
+    still_open = sum(each.changes for each in open_)
+    if not segments:
+        return ChangeCounts(sent, 0, 0, 0, still_open)
+    ended: list[int] = []  # changes of the transactions that are not whole in one part
+    before = segments[0].head.before
+    follower = Follower(before, lambda committed, _: ended.append(committed.changes))
+    committed = 0
+    for segment in segments:
+        for part in segment.parts:
+            follower.follow(part.summary, part.first_ordinal)
+            committed += part.committed
+    committed += sum(ended)
+    # Transactions that began in segments that were pruned.
+    carry = before.carry
+    begun = [*carry.streams.values(), *carry.prepared.values()]
+    if carry.plain is not None:
+        begun.append(carry.plain)
+    sent_before = sum(transaction.position.changes for transaction in begun)
+    rest = sent + sent_before - committed - follower.rolled_back - still_open
+    return ChangeCounts(sent, committed, follower.rolled_back, rest, still_open)
 
 
 def _add(counts: Iterable[TableCount]) -> tuple[TableCount, ...]:

@@ -35,18 +35,19 @@ p { margin: 0 0 10px; }
 header p { font-size: 16px; color: var(--soft); }
 header b { color: var(--ink); font-weight: 600; }
 .note { color: var(--soft); font-size: 13.5px; max-width: 75em; }
-h1, p, td, th, dd, .value { overflow-wrap: anywhere; }
+h1, p, td, th, dd { overflow-wrap: anywhere; }
 footer { color: var(--soft); font-size: 13px; padding-top: 8px; padding-bottom: 40px; }
 
-.tiles { display: grid; gap: 12px; margin: 16px 0; padding: 0;
-  grid-template-columns: repeat(auto-fit, minmax(128px, 1fr)); }
+.tiles { display: flex; flex-wrap: wrap; gap: 12px; margin: 16px 0; padding: 0; }
 .tiles div, section {
   background: var(--card); border: 1px solid var(--line); border-radius: 12px;
 }
-.tiles div { padding: 14px; display: flex; flex-direction: column; }
+.tiles div { padding: 14px; display: flex; flex-direction: column; flex: 1 0 auto;
+  min-width: 128px; max-width: 100%; }
 .tiles dt { color: var(--soft); font-size: 13px; }
 .tiles dd { margin: 0; }
-.tiles .value { font-size: 25px; font-weight: 650; line-height: 1.25; letter-spacing: -.01em; }
+.tiles .value { font-size: 25px; font-weight: 650; line-height: 1.25; letter-spacing: -.01em;
+  white-space: nowrap; }
 .tiles .more { color: var(--soft); font-size: 13px; }
 .tiles .bad .value { color: var(--bad); }
 .tiles .good .value { color: var(--good); }
@@ -135,12 +136,10 @@ dl.facts dd { margin: 0; font-variant-numeric: tabular-nums; }
   header { padding-top: 24px; }
   h1 { font-size: 25px; }
   section { padding: 16px 14px; }
-  .tiles { grid-template-columns: repeat(2, minmax(0, 1fr)); }
   .tiles .value { font-size: 21px; }
   .plot { grid-template-columns: 52px 1fr; column-gap: 6px; }
   .times .x:nth-child(even), .times .x.long { display: none; }
   .times .x.long:nth-child(2), .times .x.long:nth-child(5) { display: inline; }
-  .tiles div:last-child:nth-child(odd) { grid-column: span 2; }
   dl.facts { grid-template-columns: 1fr; gap: 0; }
   dl.facts dd { margin-bottom: 8px; }
 }

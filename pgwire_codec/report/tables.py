@@ -18,7 +18,7 @@ _MOST_NAMES: Final = 3
 
 def tables_section(findings: Findings) -> Markup:
     """Show changes and bytes of each table."""
-    told = sum(map(changes_of, findings.statistics.tables))
+    told = sum(map(changes_of, findings.statistics.sent))
     committed = sum(map(changes_of, (*findings.tables, *findings.snapshot)))
     rest = told - committed
     return element(
