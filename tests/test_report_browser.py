@@ -67,7 +67,8 @@ function measure(frame, width) {
                     each.getBoundingClientRect().height >
                       1.9 * parseFloat(view.getComputedStyle(each).fontSize))
     .map(each => each.textContent);
-  measured.push({width, broken, inside: root.clientWidth, scroll: root.scrollWidth, cut, contrast, least,
+  measured.push({width, broken, inside: root.clientWidth, scroll: root.scrollWidth, cut, contrast,
+                 least,
                  title: page.title, scripts: page.scripts.length,
                  background: view.getComputedStyle(page.body).backgroundColor});
 }
