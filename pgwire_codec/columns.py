@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,18 +14,21 @@ from pgwire_codec._arrow import to_c_array, to_pyarrow
 from pgwire_codec._arrow_values import to_numpy, to_pylist
 from pgwire_codec._input import Messages
 from pgwire_codec.carry import RelationVersion
-from pgwire_codec.errors import DecodeError, MissingExtraError
+from pgwire_codec.errors import DecodeError, ErrorCode, MissingExtraError
 from pgwire_codec.messages import Relation, RelationColumn
 from pgwire_codec.record_batch import build
 from pgwire_codec.reference.values import Decoded, ValueProblem
 from pgwire_codec.spec import WITH_OLD_TUPLE
-from pgwire_codec.tables import NOT_SENT, NULL, DecodedColumns, TupleTable, tagged
+from pgwire_codec.tables import NOT_SENT, NULL, VALUE, DecodedColumns, TupleTable, tagged
 from pgwire_codec.types import ColumnType, TypeOptions, TypeRegistry, column_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from pgwire_codec.changes import Transactions
+
+_LONGEST_KEY: Final = 200  # characters of a row's key in an error
+_SHOWN_BYTES: Final = 60  # of a value in an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,16 +171,32 @@ class Column:
         capsules: tuple[object, object] = exported.__arrow_c_array__(requested_schema)
         return capsules
 
+    def shown(self, row: int) -> str | None:
+        """Return the beginning of a row's value as the server sent it, for people.
+
+        None if the row has no value.
+        """
+        if self.state[row] != VALUE:
+            return None
+        start, length = int(self.offsets[row]), int(self.lengths[row])
+        raw = self.buffer[start : start + min(length, _SHOWN_BYTES)].tobytes()
+        more = "" if length <= _SHOWN_BYTES else "..."
+        if self.formats[row]:
+            return f"0x{raw.hex()}{more}"
+        return repr(raw.decode("utf-8", "replace") + more)
+
     def _placed(self, problem: ValueProblem, start: int) -> DecodeError:
         row = start + problem.row
         index = int(self._rows[row])
         in_message = int(self.offsets[row] - self._source.messages.offsets[index])
+        is_unrepresentable = problem.code == ErrorCode.UNREPRESENTABLE
+        value = f", value {self.shown(row)}" if is_unrepresentable else ""
         return DecodeError(
             problem.code,
             offset=in_message + problem.offset,
             expected=problem.expected,
             message_index=self._source.base + index,
-            context=f"column {self.name} ({self.type.pg.name})",
+            context=f"column {self.name} ({self.type.pg.name}){value}",
         )
 
     def _row_of(self, error: DecodeError) -> int:
@@ -379,8 +398,25 @@ class ChangeBatch:
         except ValueProblem:
             # Column by column it says which column and which message.
             for name in names:
-                getattr(self, which)[name].decode()
+                try:
+                    getattr(self, which)[name].decode()
+                except DecodeError as error:
+                    raise self._with_key(error) from None
             raise
+
+    def _with_key(self, error: DecodeError) -> DecodeError:
+        """Return the error of a value with the key of its row, if the row has one."""
+        index = error.message_index or 0
+        row = int(np.flatnonzero(self._rows == index - self._source.base)[0])
+        key = [
+            f"{column.name}={shown}"
+            for column in self.relation.columns
+            if column.flags & 1 and (shown := self.current[column.name].shown(row)) is not None
+        ]
+        if not key:
+            return error
+        row_key = f"row {', '.join(key)}"
+        return error.at(index, f"{error.context}, {row_key[:_LONGEST_KEY]}")
 
     @property
     def before_columns(self) -> list[str]:
@@ -434,7 +470,7 @@ class ChangeBatch:
         for columns in (self.current, self.old):
             for column in columns.values():
                 for row, error in column.errors():
-                    found.setdefault(row, error)
+                    found.setdefault(row, self._with_key(error))
         return found
 
     def message_index(self, row: int) -> int:

@@ -207,9 +207,9 @@ class _Recorder:
                 self._step(item, table)
             elif (transactions := plain_transactions(part, item, codec.boundaries)) is not None:
                 self._begun = self._block = None
-                self._advance(int(transactions.commit_lsn[0]))
                 is_new = transactions.commit_lsn > self._delivered_lsn
                 self.committed += int(transactions.changes[is_new].sum())
+                self._advance(int(transactions.commit_lsn[0]))
                 self._advance(int(transactions.commit_lsn[-1]))
             else:
                 for _, step in walk.between(item.start, item.stop, streaming=False):

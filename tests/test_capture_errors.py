@@ -155,7 +155,7 @@ def test_slot_in_use(ready: Database) -> None:
 
 
 def test_temporary_slot_that_exists(ready: Database) -> None:
-    assert "exists already, and temporary=True creates one" in refusal(ready, temporary=True)
+    assert "exists already, and `temporary=True` creates one" in refusal(ready, temporary=True)
 
 
 def test_physical_slot(ready: Database) -> None:
@@ -185,7 +185,7 @@ def test_server_that_is_too_old_for_an_option(pg15: InstalledServer) -> None:
     with database(pg15) as made:
         made.execute("CREATE PUBLICATION p FOR ALL TABLES")
         said = refusal(made, create_slot=True, streaming="parallel")
-        assert "streaming='parallel' needs PostgreSQL 16; the server is PostgreSQL 15" in said
+        assert "`streaming='parallel'` needs PostgreSQL 16; the server is PostgreSQL 15" in said
         with Capture(
             made.dsn, slot=made.slot, publication="p", create_slot=True, two_phase=True
         ) as capture:

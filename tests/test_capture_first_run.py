@@ -13,10 +13,13 @@ from typing import Any
 
 import pytest
 
+import pgwire_codec as pgc
 from pgwire_codec import log
 from pgwire_codec.errors import CaptureError, LogError
+from tests.build import wire
 from tests.captured import applied, capture_into, decoded, slots
 from tests.capturing import confirmed_by_server, opened, read, wait_until
+from tests.logs import append
 from tests.servers import Database
 
 pytestmark = pytest.mark.slow
@@ -287,3 +290,64 @@ def test_a_log_that_may_not_be_read(tmp_path: Path) -> None:
             assert done.status == 4
             assert done.error.startswith(f"Error: cannot read {folder}")
             assert done.error.count("\n") == 1
+
+
+class TestOptionNames:
+    """Errors name the options of the command line, not those of Python."""
+
+    def test_a_slot_that_is_missing(self, table: Database, tmp_path: Path) -> None:
+        done = run(table, tmp_path, "--slot", "typo")
+        assert "Pass --create-slot, or run SELECT" in done.error
+        assert "create_slot" not in done.error
+        assert "Pass --create-slot, or run SELECT" in done.last["problem"]
+
+    def test_a_publication_that_is_missing(self, table: Database, tmp_path: Path) -> None:
+        done = run(table, tmp_path, "--publication", "nowhere")
+        assert "create_publication" not in done.error
+
+    @pytest.mark.since(14, "messages")
+    def test_an_empty_publication(self, table: Database, tmp_path: Path) -> None:
+        table.execute("ALTER PUBLICATION p DROP TABLE t")
+        done = run(table, tmp_path)
+        assert "(pass --messages to capture logical messages alone)" in done.error
+
+    def test_a_snapshot_that_was_broken_off(self, table: Database, tmp_path: Path) -> None:
+        capture = capture_into(table, tmp_path)
+        source = capture._persist(capture._identify)
+        assert source is not None
+        with log.LogWriter(tmp_path, source) as writer:
+            writer.new_session(snapshot=True)
+            append(writer, wire([pgc.Begin(5, 0, 0)]))
+        assert "Begin it again with --snapshot, or" in run(table, tmp_path).error
+
+
+class TestRights:
+    """A snapshot by a role that may not read every row says what to grant."""
+
+    @pytest.fixture
+    def role(self, pg: Database) -> str:
+        role = pg.create_role("REPLICATION")
+        pg.execute(
+            "CREATE SCHEMA s",
+            "CREATE TABLE t (k int)",
+            'CREATE TABLE "U" (k int)',
+            "CREATE TABLE s.t (k int)",
+            "CREATE TABLE rows (k int)",
+            "ALTER TABLE rows ENABLE ROW LEVEL SECURITY",
+            f"GRANT SELECT ON t, rows TO {role}",
+            "INSERT INTO t VALUES (1)",
+            "CREATE PUBLICATION p FOR ALL TABLES",
+        )
+        return role
+
+    def test_of_tables(self, pg: Database, role: str, tmp_path: Path) -> None:
+        dsn = pg.server.dsn_for(pg.name, role)
+        done = run(pg, tmp_path, "--snapshot", dsn=dsn)
+        assert done.status == 4
+        tables = 'public."U", public.rows (row-level security), s.t'
+        assert f"role {role} may not read all rows of {tables}" in done.error
+        assert slots(pg) == []
+        advice = done.error.strip().partition("superuser: ")[2]
+        pg.execute(advice)
+        assert run(pg, tmp_path, "--snapshot", dsn=dsn).status == 0
+        assert [row["k"] for row in decoded(tmp_path, "public.t")] == [1]

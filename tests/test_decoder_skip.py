@@ -149,7 +149,7 @@ def test_a_change_with_a_bad_value_is_set_aside() -> None:
     assert rejected.message_index == 3
     assert rejected.data == data[3]
     assert rejected.error.code == ErrorCode.BAD_VALUE
-    assert rejected.error.context == "column id (int4)"
+    assert rejected.error.context == "column id (int4), row id='x2'"
     assert data[3][rejected.error.offset :].startswith(b"x2")
 
 
@@ -204,8 +204,8 @@ def test_a_change_with_two_bad_values_is_set_aside_once() -> None:
     messages = transaction(table, insert(1, "x", "y"), insert(1, "1", "t"), insert(1, "2", "y"))
     changes = decode(messages, on_error="skip")
     assert [(each.message_index, each.error.context) for each in changes.rejected] == [
-        (2, "column a (int4)"),
-        (4, "column b (bool)"),
+        (2, "column a (int4), row a='x'"),
+        (4, "column b (bool), row a='2'"),
     ]
     assert only(changes).new["b"].to_pylist() == [True]
 

@@ -257,8 +257,8 @@ class LogCapture:
             self._check_begins_with_snapshot()
         elif writer.confirm_lsn == 0 and writer.end_ordinal > 0:
             raise CaptureError(
-                f"The log {self._log} holds a snapshot that was broken off. Begin it anew with the "
-                "option snapshot, or write to another log."
+                f"The log {self._log} holds a snapshot that was broken off. Begin it again with "
+                "`snapshot=True`, or write to another log."
             )
         self._stream(writer, source, until_lsn, idle_seconds)
 

@@ -71,12 +71,12 @@ class PluginOptions:
         """
         major = server_version // 10000
         asked = (
-            ("binary=True", self.binary, 14),
-            (f"streaming={self.streaming!r}", self.streaming == "on", 14),
-            (f"streaming={self.streaming!r}", self.streaming == "parallel", 16),
-            ("two_phase=True", self.two_phase, 15),
-            ("messages=True", self.messages is True, 14),
-            (f"origin={self.origin!r}", self.origin is not None, 16),
+            ("`binary=True`", self.binary, 14),
+            (f"`streaming={self.streaming!r}`", self.streaming == "on", 14),
+            (f"`streaming={self.streaming!r}`", self.streaming == "parallel", 16),
+            ("`two_phase=True`", self.two_phase, 15),
+            ("`messages=True`", self.messages is True, 14),
+            (f"`origin={self.origin!r}`", self.origin is not None, 16),
         )
         if major < _OLDEST:
             raise CaptureError(

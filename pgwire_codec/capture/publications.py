@@ -59,10 +59,11 @@ def ensure_publications(
     """
     if create is True or (isinstance(create, str) and create != ALL_TABLES):
         raise OptionError(
-            f"create_publication must be False, {ALL_TABLES!r} or a list of tables, not {create!r}"
+            f"`create_publication` must be False, {ALL_TABLES!r} or a list of tables, "
+            f"not {create!r}"
         )
     if create and len(names) != 1:
-        raise OptionError("create_publication needs exactly one publication name")
+        raise OptionError("`create_publication` needs exactly one publication name")
     tables = [] if isinstance(create, (bool, str)) else _resolve(cursor, create)
     # Publications of sequences came with PostgreSQL 19: as JSON the column may be missing.
     cursor.execute(
@@ -84,7 +85,7 @@ def ensure_publications(
             raise CaptureError(
                 f'Publication "{name}" does not exist in database "{cursor.fetchone()[0]}". Run '
                 f"CREATE PUBLICATION {quote_identifier(name)} FOR ALL TABLES; (or FOR TABLE ...), "
-                "or pass create_publication."
+                "or pass `create_publication`."
             )
 
 
@@ -184,6 +185,6 @@ def _check_not_empty(cursor: Any, publication: _Publication) -> None:
         sequences = ", only sequences, which no stream has" if publication.all_sequences else ""
         raise CaptureError(
             f'Publication "{publication.name}" publishes no table{sequences}. Run '
-            f"{publication.add_command('...')} (pass messages=True to capture logical messages"
+            f"{publication.add_command('...')} (pass `messages=True` to capture logical messages"
             " alone)."
         )

@@ -167,6 +167,41 @@ def published_tables(cursor: Any, publications: Sequence[str]) -> list[Published
     return tables
 
 
+def check_readable(cursor: Any, tables: Sequence[PublishedTable]) -> None:
+    """Raise ``CaptureError`` when the cursor's role may not read all rows of one of the tables."""
+    cursor.execute(
+        "SELECT quote_ident(current_user), format('%%I.%%I', n.nspname, c.relname),"
+        " quote_ident(n.nspname), has_schema_privilege(n.oid, 'USAGE'),"
+        " has_table_privilege(c.oid, 'SELECT'), row_security_active(c.oid)"
+        " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE c.oid = ANY(%s::oid[]) ORDER BY n.nspname, c.relname",
+        ([table.relation.oid for table in tables],),
+    )
+    rows = cursor.fetchall()
+    schemas = sorted({schema for _, _, schema, may_use, _, _ in rows if not may_use})
+    unread = [name for _, name, _, _, may_select, _ in rows if not may_select]
+    hidden = [name for _, name, _, _, _, is_hidden in rows if is_hidden]
+    if not (schemas or unread or hidden):
+        return
+    role = rows[0][0]
+    commands = []
+    if schemas:
+        commands.append(f"GRANT USAGE ON SCHEMA {', '.join(schemas)} TO {role};")
+    if unread:
+        commands.append(f"GRANT SELECT ON {', '.join(unread)} TO {role};")
+    if hidden:  # by a policy: the stream has every row
+        commands.append(f"ALTER ROLE {role} BYPASSRLS;")
+    names = [
+        f"{name} (row-level security)" if name in hidden else name
+        for _, name, schema, *_ in rows
+        if schema in schemas or name in {*unread, *hidden}
+    ]
+    raise CaptureError(
+        f"role {role} may not read all rows of {', '.join(names)}, as a snapshot has to",
+        hint=f"Run as the tables' owner or a superuser: {' '.join(commands)}",
+    )
+
+
 def files_of(cursor: Any, tables: Sequence[PublishedTable]) -> set[tuple[int, int]]:
     """Give OID and file of each table and partition, as the cursor's transaction sees them.
 

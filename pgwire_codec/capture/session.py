@@ -158,13 +158,13 @@ def _two_phase_notes(cursor: Any, wanted: Wanted, slot_has_it: bool) -> list[str
             return []
         return [
             f'Slot "{wanted.slot}" was created with two_phase: prepared transactions come at '
-            "PREPARE although two_phase is off."
+            "PREPARE although `two_phase` is off."
         ]
     cursor.execute("SELECT current_setting('max_prepared_transactions')::int")
     if cursor.fetchone()[0] > 0:
         return []
     return [
-        "two_phase is on, but the server has max_prepared_transactions = 0: nobody can prepare a "
+        "`two_phase` is on, but the server has max_prepared_transactions = 0: nobody can prepare a "
         "transaction. Run ALTER SYSTEM SET max_prepared_transactions = 10; and restart the server "
         "to change that."
     ]

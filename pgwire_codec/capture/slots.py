@@ -62,7 +62,7 @@ def ensure_slot(
     if row is None:
         if not create:
             raise SlotMissing(
-                f'Replication slot "{name}" does not exist. Pass create_slot=True, or run '
+                f'Replication slot "{name}" does not exist. Pass `create_slot=True`, or run '
                 f"SELECT pg_create_logical_replication_slot('{name}', 'pgoutput');"
             )
         return _create(cursor, name, temporary, two_phase)
@@ -70,8 +70,8 @@ def ensure_slot(
     _check_intact(name, row)
     if temporary:
         raise CaptureError(
-            f'Replication slot "{name}" exists already, and temporary=True creates one. Use '
-            "another name, or leave temporary out to read the slot that is there."
+            f'Replication slot "{name}" exists already, and `temporary=True` creates one. Use '
+            "another name, or leave it out to read the slot that is there."
         )
     deadline = time.monotonic() + patience
     while row["active"]:
@@ -151,12 +151,13 @@ def _create(cursor: Any, name: str, temporary: bool, two_phase: bool) -> Slot:
 def _check_kind(cursor: Any, name: str, row: dict[str, Any]) -> None:
     if row["slot_type"] != "logical":
         raise CaptureError(
-            f'Replication slot "{name}" is a physical one. Use another name with create_slot=True.'
+            f'Replication slot "{name}" is a physical one. Use another name with '
+            "`create_slot=True`."
         )
     if row["plugin"] != "pgoutput":
         raise CaptureError(
             f'Replication slot "{name}" was created for the plugin {row["plugin"]}; this reads '
-            "pgoutput. Use another name with create_slot=True."
+            "pgoutput. Use another name with `create_slot=True`."
         )
     cursor.execute("SELECT current_database()")
     database = cursor.fetchone()[0]

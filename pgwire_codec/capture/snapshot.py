@@ -27,7 +27,7 @@ from pgwire_codec.capture.interrupt import Interrupt
 from pgwire_codec.capture.options import quote_identifier, quote_literal
 from pgwire_codec.capture.problems import explain
 from pgwire_codec.capture.publications import CreatePublication, ensure_publications
-from pgwire_codec.capture.published import files_of, published_tables
+from pgwire_codec.capture.published import check_readable, files_of, published_tables
 from pgwire_codec.capture.settings import allow_to_last, pin
 from pgwire_codec.capture.slots import drop_slot, is_replaceable, slot_exists
 from pgwire_codec.errors import CaptureError
@@ -147,6 +147,7 @@ def _take(
     catalog = ordinary.cursor()
     allow_to_last(catalog)
     tables = published_tables(catalog, options.publications)
+    check_readable(catalog, tables)
     _make_way_for_slot(catalog, wanted, writer)
     if writer.confirm_lsn:
         writer.forget_positions()  # of the slot that is gone: the log begins with the new one

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from pgwire_codec.cli.arguments import name_options
 from pgwire_codec.cli.capture import capture
 from pgwire_codec.cli.demo import demo
 from pgwire_codec.cli.exit_codes import NEEDS_SOMEBODY, exit_code_of
@@ -29,7 +30,8 @@ class _Group(click.Group):
         try:
             return super().invoke(ctx)
         except PgwireError as error:
-            line = printable(" ".join(str(error).split()))
+            command = self.commands.get(ctx.invoked_subcommand or "")
+            line = printable(name_options(" ".join(str(error).split()), command))
             raise Failure(line, exit_code_of(error)) from error
         except click.UsageError:
             raise

@@ -1,8 +1,39 @@
-"""Commands with an argument that can contain a password."""
+"""Arguments of commands: those that can contain a password, and their names in texts."""
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 import click
+
+#: An argument of a Python function in a text, with or without its value: `create_slot=True`.
+_ARGUMENT: Final = re.compile(r"`(\w+)(?:=([^`]+))?`")
+
+
+def name_options(text: str, command: click.Command | None) -> str:
+    """Return a text with Python's arguments replaced by a command's options.
+
+    Parameters
+    ----------
+    text : str
+        Error or note of the package, which has arguments in backquotes.
+    command : click.Command or None
+        Its options are named as it declares them; arguments that it does not have stay as they are.
+    """
+    params = command.params if command is not None else []
+    options = {each.name: each for each in params if isinstance(each, click.Option)}
+
+    def named(match: re.Match[str]) -> str:
+        option = options.get(match[1])
+        if option is None:
+            return match[0]
+        if option.is_flag:
+            is_off = match[2] == "False" and option.secondary_opts
+            return option.secondary_opts[0] if is_off else option.opts[0]
+        return " ".join(filter(None, [option.opts[0], (match[2] or "").strip("'\"")]))
+
+    return _ARGUMENT.sub(named, text)
 
 
 class DsnCommand(click.Command):

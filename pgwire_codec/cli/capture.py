@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -15,7 +16,8 @@ from rich.console import Console
 from pgwire_codec.capture import LogCapture
 from pgwire_codec.capture.lag import LagMeter
 from pgwire_codec.capture.publications import ALL_TABLES
-from pgwire_codec.cli.arguments import DsnCommand
+from pgwire_codec.capture.status import Status
+from pgwire_codec.cli.arguments import DsnCommand, name_options
 from pgwire_codec.cli.capture_report import JsonReport, Report, TerminalReport
 from pgwire_codec.lsn import parse_lsn
 
@@ -182,16 +184,27 @@ def capture(
         while worker.is_alive():
             if signalled:
                 running.stop()
-            status = running.status
+            status = _worded(running.status)
             # What changed is shown at once.
             if time.monotonic() >= due or (status.state, status.problem) != shown:
                 report.show(status, meter.measure(status))
                 due = time.monotonic() + report.interval
                 shown = (status.state, status.problem)
             worker.join(_POLL_SECONDS)
-        report.end(running.status, meter.measure(running.status), worker.error)
+        error = None if worker.error is None else _in_options(str(worker.error))
+        report.end(_worded(running.status), meter.measure(running.status), error)
     if worker.error is not None:
         raise worker.error
+
+
+def _worded(status: Status) -> Status:
+    """Return a status whose texts name the command's options."""
+    problem = None if status.problem is None else _in_options(status.problem)
+    return replace(status, problem=problem, notes=tuple(map(_in_options, status.notes)))
+
+
+def _in_options(text: str) -> str:
+    return name_options(text, capture)
 
 
 class _Worker(threading.Thread):

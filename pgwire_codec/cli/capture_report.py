@@ -38,7 +38,7 @@ class Report(Protocol):
     def show(self, status: Status, lag: Lag | None) -> None:
         """Show how it stands now."""
 
-    def end(self, status: Status, lag: Lag | None, error: Exception | None) -> None:
+    def end(self, status: Status, lag: Lag | None, error: str | None) -> None:
         """Show how it ended."""
 
 
@@ -89,11 +89,11 @@ class JsonReport:
     def show(self, status: Status, lag: Lag | None) -> None:
         self._print(status, lag, status.state, status.problem)
 
-    def end(self, status: Status, lag: Lag | None, error: Exception | None) -> None:
+    def end(self, status: Status, lag: Lag | None, error: str | None) -> None:
         if error is None:
             self._print(status, lag, status.state, None)
         else:
-            self._print(status, lag, "failed", str(error))
+            self._print(status, lag, "failed", error)
 
     def _print(self, status: Status, lag: Lag | None, state: str, problem: str | None) -> None:
         rates = self._rates.measure(status)
@@ -143,7 +143,7 @@ class TerminalReport:
     def show(self, status: Status, lag: Lag | None) -> None:
         self._live.update(self._table(status, lag), refresh=True)
 
-    def end(self, status: Status, lag: Lag | None, error: Exception | None) -> None:
+    def end(self, status: Status, lag: Lag | None, error: str | None) -> None:
         self.show(status, lag)
 
     def _table(self, status: Status, lag: Lag | None) -> Table:

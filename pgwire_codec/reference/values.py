@@ -133,7 +133,8 @@ def _decode(column: ColumnType, raw: bytes, is_binary: bool, policy: str) -> tup
         return store(column.format, read(raw)), True
     except Unrepresentable as problem:
         if policy == "raise":
-            raise ValueProblem(ErrorCode.UNREPRESENTABLE, 0, problem.what) from None
+            advice = 'the option unrepresentable goes on with "null" or "clamp"'
+            raise ValueProblem(ErrorCode.UNREPRESENTABLE, 0, f"{problem.what}; {advice}") from None
         return problem.nearest if policy == "clamp" else None, False
 
 
