@@ -9,14 +9,19 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+#: The metadata column that identifies a table, whatever its name was.
+RELATION_OID: Final = "_relation_oid"
+
 #: The metadata columns of changes, in their order.
 METADATA: Final = (
     "_op", "_xid", "_lsn", "_commit_lsn", "_commit_time", "_seq", "_origin", "_unchanged",
-    "_before", "_invalid",
+    "_before", "_invalid", RELATION_OID,
 )  # fmt: skip
 
 #: Metadata columns of the change that left a row in its last state.
-ROW_METADATA: Final = ("_xid", "_lsn", "_commit_lsn", "_commit_time", "_seq", "_origin")
+ROW_METADATA: Final = (
+    "_xid", "_lsn", "_commit_lsn", "_commit_time", "_seq", "_origin", RELATION_OID,
+)  # fmt: skip
 
 _REQUIRED: Final = ("_op", "_commit_lsn", "_seq", "_unchanged")
 

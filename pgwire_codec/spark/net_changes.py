@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pgwire_codec.spark.change_columns import ChangeColumns
+from pgwire_codec.spark.change_columns import RELATION_OID, ChangeColumns
 from pgwire_codec.spark.key_chains import CHAIN, follow
 from pgwire_codec.spark.lives import ARROW_PLACE, fold
 
@@ -30,7 +30,7 @@ _BATCH_ROWS = 10_000
 
 
 def net_changes(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
-    """Return one row for each key that numbered changes after the last truncate touch.
+    """Return one row for each key that the :func:`lasting_changes` touch.
 
     Its columns: ``gone`` boolean, for a key that has no row any more; ``c0``, ``c1``, … the row, as
     numbered in :attr:`ChangeColumns.table`; ``unchanged`` array of string, the names of the columns
@@ -41,7 +41,7 @@ def net_changes(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
     from pyspark.sql import functions
 
     col = functions.col
-    events = _events(after_truncates(changes), columns)
+    events = _events(lasting_changes(changes), columns)
     schema = _schema(events, columns)
     key = [f"c{number}" for number in columns.keys]
     lives = (
@@ -58,15 +58,26 @@ def net_changes(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
     return near.union(chains.mapInArrow(_follow(columns), near.schema))
 
 
-def after_truncates(changes: DataFrame) -> DataFrame:
-    """Return the numbered changes after the last truncate."""
+def lasting_changes(changes: DataFrame) -> DataFrame:
+    """Return the numbered changes after the last truncate, of the relation that changed last."""
     from pyspark.sql import functions
 
+    col = functions.col
     place = functions.struct("_commit_lsn", "_seq")
-    last = changes.where("_op = 'T'").agg(functions.max(place).alias("truncated"))
-    after = functions.col("truncated").isNull() | (place > functions.col("truncated"))
-    lasting = changes.crossJoin(functions.broadcast(last)).where(after)
-    return lasting.where("_op <> 'T'").drop("truncated")
+    truncated = functions.max(place).alias("truncated")
+    lasting = functions.lit(True)
+    if RELATION_OID in changes.columns:
+        truncated = functions.max(functions.when(col("_op") == "T", place)).alias("truncated")
+        relations = changes.groupBy(col(RELATION_OID).alias("relation")).agg(
+            functions.max(place).alias("newest"), truncated
+        )
+        newest = functions.max(functions.struct("newest", "relation", "truncated"))
+        last = relations.agg(newest.alias("last")).select("last.relation", "last.truncated")
+        lasting = col(RELATION_OID).eqNullSafe(col("relation"))
+    else:
+        last = changes.where("_op = 'T'").agg(truncated)
+    lasting &= (col("_op") != "T") & (col("truncated").isNull() | (place > col("truncated")))
+    return changes.crossJoin(functions.broadcast(last)).where(lasting).drop(*last.columns)
 
 
 def _events(changes: DataFrame, columns: ChangeColumns) -> DataFrame:

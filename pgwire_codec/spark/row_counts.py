@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from pgwire_codec.spark.change_columns import ChangeColumns
 from pgwire_codec.spark.comparison import Mask, differs
-from pgwire_codec.spark.net_changes import after_truncates
+from pgwire_codec.spark.net_changes import lasting_changes
 from pgwire_codec.spark.unchanged import missing_values, with_old_values
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _HASH: Final = "row_hash"
 
 
 def row_changes(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
-    """Return the rows that numbered changes after the last truncate add and remove on balance.
+    """Return the rows that the :func:`lasting_changes` add and remove on balance.
 
     Its columns: ``c0``, ``c1``, … the row; the metadata of the change that added it; ``removed``
     boolean, for rows that were there before these changes; ``count`` long, how many such rows were
@@ -36,7 +36,7 @@ def row_changes(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
     from pyspark.sql import functions
     from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
-    numbered = after_truncates(changes)
+    numbered = lasting_changes(changes)
     kinds = {field.name: field.dataType for field in numbered.schema}
     names = [*columns.numbers, *columns.row_metadata]
     fields = [StructField(name, kinds[name]) for name in names]

@@ -21,6 +21,10 @@ def latest(changes: DataFrame, keys: Sequence[str] | None) -> DataFrame:
     order is that of ``(_commit_lsn, _seq)``: neither the order of the rows matters nor a change
     that is there twice.
 
+    A table is a relation, whatever its name: if the changes have the column ``_relation_oid``, only
+    those of the relation that changed last count. Another one, which had the name before it was
+    dropped or renamed, leaves no rows.
+
     A row's changes are sorted by Spark and folded in Arrow, a batch at a time: neither the number
     of keys nor the number of changes of a key needs memory.
 
@@ -28,8 +32,9 @@ def latest(changes: DataFrame, keys: Sequence[str] | None) -> DataFrame:
     ----------
     changes : DataFrame
         Changes of one table, as :func:`decode_changes` and ``format("pgoutput")`` return them. They
-        are read twice, first for truncates: persist them if they are costly to make. The changes of
-        keys that left large values unsent have to fit into the memory of one task.
+        are read twice, first for truncates and the relation: persist them if they are costly to
+        make. The changes of keys that left large values unsent have to fit into the memory of one
+        task.
     keys : sequence of str or None
         Columns that identify a row: the replica identity, or some of it that suffices. None is for
         tables without a key, in which rows can be equal: inserts add a row; deletes and updates,
@@ -40,12 +45,12 @@ def latest(changes: DataFrame, keys: Sequence[str] | None) -> DataFrame:
     Returns
     -------
     DataFrame
-        The table's columns; ``_xid``, ``_lsn``, ``_commit_lsn``, ``_commit_time``, ``_seq`` and
-        ``_origin`` of the last change of the row (of equal rows, a removed one is the newest that
-        was there); and ``_unchanged``, the names of the columns
-        whose value the changes do not contain, because they begin after it was written. Lazy. Where
-        the names of columns differ in case only, set ``spark.sql.caseSensitive`` to ``true`` to
-        select one of them.
+        The table's columns; ``_xid``, ``_lsn``, ``_commit_lsn``, ``_commit_time``, ``_seq``,
+        ``_origin`` and, if it is there, ``_relation_oid`` of the last change of the row (of equal
+        rows, a removed one is the newest that was there); and ``_unchanged``, the names of the
+        columns whose value the changes do not contain, because they begin after it was written.
+        Lazy. Where the names of columns differ in case only, set ``spark.sql.caseSensitive`` to
+        ``true`` to select one of them.
 
     Raises
     ------
