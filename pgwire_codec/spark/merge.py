@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pgwire_codec.errors import MissingExtraError
 from pgwire_codec.lsn import format_lsn
-from pgwire_codec.spark.change_columns import ChangeColumns
+from pgwire_codec.spark.change_columns import RELATION_OID, ChangeColumns
 from pgwire_codec.spark.merge_rows import (
     CountedRows,
     KeyedRows,
@@ -61,6 +61,12 @@ def merge_into(
     Therefore batches have to be whole transactions, and come in the order of their commits, as
     those of ``format("pgoutput")`` do.
 
+    A table is a relation, whatever its name. If the changes have the column ``_relation_oid``, the
+    commit records the relation that changed last, too (under ``{app_id}/relation``), and changes of
+    others are left out. A batch in which another relation than the recorded one changed last
+    replaces the rows of the target: it must have everything that this relation did, as the
+    micro-batches of ``format("pgoutput")`` with ``onRelationChange=replace`` do.
+
     Parameters
     ----------
     changes : DataFrame
@@ -75,7 +81,8 @@ def merge_into(
         deleted as the changes remove.
     app_id : str
         Name of the stream of changes. A target that gets changes from several slots needs one for
-        each.
+        each. Another relation replaces all rows of the target, so changes with ``_relation_oid``
+        need a target of their own.
     storage_options : mapping, optional
         For an object store, as ``deltalake.DeltaTable`` takes them.
 
@@ -117,26 +124,33 @@ def merge_into(
     fresh = numbered if applied is None else numbered.where(functions.col("_commit_lsn") > applied)
     fresh = fresh.persist()
     try:
-        ((newest, truncates),) = fresh.agg(
-            functions.max("_commit_lsn"), functions.count_if(functions.col("_op") == "T")
-        ).collect()
+        newest, relation = _newest(fresh)
         if newest is None:
             return Merged(applied)
+        is_other = _is_other(table, f"{app_id}/relation", relation)
+        # Of a relation that the target does not have, older changes count, too.
+        current = numbered if is_other else fresh
+        if relation is not None:
+            current = current.where(functions.col(RELATION_OID) == relation)
+        empties = is_other or not current.where("_op = 'T'").isEmpty()
         rows = CountedRows if keys is None else KeyedRows
-        net: NetRows = rows.of(fresh, columns)
+        net: NetRows = rows.of(current, columns)
     finally:
         fresh.unpersist()
     # A truncate left no row to the changes after it.
-    source = net.source(None if truncates else table, target)
+    source = net.source(None if empties else table, target)
     if table is None:
         table = delta.DeltaTable.create(
             target, schema=table_schema(net), storage_options=options or None
         )
+    applied_now = [delta.Transaction(app_id, newest)]
+    if relation is not None:
+        applied_now.append(delta.Transaction(f"{app_id}/relation", relation))
     commit = delta.CommitProperties(
         custom_metadata={"pgwire_codec.commit_lsn": format_lsn(newest)},
-        app_transactions=[delta.Transaction(app_id, newest)],
+        app_transactions=applied_now,
     )
-    metrics = _merge(table, source, columns, commit, truncate=truncates > 0)
+    metrics = _merge(table, source, columns, commit, empties=empties)
     return Merged(
         newest,
         inserted=metrics["num_target_rows_inserted"] - source.again,
@@ -145,10 +159,26 @@ def merge_into(
     )
 
 
+def _newest(changes: DataFrame) -> tuple[int | None, int | None]:
+    """Return the last commit LSN, and the OID of the relation that changed last, if it is there."""
+    from pyspark.sql import functions
+
+    relation = RELATION_OID if RELATION_OID in changes.columns else functions.lit(None)
+    place = functions.struct("_commit_lsn", "_seq", relation)
+    ((newest,),) = changes.agg(functions.max(place)).collect()
+    return (None, None) if newest is None else (newest[0], newest[2])
+
+
+def _is_other(table: DeltaTable | None, app_id: str, relation: int | None) -> bool:
+    """Return whether the target has the rows of another relation."""
+    recorded = None if table is None else table.transaction_version(app_id)
+    return relation is not None and recorded is not None and recorded != relation
+
+
 def _merge(
-    table: DeltaTable, source: MergeSource, columns: ChangeColumns, commit: Any, *, truncate: bool
+    table: DeltaTable, source: MergeSource, columns: ChangeColumns, commit: Any, *, empties: bool
 ) -> dict[str, Any]:
-    """Merge, and return the metrics."""
+    """Merge, and return the metrics. ``empties``: no row of the target is left as it is."""
     merger = table.merge(
         source=source.rows,
         predicate=source.matches,
@@ -157,10 +187,14 @@ def _merge(
         commit_properties=commit,
     ).when_matched_delete(predicate="s.gone")
     if source.updates:
-        merger = merger.when_matched_update(updates=source.updates, predicate="NOT s.gone")
+        updates = dict(source.updates)
+        if empties:  # the row is a new one, in the columns that only the target has, too
+            others = {field.name for field in table.schema().fields} - set(columns.table)
+            updates |= {quote(name): "NULL" for name in others}
+        merger = merger.when_matched_update(updates=updates, predicate="NOT s.gone")
     row = {quote(name): f"s.c{number}" for number, name in enumerate(columns.table)}
     merger = merger.when_not_matched_insert(updates=row, predicate="NOT s.gone")
-    if truncate:
+    if empties:
         merger = merger.when_not_matched_by_source_delete()
     return merger.execute()
 
