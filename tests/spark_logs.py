@@ -63,8 +63,11 @@ def serial_rows(capture: Capture, table: str, columns: Iterable[str], **options:
     columns = list(columns)
     decoder = pgc.Decoder(**{"target": "spark"} | options)
     rows = []
-    for batch in decoder.decode(capture.messages, capture.lsns):
-        if batch.version.qualified_name == table:
+    changes = decoder.decode(capture.messages, capture.lsns)
+    newest = decoder.carry.scope.named(table)
+    assert newest is not None
+    for batch in changes:
+        if batch.relation.oid == newest.relation.oid:
             rows += [{name: row.get(name) for name in columns} for row in batch.to_pylist()]
     return sorted(rows, key=place)
 

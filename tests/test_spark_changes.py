@@ -41,8 +41,11 @@ def serial_rows(
     """What the serial decoder says of a table, in order, under the names of its newest version."""
     decoder = pgc.Decoder(target="spark", unrepresentable="null", types=types)
     rows = []
-    for batch in decoder.decode(capture.messages, capture.lsns):
-        if batch.version.qualified_name == table:
+    changes = decoder.decode(capture.messages, capture.lsns)
+    newest = decoder.carry.scope.named(table)
+    assert newest is not None
+    for batch in changes:
+        if batch.relation.oid == newest.relation.oid:
             rows += [{name: row.get(name) for name in columns} for row in batch.to_pylist()]
     return sorted(rows, key=lambda row: (row["_commit_lsn"], row["_seq"]))
 
@@ -57,10 +60,13 @@ def spark_rows(changes: DataFrame) -> list[dict[str, Any]]:
 
 
 def tables_of(capture: corpus.Capture) -> list[str]:
-    batches = pgc.Decoder().decode(capture.messages).batches
+    """The names of those that changed most, as they are in the end."""
+    decoder = pgc.Decoder()
+    batches = decoder.decode(capture.messages).batches
     counts: dict[str, int] = {}
     for batch in batches:
-        name = batch.version.qualified_name
+        _, newest = decoder.carry.scope.relations[batch.relation.oid]
+        name = newest.qualified_name
         counts[name] = counts.get(name, 0) + len(batch)
     return sorted(counts, key=lambda name: -counts[name])[:2]
 
@@ -228,6 +234,36 @@ def test_what_cannot_be_decoded_says_so(spark: SparkSession, spark_api: Any) -> 
     assert failure.value.message_index == 5
     skipped = decode(to_df(spark, broken, capture.lsns, 2), on_error="skip", unrepresentable="null")
     assert skipped.count() > 0
+
+
+def test_relations_whose_names_change_hands(spark: SparkSession, spark_api: Any) -> None:
+    """A table is the relation that has its name in the end, under all its names."""
+    renames = [(1, "r"), (2, "s"), (1, "q"), (2, "r"), (3, "q")]
+    key = build.column("id", "int4", key=True)
+    messages = []
+    for number, (oid, name) in enumerate(renames, start=1):
+        relation = build.relation(oid, key, name=name)
+        messages += build.transaction(relation, build.insert(oid, str(number)), lsn=number * 10)
+    df = to_df(spark, build.wire(messages), range(len(messages)), 7)
+    planned = spark_api.plan_changes(df, ordinal="n", data="message")
+    assert planned.tables == ["public.q", "public.r"]
+
+    def found(changes: DataFrame) -> list[int]:
+        return [row["id"] for row in spark_rows(changes)]
+
+    assert found(planned.decode("public.r")) == [2, 4]
+    assert found(planned.decode("public.q")) == [5]
+    assert found(planned.decode(relation_oid=1)) == [1, 3]
+    with pytest.raises(ValueError, match=r"no relation has the name 'public\.s' .* is public\.r"):
+        planned.decode("public.s")
+    for wrong in ({}, {"table": "public.r", "relation_oid": 2}):
+        with pytest.raises(pgc.OptionError, match="either table or relation_oid"):
+            planned.decode(**wrong)
+    changes = spark_api.decode_changes(
+        df, relation_oid=2, with_relation_oid=True, ordinal="n", data="message"
+    )
+    assert changes.columns[-1] == "_relation_oid"
+    assert {row["_relation_oid"] for row in spark_rows(changes)} == {2}
 
 
 def test_a_dataframe_that_changes_between_two_reads(

@@ -21,6 +21,8 @@ def parse(**options: str) -> SourceOptions:
 def test_defaults() -> None:
     options = parse_options({"path": "shop.log"})
     assert (options.table, options.columns, options.style) == (None, None, "native")
+    assert (options.relation_oid, options.with_relation_oid) == (None, False)
+    assert (options.on_relation_change, options.is_of_a_table) == ("fail", False)
     assert (options.starting_lsn, options.ending_lsn) == (None, None)
     assert (options.max_partition_bytes, options.max_bytes_per_trigger) == (32 << 20, None)
     assert options.on_error == "raise"
@@ -46,7 +48,10 @@ def test_every_option_arrives() -> None:
         onError="skip",
         maxPartitionBytes="64m",
         maxBytesPerTrigger="10 MB",
+        withRelationOid="true",
+        onRelationChange="replace",
     )
+    assert (options.with_relation_oid, options.on_relation_change) == (True, "replace")
     assert options.columns == ("id", "v")
     assert format_lsn(options.starting_lsn or 0) == "16/B374D848"
     assert options.ending_lsn == 0x16B374D849
@@ -61,7 +66,21 @@ def test_every_option_arrives() -> None:
     assert (options.max_partition_bytes, options.max_bytes_per_trigger) == (64 << 20, 10 << 20)
     given = {"path", "table", "columns", "startingLsn", "endingLsn", "types", "numeric", "before"}
     given |= {"unrepresentable", "onError", "maxPartitionBytes", "maxBytesPerTrigger"}
-    assert set(NAMES) - given == {"style"}
+    given |= {"withRelationOid", "onRelationChange"}
+    assert set(NAMES) - given == {"style", "relationOid"}
+
+
+def test_a_relation_in_place_of_a_table() -> None:
+    options = parse_options({"path": "d", "relationOid": "4294967295", "columns": "a"})
+    assert (options.table, options.relation_oid) == (None, 4294967295)
+    assert (options.is_of_a_table, options.decoder["types"]) == (True, "native")
+    assert parse_options({"path": "d", "relationOid": "1", "style": "delta"}).style == "delta"
+
+
+def test_replaced_rows_have_the_relation() -> None:
+    assert parse(onRelationChange="replace").with_relation_oid
+    assert not parse(withRelationOid="false").with_relation_oid
+    assert parse_options({"path": "d", "withRelationOid": "true"}).with_relation_oid
 
 
 @pytest.mark.parametrize(
@@ -83,7 +102,7 @@ def test_without_table_values_are_text() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tabel": "x"}, r"has no option tabel; it has: path, table, columns, startingLsn"),
+        ({"tabel": "x"}, r"has no option tabel; it has: path, table, relationOid, columns"),
         ({"path": ""}, "path is missing"),
         ({"table": ""}, "table must be schema.table"),
         ({"columns": "a,,b"}, "columns must be names of columns, each once, .*not 'a,,b'"),
@@ -100,6 +119,15 @@ def test_without_table_values_are_text() -> None:
         ({"maxPartitionBytes": "0"}, "maxPartitionBytes must be a number of bytes above 0"),
         ({"maxBytesPerTrigger": "many"}, "maxBytesPerTrigger must be a number of bytes"),
         ({"style": "delta", "before": "key"}, "before goes with style=native only"),
+        ({"relationOid": "1"}, "table and relationOid exclude one another"),
+        ({"withRelationOid": "yes"}, "withRelationOid must be one of true, false, not 'yes'"),
+        ({"onRelationChange": "x"}, "onRelationChange must be one of fail, replace, not 'x'"),
+        ({"style": "delta", "withRelationOid": "true"}, "withRelationOid goes with style=native"),
+        ({"style": "delta", "onRelationChange": "replace"}, "replace goes with style=native only"),
+        (
+            {"onRelationChange": "replace", "withRelationOid": "false"},
+            "onRelationChange=replace needs withRelationOid=true",
+        ),
     ],
 )
 def test_bad_options(options: dict[str, str], message: str) -> None:
@@ -112,6 +140,11 @@ def test_bad_options(options: dict[str, str], message: str) -> None:
     [
         ({"columns": "a", "before": "none"}, "columns, before needs the option table"),
         ({"style": "debezium"}, "style=debezium needs the option table"),
+        ({"onRelationChange": "fail"}, "onRelationChange needs the option table"),
+        ({"relationOid": "1", "onRelationChange": "fail"}, "needs the option table"),
+        ({"relationOid": "0"}, "relationOid must be a number from 1 to 4294967295, not '0'"),
+        ({"relationOid": "4294967296"}, "relationOid must be a number"),
+        ({"relationOid": "public.t"}, "relationOid must be a number .*, not 'public.t'"),
     ],
 )
 def test_options_of_a_table(options: dict[str, Any], message: str) -> None:

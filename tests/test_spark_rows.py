@@ -64,9 +64,11 @@ def read_stream(path: str, max_bytes: int) -> list[Row]:
 
 
 def tables_of(capture: corpus.Capture) -> list[str]:
-    """The tables that change, by name."""
-    batches = pgc.Decoder().decode(capture.messages).batches
-    return sorted({batch.version.qualified_name for batch in batches})
+    """The tables that change, by the names that they have in the end."""
+    decoder = pgc.Decoder()
+    batches = decoder.decode(capture.messages).batches
+    known = decoder.carry.scope.relations
+    return sorted({known[batch.relation.oid][1].qualified_name for batch in batches})
 
 
 QUICK = [corpus.capture("dml.pg18.v1-text"), corpus.capture("traps.pg18.v2-stream")]

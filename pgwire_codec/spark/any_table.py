@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from pgwire_codec.carry import RelationVersion
 from pgwire_codec.columns import ChangeBatch, Column
+from pgwire_codec.spark.change_columns import RELATION_OID
 from pgwire_codec.spark.shapes import exact, to_exact
 from pgwire_codec.spec import WITH_OLD_TUPLE
 from pgwire_codec.tables import NULL, VALUE, tagged
@@ -30,7 +31,7 @@ class AnyTable:
     schema: pa.Schema
 
     @classmethod
-    def of(cls) -> AnyTable:
+    def of(cls, *, relation_oid: bool) -> AnyTable:
         fields = [
             ("relation", pa.string()),
             ("op", pa.string()),
@@ -44,11 +45,14 @@ class AnyTable:
             ("_origin", pa.string()),
             ("_unchanged", pa.list_(pa.string())),
         ]
+        if relation_oid:
+            fields.append((RELATION_OID, pa.int64()))
         return cls(exact(pa.schema(fields)))
 
     def record_batch(self, batch: ChangeBatch) -> pa.RecordBatch:
         told = batch.to_arrow([])
         kind = dict(zip(told.schema.names, told.columns, strict=True))
+        kind[RELATION_OID] = pa.repeat(pa.scalar(batch.relation.oid, pa.int64()), len(batch))
         arrays: list[Any] = [
             pa.repeat(batch.version.qualified_name, len(batch)),
             _metadata(kind, "_op"),

@@ -15,6 +15,7 @@ from pgwire_codec.changes import Changes
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.planning import PartPlan, Plan, plan
 from pgwire_codec.spark.records import to_record_batch
+from pgwire_codec.spark.relations import select_relation
 from pgwire_codec.spark.schema import TableSchema, table_schema
 from pgwire_codec.spark.shapes import spark_schema
 from pgwire_codec.spark.survey import PART, Part, check_ordinals, split_by_part, survey
@@ -43,7 +44,7 @@ class PlannedChanges:
     Attributes
     ----------
     tables : list of str
-        The tables that the messages tell of, as ``schema.table``.
+        The tables of the messages, as ``schema.table``, by the names that they have at the end.
     carry : Carry
         The state behind the last message: ``carry.pending`` are the transactions left open.
     """
@@ -58,21 +59,30 @@ class PlannedChanges:
         self._types = TypeOptions(
             types=options["types"], numeric=options["numeric"], target="spark"
         )
-        self.tables = sorted({version.qualified_name for version in plan.versions})
+        known = plan.carry.scope.relations.values()
+        self.tables = sorted({version.qualified_name for _, version in known})
         self.carry = plan.carry
 
-    def decode(self, table: str) -> DataFrame:
-        """Give the committed changes of a table; see :func:`decode_changes`.
+    def decode(
+        self,
+        table: str | None = None,
+        *,
+        relation_oid: int | None = None,
+        with_relation_oid: bool = False,
+    ) -> DataFrame:
+        """Return the committed changes of a table; see :func:`decode_changes`.
 
         Raises ``ValueError`` for a table that is not among :attr:`tables`.
         """
+        versions = self._plan.versions
         schema = table_schema(
-            table,
-            self._plan.versions,
+            select_relation(self.carry.scope, versions, table, relation_oid),
+            versions,
             self._types,
             self._options["registry"],
             before=self._options["before"],
             invalid=self._options["unrepresentable"] != "raise",
+            relation_oid=with_relation_oid,
         )
         job = Job(
             parts={
@@ -87,15 +97,28 @@ class PlannedChanges:
         return self._messages.mapInArrow(_decode_pass(job), spark_schema(schema.arrow))
 
 
-def decode_changes(messages: DataFrame, *, table: str, **options: Unpack[PlanOptions]) -> DataFrame:
+def decode_changes(
+    messages: DataFrame,
+    *,
+    table: str | None = None,
+    relation_oid: int | None = None,
+    with_relation_oid: bool = False,
+    **options: Unpack[PlanOptions],
+) -> DataFrame:
     """Decode the committed changes of one table, on all executors, whatever the partitioning.
 
     Parameters
     ----------
     messages : DataFrame
         One row a message, of one replication slot from its first message on.
-    table : str
-        ``schema.table``, as published.
+    table : str, optional
+        ``schema.table``, as published: the relation that has this name at the end of the messages,
+        with all that it did under earlier names. A name comes with the first change after it was
+        given.
+    relation_oid : int, optional
+        OID of a relation, in place of ``table``: decode whatever its name is or was.
+    with_relation_oid : bool
+        Whether rows have the metadata column ``_relation_oid``.
     **options
         ``ordinal``, ``data``, ``lsn`` and the decoder's options: see :func:`plan_changes`, which
         serves several tables with one survey of the messages.
@@ -106,21 +129,24 @@ def decode_changes(messages: DataFrame, *, table: str, **options: Unpack[PlanOpt
         The columns of the table's newest version, then ``_op``, ``_xid``, ``_lsn``,
         ``_commit_lsn``, ``_commit_time``, ``_seq``, ``_origin``, ``_unchanged``, ``_before`` and,
         unless ``unrepresentable="raise"``, ``_invalid``; see
-        :meth:`pgwire_codec.ChangeBatch.to_arrow`. Rows are not ordered: ``(_commit_lsn, _seq)`` is
-        the order. Older versions of the table are matched by name; a column whose type changed
-        becomes the wider of two integers, floats or decimals, and otherwise a string.
+        :meth:`pgwire_codec.ChangeBatch.to_arrow`. The last is ``_relation_oid``, if it was asked
+        for. Rows are not ordered: ``(_commit_lsn, _seq)`` is the order. Older versions of the table
+        are matched by name; a column whose type changed becomes the wider of two integers, floats
+        or decimals, and otherwise a string.
 
     Raises
     ------
     ValueError
-        When the table is not among the messages, or ordinals are null or not unique.
+        When the relation is not among the messages, or ordinals are null or not unique.
     TypeError
         When a column has another type than is wanted, or the DataFrame is a stream.
     DecodeError
         When the messages do not follow one another as the protocol wants. Values that do not
         decode fail the task that meets them, with the ``DecodeError`` in Spark's message.
     """
-    return plan_changes(messages, **options).decode(table)
+    return plan_changes(messages, **options).decode(
+        table, relation_oid=relation_oid, with_relation_oid=with_relation_oid
+    )
 
 
 class PlanOptions(TypedDict, total=False):

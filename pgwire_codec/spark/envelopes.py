@@ -63,10 +63,8 @@ class DebeziumRows:
         ]
         return cls(rows, database, exact(pa.schema(fields)))
 
-    def record_batch(self, batch: ChangeBatch) -> pa.RecordBatch | None:
+    def record_batch(self, batch: ChangeBatch) -> pa.RecordBatch:
         native = self.rows.native(batch)
-        if native is None:
-            return None
         op = batch.op
         is_snapshot = batch.xid == 0
         old, here = _old_rows(self.rows, native), _rows(self.rows, native)
@@ -134,10 +132,8 @@ class DeltaRows:
         fields = [pa.field(free_name(name, taken), kind) for name, kind in metadata]
         return cls(rows, exact(pa.schema([*table, *fields])))
 
-    def record_batch(self, batch: ChangeBatch) -> pa.RecordBatch | None:
+    def record_batch(self, batch: ChangeBatch) -> pa.RecordBatch:
         native = self.rows.native(batch)
-        if native is None:
-            return None
         old, here = _old_rows(self.rows, native), _rows(self.rows, native)
         has_preimage = (batch.op == ord("U")) & old.is_valid().to_numpy(zero_copy_only=False)
         # Each change, and before it the preimage of some: taken from the old rows, behind the new.

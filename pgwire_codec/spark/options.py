@@ -13,11 +13,12 @@ from pgwire_codec.lsn import parse_lsn
 
 #: Every option, as Spark users write it; Spark does not tell upper from lower case.
 NAMES: Final = (
-    "path", "table", "columns", "startingLsn", "endingLsn", "style", "types", "numeric", "before",
-    "unrepresentable", "onError", "maxPartitionBytes", "maxBytesPerTrigger",
+    "path", "table", "relationOid", "columns", "startingLsn", "endingLsn", "style", "types",
+    "numeric", "before", "unrepresentable", "onError", "withRelationOid", "onRelationChange",
+    "maxPartitionBytes", "maxBytesPerTrigger",
 )  # fmt: skip
 
-#: Those that say what becomes of a table's columns, and need ``table``.
+#: Those that say what becomes of a table's columns, and need ``table`` or ``relationOid``.
 _OF_A_TABLE: Final = ("columns", "types", "numeric", "before", "unrepresentable")
 
 _WORDS: Final = {
@@ -26,6 +27,8 @@ _WORDS: Final = {
     "before": ("key", "full", "none"),
     "unrepresentable": ("raise", "null", "clamp"),
     "onError": ("raise", "skip"),
+    "withRelationOid": ("true", "false"),
+    "onRelationChange": ("fail", "replace"),
 }
 
 #: Some partitions for each core, of most logs; a task costs some milliseconds.
@@ -43,7 +46,9 @@ class SourceOptions:
     path : str
         Where the log is.
     table : str or None
-        ``schema.table``; None: all tables.
+        ``schema.table``, the relation that has this name at the end of the range.
+    relation_oid : int or None
+        The relation, whatever its name; None, as ``table`` is: all tables.
     columns : tuple of str or None
         Of the table; None: all.
     starting_lsn, ending_lsn : int or None
@@ -52,6 +57,10 @@ class SourceOptions:
         Which columns a row has.
     decoder : dict
         Options of :class:`pgwire_codec.Decoder`.
+    with_relation_oid : bool
+        Rows have the column ``_relation_oid``.
+    on_relation_change : {"fail", "replace"}
+        What a stream does when another relation gets the table's name.
     max_partition_bytes : int
         Of a partition.
     max_bytes_per_trigger : int or None
@@ -60,13 +69,21 @@ class SourceOptions:
 
     path: str
     table: str | None
+    relation_oid: int | None
     columns: tuple[str, ...] | None
     starting_lsn: int | None
     ending_lsn: int | None
     style: str
     decoder: dict[str, Any]
+    with_relation_oid: bool
+    on_relation_change: str
     max_partition_bytes: int
     max_bytes_per_trigger: int | None
+
+    @property
+    def is_of_a_table(self) -> bool:
+        """Whether rows have a table's columns."""
+        return self.table is not None or self.relation_oid is not None
 
     @property
     def on_error(self) -> str:
@@ -93,16 +110,17 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     for name, words in _WORDS.items():
         if name in options and options[name] not in words:
             raise OptionError(_wrong(name, options[name], f"one of {', '.join(words)}"))
-    table = options.get("table")
     style = options.get("style", "native")
-    _check_together(options, table, style)
+    _check_together(options, style)
+    is_of_a_table = "table" in options or "relationOid" in options
+    on_relation_change = options.get("onRelationChange", "fail")
     # An envelope, and the image of a row before its update, are of all that was sent; where rows
     # are of any table, all values are text, and the old ones have a column of their own.
     before = options.get("before", "key") if style == "native" else "full"
     decoder: dict[str, Any] = {
-        "types": "text" if table is None else options.get("types", "native"),
+        "types": options.get("types", "native") if is_of_a_table else "text",
         "numeric": options.get("numeric", "string"),
-        "before": "none" if table is None else before,
+        "before": before if is_of_a_table else "none",
         "unrepresentable": options.get("unrepresentable", "raise"),
         "on_error": options.get("onError", "raise"),
         "target": "spark",
@@ -115,21 +133,30 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         )
     return SourceOptions(
         path=options["path"],
-        table=table,
+        table=options.get("table"),
+        relation_oid=_oid(options),
         columns=_columns(options),
         starting_lsn=starting,
         ending_lsn=ending,
         style=style,
         decoder=decoder,
+        with_relation_oid=(
+            options.get("withRelationOid") == "true" or on_relation_change == "replace"
+        ),
+        on_relation_change=on_relation_change,
         max_partition_bytes=_size(options, "maxPartitionBytes") or _MAX_PARTITION_BYTES,
         max_bytes_per_trigger=_size(options, "maxBytesPerTrigger"),
     )
 
 
-def _check_together(options: Mapping[str, str], table: str | None, style: str) -> None:
-    if table is not None and not table:
-        raise OptionError(_wrong("table", table, "schema.table; without it, all tables come"))
-    if table is None:
+def _check_together(options: Mapping[str, str], style: str) -> None:
+    if options.get("table") == "":
+        raise OptionError(_wrong("table", "", "schema.table; without it, all tables come"))
+    if "table" in options and "relationOid" in options:
+        raise OptionError("table and relationOid exclude one another: a relation has one name")
+    if "table" not in options and "onRelationChange" in options:
+        raise OptionError("onRelationChange needs the option table: only a name changes hands")
+    if "table" not in options and "relationOid" not in options:
         if style != "native":
             raise OptionError(f"style={style} needs the option table: a row has its columns")
         if given := [name for name in _OF_A_TABLE if name in options]:
@@ -139,6 +166,16 @@ def _check_together(options: Mapping[str, str], table: str | None, style: str) -
             )
     elif style != "native" and "before" in options:
         raise OptionError(f"before goes with style=native only: style={style} has the whole rows")
+    _check_relation_oid(options, style)
+
+
+def _check_relation_oid(options: Mapping[str, str], style: str) -> None:
+    replaces = options.get("onRelationChange") == "replace"
+    if replaces and options.get("withRelationOid") == "false":
+        raise OptionError("onRelationChange=replace needs withRelationOid=true, not 'false'")
+    if style != "native" and (replaces or options.get("withRelationOid") == "true"):
+        name = "onRelationChange=replace" if replaces else "withRelationOid"
+        raise OptionError(f"{name} goes with style=native only: style={style} has its own columns")
 
 
 def _columns(options: Mapping[str, str]) -> tuple[str, ...] | None:
@@ -149,6 +186,15 @@ def _columns(options: Mapping[str, str]) -> tuple[str, ...] | None:
         wanted = "names of columns, each once, with commas between them"
         raise OptionError(_wrong("columns", options["columns"], wanted))
     return names
+
+
+def _oid(options: Mapping[str, str]) -> int | None:
+    if "relationOid" not in options:
+        return None
+    text = options["relationOid"].strip()
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 1 << 32):
+        raise OptionError(_wrong("relationOid", text, "a number from 1 to 4294967295"))
+    return int(text)
 
 
 def _lsn(options: Mapping[str, str], name: str) -> int | None:

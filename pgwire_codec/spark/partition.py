@@ -39,6 +39,7 @@ def decode_partition(
     part: PartPlan | None = None,
     *,
     table: str | None = None,
+    relation_oid: int | None = None,
     **options: Any,
 ) -> Iterator[dict[str, Any]]:
     """Decode the messages of one partition into changes, one dict each.
@@ -50,7 +51,13 @@ def decode_partition(
     part : PartPlan, optional
         From :func:`plan_partitions`. Without it the partition must be a stream of its own.
     table : str, optional
-        Only the changes of this table, ``schema.table``.
+        Only changes that came under this name, ``schema.table``. One partition does not tell which
+        relation has a name in the end: after a rename, or DROP TABLE and CREATE TABLE, choose by
+        ``relation_oid``, or use :func:`decode_changes`.
+    relation_oid : int, optional
+        Only changes of the relation with this OID, under whichever names they came. The Relations
+        of ``plan.carry.scope`` have OIDs; ``plan.carry.scope.named("public.orders")`` returns the
+        one that has a name in the end.
     **options
         Of :class:`pgwire_codec.Decoder`; ``target`` is ``"spark"`` unless it is given.
 
@@ -72,8 +79,8 @@ def decode_partition(
     for piece in itertools.chain(_pieces(messages), [None]):
         last = piece is None
         for batch in decoder.decode([] if piece is None else piece, last=last):
-            if table is None or batch.version.qualified_name == table:
-                name = batch.version.qualified_name
+            name = batch.version.qualified_name
+            if table in (None, name) and relation_oid in (None, batch.relation.oid):
                 yield from ({**row, "_table": name} for row in batch.to_pylist())
 
 

@@ -7,12 +7,13 @@ from dataclasses import replace
 import pyarrow as pa
 
 from pgwire_codec.columns import ChangeBatch
+from pgwire_codec.spark.change_columns import RELATION_OID
 from pgwire_codec.spark.schema import TableSchema
 from pgwire_codec.types import TypeOptions
 
 
 def to_record_batch(batch: ChangeBatch, schema: TableSchema, types: TypeOptions) -> pa.RecordBatch:
-    """Give a batch of any version of the table in the table's schema.
+    """Return a batch of any version of the table, or of another table, in the table's schema.
 
     A column that the version lacks is null; one that it has more is left out, and not decoded.
     """
@@ -28,6 +29,9 @@ def to_record_batch(batch: ChangeBatch, schema: TableSchema, types: TypeOptions)
         text = as_text.to_arrow([name for name in wanted if name in schema.as_text])
     arrays = []
     for field in schema.arrow:
+        if metadata.get(field.name) == RELATION_OID:
+            arrays.append(pa.repeat(pa.scalar(batch.relation.oid, field.type), len(batch)))
+            continue
         if field.name in metadata:
             # The batch evens out its own collisions of names, which may be another version's.
             name = metadata[field.name]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from pgwire_codec.carry import RelationVersion
+from pgwire_codec.spark.change_columns import RELATION_OID
 from pgwire_codec.types import ColumnType, TypeOptions, TypeRegistry, column_type
 
 
@@ -41,38 +42,36 @@ class TableSchema:
 
 
 def table_schema(
-    table: str,
+    newest: RelationVersion,
     versions: Sequence[RelationVersion],
     types: TypeOptions,
     registry: TypeRegistry,
     *,
     before: str,
     invalid: bool,
+    relation_oid: bool = False,
     columns: Sequence[str] | None = None,
 ) -> TableSchema:
-    """Give the schema of a table, ``schema.table``, from all that was told, oldest first.
+    """Return the schema of a table, from its newest version and all versions of all relations.
 
-    The columns are those of the newest version, or some of them; older ones are matched by name. A
-    column whose type changed becomes the wider of two integers, floats or decimals, and otherwise a
-    string.
+    The columns are those of the newest version, or some of them; other versions of the relation are
+    matched by name. A column whose type changed becomes the wider of two integers, floats or
+    decimals, and otherwise a string. ``relation_oid``: with the metadata column of that name.
 
-    Raises ``ValueError`` for a table that is not among the versions, or a column that the newest
-    does not have.
+    Raises ``ValueError`` for a column that the newest version does not have.
     """
-    mine = [version for version in versions if version.qualified_name == table]
-    if not mine:
-        known = ", ".join(sorted({version.qualified_name for version in versions})) or "none"
-        raise ValueError(f"the messages have no table {table!r}; they have: {known}")
-    newest = mine[-1].relation
-    known_columns = [column.name for column in newest.columns]
+    relation = newest.relation
+    mine = [version for version in versions if version.relation.oid == relation.oid]
+    known_columns = [column.name for column in relation.columns]
     chosen = known_columns if columns is None else list(columns)
     if unknown := [name for name in chosen if name not in known_columns]:
         raise ValueError(
-            f"{table} has no column {', '.join(unknown)}; it has: {', '.join(known_columns)}"
+            f"{newest.qualified_name} has no column {', '.join(unknown)}; it has: "
+            f"{', '.join(known_columns)}"
         )
     fields: dict[str, pa.DataType] = {}
     as_text = set()
-    for column in newest.columns:
+    for column in relation.columns:
         kinds = {
             _arrow_type(each)
             for version in mine
@@ -82,9 +81,11 @@ def table_schema(
         if widest is None:
             as_text.add(column.name)
         fields[column.name] = widest or pa.string()
-    key = [c.name for c in newest.columns if before == "full" or c.flags & 1]
+    key = [c.name for c in relation.columns if before == "full" or c.flags & 1]
     metadata = _metadata_fields(
-        pa.struct([pa.field(name, fields[name]) for name in key if before != "none"]), invalid
+        pa.struct([pa.field(name, fields[name]) for name in key if before != "none"]),
+        invalid=invalid,
+        relation_oid=relation_oid,
     )
     names = {name: free_name(name, fields) for name in metadata}
     everything = [(name, fields[name]) for name in chosen]
@@ -127,7 +128,9 @@ def _has_before(schema: TableSchema) -> bool:
     return "_before" in schema.metadata
 
 
-def _metadata_fields(before: pa.StructType, invalid: bool) -> dict[str, pa.DataType]:
+def _metadata_fields(
+    before: pa.StructType, *, invalid: bool, relation_oid: bool
+) -> dict[str, pa.DataType]:
     names = pa.list_(pa.string())
     fields: dict[str, pa.DataType] = {
         "_op": pa.string(),
@@ -143,6 +146,8 @@ def _metadata_fields(before: pa.StructType, invalid: bool) -> dict[str, pa.DataT
         fields["_before"] = before
     if invalid:
         fields["_invalid"] = names
+    if relation_oid:
+        fields[RELATION_OID] = pa.int64()
     return fields
 
 

@@ -31,25 +31,30 @@ class Shape(Protocol):
     def schema(self) -> pa.Schema:
         """In the form that Spark has in Arrow."""
 
-    def record_batch(self, batch: ChangeBatch) -> pa.RecordBatch | None:
-        """Give the rows of a batch; None for those that are not asked for."""
+    def record_batch(self, batch: ChangeBatch) -> pa.RecordBatch:
+        """Return the rows of a batch."""
 
     def check(self, versions: Sequence[RelationVersion]) -> None:
-        """Raise ``ValueError`` when one of these versions of relations does not fit."""
+        """Raise ``ValueError`` when one of these versions of the table does not fit."""
 
 
-def shape_of(options: SourceOptions, versions: Sequence[RelationVersion], database: str) -> Shape:
-    """Give the shape that the options ask for.
+def shape_of(
+    options: SourceOptions,
+    newest: RelationVersion | None,
+    versions: Sequence[RelationVersion],
+    database: str,
+) -> Shape:
+    """Return the shape that the options ask for.
 
-    Raises ``ValueError`` when the log does not tell of the table, or the table does not have a
-    column.
+    ``newest`` is the newest version of the table, or None for all tables; ``versions`` are those of
+    all relations. Raises ``ValueError`` when the table does not have a column.
     """
     from pgwire_codec.spark.any_table import AnyTable
     from pgwire_codec.spark.envelopes import DebeziumRows, DeltaRows
 
-    if options.table is None:
-        return AnyTable.of()
-    rows = TableRows.of(options, options.table, versions)
+    if newest is None:
+        return AnyTable.of(relation_oid=options.with_relation_oid)
+    rows = TableRows.of(options, newest, versions)
     if options.style == "debezium":
         return DebeziumRows.of(rows, database)
     if options.style == "delta":
@@ -84,48 +89,52 @@ def to_exact(arrays: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
 
 @dataclass(frozen=True)
 class TableRows:
-    """The table's columns, then the metadata columns, as :func:`decode_changes` gives them."""
+    """The table's columns, then the metadata columns, as :func:`decode_changes` gives them.
 
-    table: str
+    Batches can be of another relation, too, if its columns fit.
+    """
+
     columns: TableSchema
     types: TypeOptions
     schema: pa.Schema
 
     @classmethod
     def of(
-        cls, options: SourceOptions, table: str, versions: Sequence[RelationVersion]
+        cls,
+        options: SourceOptions,
+        newest: RelationVersion,
+        versions: Sequence[RelationVersion],
     ) -> TableRows:
         types = TypeOptions(
             types=options.decoder["types"], numeric=options.decoder["numeric"], target="spark"
         )
         columns = table_schema(
-            table,
+            newest,
             versions,
             types,
             default_registry,
             before=options.decoder["before"],
             invalid=options.decoder["unrepresentable"] != "raise",
+            relation_oid=options.with_relation_oid,
             columns=options.columns,
         )
-        return cls(table, columns, types, exact(columns.arrow))
+        return cls(columns, types, exact(columns.arrow))
 
-    def record_batch(self, batch: ChangeBatch) -> pa.RecordBatch | None:
-        native = self.native(batch)
-        return None if native is None else to_exact(native.columns, self.schema)
+    def record_batch(self, batch: ChangeBatch) -> pa.RecordBatch:
+        return to_exact(self.native(batch).columns, self.schema)
 
-    def native(self, batch: ChangeBatch) -> pa.RecordBatch | None:
-        """Give the rows of the table in the types of ``columns.arrow``."""
-        if batch.version.qualified_name != self.table:
-            return None
+    def native(self, batch: ChangeBatch) -> pa.RecordBatch:
+        """Return the rows in the types of ``columns.arrow``."""
         return to_record_batch(batch, self.columns, self.types)
 
     def check(self, versions: Sequence[RelationVersion]) -> None:
         for version in versions:
-            if version.qualified_name == self.table and version not in self.columns.versions:
+            if version not in self.columns.versions:
                 reason = misfit(version, self.columns, self.types, default_registry)
                 if reason is not None:
                     raise ValueError(
-                        f"{self.table} {reason}, since the schema of this query was made: start "
-                        "the query again, from its checkpoint if it is a stream, and it takes the "
-                        "new schema; or name the columns that it reads, with the option columns"
+                        f"{version.qualified_name} {reason}, since the schema of this query was "
+                        "made: start the query again, from its checkpoint if it is a stream, and "
+                        "it takes the new schema; or name the columns that it reads, with the "
+                        "option columns"
                     )

@@ -14,7 +14,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pgwire_codec.errors import OptionError
+from pgwire_codec.carry import RelationVersion, Scope
+from pgwire_codec.errors import LogError, OptionError
 from pgwire_codec.log import Log, Position
 from pgwire_codec.lsn import format_lsn, parse_lsn
 from pgwire_codec.spark.options import SourceOptions
@@ -28,13 +29,18 @@ class PgoutputStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     An offset is a place in the log with the commit LSN of the last transaction delivered there. A
     micro-batch has the transactions whose commit LSN is in its range, wherever their changes stand;
     so it is the same each time that it is read, and consecutive ones have every change once.
+
+    A table is the relation that has its name at the end of a micro-batch. If it is not the one of
+    the beginning, the query fails, or the micro-batch has everything that the new relation did: see
+    the option ``onRelationChange``.
     """
 
-    def __init__(self, options: SourceOptions, shape: Shape) -> None:
+    def __init__(self, options: SourceOptions, shape: Shape, relation_oid: int | None) -> None:
         if options.ending_lsn is not None:
             raise OptionError("endingLsn is for batch reads: a stream has no end")
         self._options = options
         self._shape = shape
+        self._relation_oid = relation_oid  # where the option names no table
         self._log: Log | None = None
         self._target: Position | None = None
 
@@ -75,10 +81,34 @@ class PgoutputStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"ends with {format_lsn(log.end.lsn)}: it is another log, or a part of it was "
                 "lost. Use the log that the query began with, or a new checkpoint"
             )
-        return plan_range(log, self._options, self._shape, after.lsn, until.lsn)
+        if self._options.table is None:
+            return self._plan(log, after.lsn, until.lsn, self._relation_oid)
+        return self._plan_table(log, self._options.table, after.lsn, until.lsn)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(partition, self._options, self._shape)
+
+    def _plan(
+        self, log: Log, after: int, until: int, relation_oid: int | None
+    ) -> list[InputPartition]:
+        return plan_range(log, self._options, self._shape, after, until, relation_oid)
+
+    def _plan_table(self, log: Log, table: str, after: int, until: int) -> list[InputPartition]:
+        """Plan a micro-batch of the relation that has the table's name at its end.
+
+        The plan depends on the range alone: it is the same when the log has grown.
+        """
+        before, behind = log.relations_at(after), log.relations_at(until)
+        old, new = (_oid(each.named(table)) for each in (before, behind))
+        if old is not None and new != old and self._options.on_relation_change == "fail":
+            raise _changed_hands(table, behind, old, new, after, until)
+        if new is None:
+            return []
+        if new != old and new in before.relations:  # what it did under other names belongs to it
+            if new in log.relations_at(log.begin.lsn).relations:
+                raise _pruned(table, log, new, after, until)
+            after = log.begin.lsn
+        return self._plan(log, after, until, new)
 
     def _refreshed(self) -> Log:
         if self._log is None:
@@ -86,6 +116,42 @@ class PgoutputStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         else:
             self._log.refresh()
         return self._log
+
+
+def _oid(version: RelationVersion | None) -> int | None:
+    return None if version is None else version.relation.oid
+
+
+def _changed_hands(
+    table: str, behind: Scope, old: int, new: int | None, after: int, until: int
+) -> LogError:
+    """Return the error for a stream of a table whose name another relation has now, or none."""
+    holder = "no relation has" if new is None else f"relation {new} has"
+    name = behind.relations[old][1].qualified_name
+    renamed = "" if name == table else f"; relation {old} is {name} now"
+    hint = (
+        f"Set relationOid={old} in place of table to continue with the old relation. Set "
+        "onRelationChange=replace to continue with the one that has the name: latest and "
+        "merge_into then replace the rows."
+    )
+    if new is not None:
+        hint += f" Set relationOid={new} and a new checkpoint to read only the new one."
+    return LogError(
+        f"the name {table} changed hands: relation {old} had it at {format_lsn(after)}, and "
+        f"{holder} it at {format_lsn(until)}{renamed}",
+        hint=hint,
+    )
+
+
+def _pruned(table: str, log: Log, new: int, after: int, until: int) -> LogError:
+    """Return the error for a relation that gets the name, and whose history is not whole."""
+    return LogError(
+        f"relation {new} got the name {table} between {format_lsn(after)} and {format_lsn(until)}, "
+        f"and what it did before is not whole: {log.uri} was pruned up to "
+        f"{format_lsn(log.begin.lsn)}",
+        hint="Take a new snapshot into a new log. If you have the table as of "
+        f"{format_lsn(until)}, start a query from there, with startingLsn and a new checkpoint.",
+    )
 
 
 def to_offset(position: Position) -> dict[str, Any]:
