@@ -155,6 +155,19 @@ def test_a_key_that_changes_is_a_delete_and_an_upsert(spark: SparkSession) -> No
     ]
 
 
+def test_the_relation_is_passed_on(spark: SparkSession) -> None:
+    spark_api: Any = pytest.importorskip("pgwire_codec.spark")
+    history = History(2, full=True)
+    history.insert((1, 1))
+    history.update((1, 1), (1, 2))
+    changes = spark.createDataFrame(
+        [(*change, 16384) for change in history.changes], f"{history.schema}, _relation_oid long"
+    )
+    rows = spark_api.auto_cdc_rows(changes, list(KEYS))
+    assert rows.columns == [*KEYS, *VALUES, "_op", "_commit_lsn", "_seq", "_relation_oid"]
+    assert {row["_relation_oid"] for row in rows.collect()} == {16384}
+
+
 def test_what_auto_cdc_would_get_wrong_stops_it(spark: SparkSession) -> None:
     """Unchanged TOAST without an old row, and a truncate."""
     toast = History(3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pgwire_codec.spark.change_columns import ChangeColumns
+from pgwire_codec.spark.change_columns import RELATION_OID, ChangeColumns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -22,6 +22,9 @@ def auto_cdc_rows(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
     a value that was not sent and is not in ``_before``, and a truncate. :func:`merge_into` applies
     both.
 
+    AUTO CDC cannot replace a table by another one that gets its name, either: leave the stream's
+    option ``onRelationChange`` at ``fail``, and after its error refresh the table in full.
+
     Parameters
     ----------
     changes : DataFrame
@@ -32,8 +35,8 @@ def auto_cdc_rows(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
     Returns
     -------
     DataFrame
-        The table's columns, then ``_op`` (``D`` for a delete, ``U`` for an upsert), ``_commit_lsn``
-        and ``_seq``, by which the flow is sequenced.
+        The table's columns, then ``_op`` (``D`` for a delete, ``U`` for an upsert); ``_commit_lsn``
+        and ``_seq``, by which the flow is sequenced; and ``_relation_oid``, if the changes have it.
 
     Raises
     ------
@@ -67,6 +70,7 @@ def auto_cdc_rows(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
         raise ValueError("keys must name at least one column: AUTO CDC finds rows by their key")
     col = functions.col
     columns = ChangeColumns.of(changes, keys)
+    places = ["_commit_lsn", "_seq", *({RELATION_OID} & columns.metadata.keys())]
     truncated = _stop(
         "AUTO CDC cannot apply a truncate; apply it to the target by a full refresh, or use "
         "merge_into"
@@ -75,8 +79,7 @@ def auto_cdc_rows(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
     row = columns.numbered(changes).select(
         op.alias("op"),
         (col("_op") == "U").alias("updated"),
-        "_commit_lsn",
-        "_seq",
+        *places,
         functions.struct(*(columns.key(n).alias(f"c{n}") for n in columns.keys)).alias("key"),
         functions.struct(*(columns.old_key(n).alias(f"c{n}") for n in columns.keys)).alias("old"),
         functions.struct(
@@ -96,10 +99,10 @@ def auto_cdc_rows(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
         f"row.{'key' if number in columns.keys else 'values'}.c{number}"
         for number in range(len(columns.table))
     ]
-    names = [columns.metadata[name] for name in ("_op", "_commit_lsn", "_seq")]
+    names = [columns.metadata[name] for name in ("_op", *places)]
     return (
-        row.select("_commit_lsn", "_seq", functions.explode(rows).alias("row"))
-        .select(*table, "row.op", "_commit_lsn", "_seq")
+        row.select(*places, functions.explode(rows).alias("row"))
+        .select(*table, "row.op", *places)
         .toDF(*columns.table, *names)
     )
 
