@@ -42,26 +42,34 @@ START: Final = Position()
 
 @dataclass(slots=True)
 class Scope:
-    """The Relations and Types that hold, by OID; with a Relation, when it came (``clock``)."""
+    """The Relations and Types that hold, by OID; with a Relation, when it came (``clock``).
+
+    ``names`` has, by qualified name, the relation that was last sent under it: clock and OID.
+    """
 
     relations: dict[int, tuple[int, RelationVersion]] = field(default_factory=dict)
     types: dict[int, Type] = field(default_factory=dict)
+    names: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def copy(self) -> Scope:
-        return Scope(dict(self.relations), dict(self.types))
+        return Scope(dict(self.relations), dict(self.types), dict(self.names))
+
+    def add(self, clock: int, version: RelationVersion) -> None:
+        """Take a Relation as it was sent."""
+        self.relations[version.relation.oid] = clock, version
+        self.names[version.qualified_name] = clock, version.relation.oid
 
     def named(self, name: str) -> RelationVersion | None:
         """Return the relation that has a qualified name, or None.
 
-        Of several that were sent under the name, the one that came last has it. The others were
-        dropped or renamed, which a server only reports with their next change.
+        Of several that were sent under the name, the one that came last has it, and nobody once it
+        has another name: the others were dropped or renamed, which a server only reports with their
+        next change.
         """
-        found = [
-            (clock, version)
-            for clock, version in self.relations.values()
-            if version.qualified_name == name
-        ]
-        return max(found, key=lambda each: each[0])[1] if found else None
+        if name not in self.names:
+            return None
+        version = self.relations[self.names[name][1]][1]
+        return version if version.qualified_name == name else None
 
     def adopt(self, other: Scope) -> None:
         """Take over what came later in the other scope."""
@@ -69,6 +77,8 @@ class Scope:
         for oid, (clock, version) in other.relations.items():
             if oid not in self.relations or self.relations[oid][0] < clock:
                 self.relations[oid] = (clock, version)
+        for name, last in other.names.items():
+            self.names[name] = max(last, self.names.get(name, last))
 
 
 @dataclass(slots=True)

@@ -172,7 +172,7 @@ class Resolver:
             version = held  # a repeated, unchanged Relation is not a new version
         else:
             self.versions.append(version)
-        scopes[0].relations[message.oid] = (self.carry.clock, version)
+        scopes[0].add(self.carry.clock, version)
 
     def _type(self, message: Type) -> None:
         self._scopes()[0].types[message.oid] = replace(message, xid=None)

@@ -231,7 +231,7 @@ class TestMemory:
             return add(pending, pieces)
 
         written = 0
-        monkeypatch.setattr("pgwire_codec.capture.streaming._MAX_BATCH_BYTES", 2000)
+        monkeypatch.setattr("pgwire_codec.capture.streaming._MAX_BATCH_BYTES", 500)
         for attempt in range(3):
             for _ in range(20):
                 insert(table, range(written, written + 3), "a" * 300)
@@ -248,6 +248,7 @@ class TestMemory:
         )
         assert log.verify(tmp_path).is_sound
 
+    @pytest.mark.thorough
     @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS is not enforced elsewhere")
     def test_a_falling_limit(self, table: Database, tmp_path: Path) -> None:
         table.execute(

@@ -44,10 +44,13 @@ versions = st.builds(RelationVersion, relations, st.lists(types, max_size=2).map
 def scopes(draw: st.DrawFn) -> Scope:
     told = draw(st.lists(st.tuples(count, versions), max_size=3))
     user_types = draw(st.lists(types, max_size=3))
-    return Scope(
-        {version.relation.oid: (clock, version) for clock, version in told},
-        {each.oid: each for each in user_types},
-    )
+    scope = Scope(types={each.oid: each for each in user_types})
+    for clock, version in sorted(told, key=lambda each: each[0]):
+        scope.add(clock, version)
+    for name in draw(st.lists(names, max_size=2)):
+        if told and name not in scope.names:
+            scope.names[name] = draw(count), told[0][1].relation.oid
+    return scope
 
 
 opened = st.builds(

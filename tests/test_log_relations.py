@@ -25,8 +25,7 @@ def table(oid: int, name: str, *, namespace: str = "public", xid: int | None = N
 def held(scope: Scope) -> tuple[dict[int, Any], dict[str, int]]:
     """What a scope says: the version of each relation, and which of them has a name."""
     versions = {oid: version for oid, (_, version) in scope.relations.items()}
-    names = {version.qualified_name for version in versions.values()}
-    return versions, {name: scope.named(name).relation.oid for name in names}  # type: ignore[union-attr]
+    return versions, {name: scope.named(name) for name in scope.names}
 
 
 def serial(messages: list[bytes]) -> dict[int, Any]:
@@ -202,6 +201,25 @@ def test_a_name_that_was_given_back(tmp_path: Path) -> None:
     assert sorted(keys(reader, "public.r")) == [1, 2, 3]
     assert reader.relation("public.r").relation.name == "r"
     assert reader.relation("public.other", at=200).relation.oid == 1
+
+
+def test_a_name_that_nobody_has_any_more(tmp_path: Path) -> None:
+    """The relation that lost it to another one does not get it back when that one is renamed."""
+    reader = write_transactions(
+        tmp_path,
+        [table(1, "r"), insert(1, "1")],
+        [table(2, "r"), insert(2, "2")],
+        [table(2, "q"), insert(2, "3")],
+    )
+    with log.LogWriter(tmp_path, SOURCE) as writer:  # through a sidecar
+        append(writer, wire(transaction(table(3, "s"), insert(3, "4"), lsn=400)))
+    for found in (reader, log.Log(tmp_path)):
+        words = r"relation 2 is public\.q now, relation 1 lost it to a later one"
+        with pytest.raises(ValueError, match=words):
+            keys(found, "public.r")
+        assert sorted(keys(found, "public.q")) == [2, 3]
+        assert keys(found, "public.r", until=200) == [2]
+        assert [each.oid for each in found.relations if each.is_current][:1] == [2]
 
 
 def test_a_pruned_log(tmp_path: Path) -> None:

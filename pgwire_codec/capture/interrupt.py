@@ -14,6 +14,7 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
+from concurrent.futures import TimeoutError as FuturesTimeoutError
 from contextlib import suppress
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from pgwire_codec.capture.libpq import load_libpq
 
 _CANCEL_SECONDS: Final = 0.75  # for the server to end a statement, before the socket is shut down
 _ERROR_BYTES: Final = 256
+_LIFE_SECONDS: Final = 5.0  # between looks at whether a thread lives; without memory it may die
 
 
 class Interrupted(Exception):
@@ -73,14 +75,15 @@ class Interrupt:
             if self.event.is_set():
                 raise Interrupted
             self._attempts.add(attempt)
+        thread = threading.Thread(
+            target=_connect, args=(open_connection, attempt), name="connect", daemon=True
+        )
         try:
-            threading.Thread(
-                target=_connect, args=(open_connection, attempt), name="connect", daemon=True
-            ).start()
+            thread.start()
         except RuntimeError as error:  # there is no memory for a thread
             raise MemoryError(str(error)) from error
         try:
-            connection = attempt.result()
+            connection = _result(attempt, thread)
         except CancelledError:
             raise Interrupted from None
         finally:
@@ -103,6 +106,16 @@ class Interrupt:
             for key in map(id, connections) if connections else tuple(self._connections):
                 if (released := self._connections.pop(key, None)) is not None:
                     released.close()
+
+
+def _result(attempt: Future[Any], thread: threading.Thread) -> Any:
+    """Wait for the result, as long as the thread lives that is to give it."""
+    while True:
+        alive = thread.is_alive()
+        with suppress(TimeoutError, FuturesTimeoutError):
+            return attempt.result(_LIFE_SECONDS)
+        if not alive:
+            raise MemoryError("the thread that connects ended without a result")
 
 
 def _connect(open_connection: Callable[[], Any], attempt: Future[Any]) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from functools import partial
+from queue import SimpleQueue
+from threading import Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -47,30 +50,48 @@ class _Background:
     """
 
     def __init__(self) -> None:
-        self._executor = ThreadPoolExecutor(1, "log")
+        self._calls: SimpleQueue[tuple[Future[None], Callable[[], None]] | None] = SimpleQueue()
         self._failure: BaseException | None = None
+        self._thread = Thread(target=self._run, name="log", daemon=True)
         try:
-            self._executor.submit(int)  # the thread starts with the first call
-        except RuntimeError as error:
+            self._thread.start()
+        except RuntimeError as error:  # there is no memory for a thread
             raise MemoryError(str(error)) from error
 
     def submit(self, call: Callable[..., None], *arguments: Any, **named: Any) -> Future[None]:
-        return self._executor.submit(self._run, call, arguments, named)
+        """Queue a call. Its future has the exception of the first call that failed, if one did."""
+        done: Future[None] = Future()
+        self._calls.put((done, partial(call, *arguments, **named)))
+        return done
+
+    def wait(self, done: Future[None], seconds: float) -> bool:
+        """Wait for a call for so long, and return whether it is over.
+
+        Raises ``MemoryError`` when the thread has died: there was no memory for the exception.
+        """
+        alive = self._thread.is_alive()
+        is_over = bool(wait([done], seconds).done)
+        if not (is_over or alive):
+            raise MemoryError("the thread that writes the log ended without a result")
+        return is_over
 
     def close(self) -> None:
         """Wait for the calls."""
-        self._executor.shutdown()
+        self._calls.put(None)
+        self._thread.join()
 
-    def _run(
-        self, call: Callable[..., None], arguments: tuple[Any, ...], named: dict[str, Any]
-    ) -> None:
-        if self._failure is not None:
-            raise self._failure
-        try:
-            call(*arguments, **named)
-        except BaseException as error:
-            self._failure = error
-            raise
+    def _run(self) -> None:
+        while (item := self._calls.get()) is not None:
+            done, call = item
+            if self._failure is None:
+                try:
+                    call()
+                except BaseException as error:  # noqa: BLE001  (raised where it is waited for)
+                    self._failure = error
+            if self._failure is None:
+                done.set_result(None)
+            else:
+                done.set_exception(self._failure)
 
 
 class LogStream:
@@ -162,7 +183,7 @@ class LogStream:
 
     def _await(self, writing: Future[None]) -> None:
         """Wait for a write; the server hears of us meanwhile."""
-        while not wait([writing], _SIGN_OF_LIFE_SECONDS).done:
+        while not self._background.wait(writing, _SIGN_OF_LIFE_SECONDS):
             self._capture.keepalive()
         writing.result()
 
@@ -201,12 +222,14 @@ class LogStream:
     def _finish(self) -> None:
         """Make durable all that was received, and wait for it."""
         if self._flush is not None:
-            wait([self._flush.done])
+            self._settle(self._flush.done)
             self._take_flush()
-        wait([*self._writing, self._begin_flush().done])
-        while self._writing:
-            self._writing.popleft().result()
+        self._settle(self._begin_flush().done)  # and so every append before it
         self._take_flush()
+
+    def _settle(self, done: Future[None]) -> None:
+        while not self._background.wait(done, _SIGN_OF_LIFE_SECONDS):
+            pass
 
     def _confirm(self) -> None:
         self._capture.confirm(self._durable_lsn)

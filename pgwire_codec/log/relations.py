@@ -94,7 +94,12 @@ def no_relation(table: str, known: Sequence[LoggedRelation]) -> ValueError:
     """Return the error for a name that no relation has; it says what became of those that had."""
     had = [each for each in known if table in each.names]
     if had:
-        became = ", ".join(f"relation {each.oid} is {each.name} now" for each in had)
+        became = ", ".join(
+            f"relation {each.oid} lost it to a later one"
+            if each.name == table
+            else f"relation {each.oid} is {each.name} now"
+            for each in had
+        )
         return ValueError(
             f"no relation has the name {table!r} at the end of the range: {became}. Read it by its "
             "new name or by its OID"

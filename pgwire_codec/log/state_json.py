@@ -40,6 +40,8 @@ class ScopeJson(msgspec.Struct):
 
     relations: list[VersionJson]
     types: list[bytes]
+    #: Names whose last relation has another one now: clock and OID. The others follow.
+    given_away: dict[str, tuple[Count, Xid]]
 
 
 class OpenJson(msgspec.Struct):
@@ -199,15 +201,20 @@ def _scope_to_json(scope: Scope) -> ScopeJson:
     return ScopeJson(
         relations=[version_to_json(version, clock) for clock, version in scope.relations.values()],
         types=list(map(encode_message, scope.types.values())),
+        given_away={name: last for name, last in scope.names.items() if scope.named(name) is None},
     )
 
 
 def _scope_from_json(value: ScopeJson) -> Scope:
-    held = [(each.clock, version_from_json(each)) for each in value.relations]
-    return Scope(
-        {version.relation.oid: (clock, version) for clock, version in held},
-        {each.oid: each for each in map(_type, value.types)},
-    )
+    scope = Scope(types={each.oid: each for each in map(_type, value.types)})
+    # In the order of their clocks, so that a name is the last one's.
+    for each in sorted(value.relations, key=lambda held: held.clock):
+        scope.add(each.clock, version_from_json(each))
+    for name, (clock, oid) in value.given_away.items():
+        if oid not in scope.relations:
+            raise ValueError(f"a name of relation {oid}, which is not known")
+        scope.names[name] = clock, oid
+    return scope
 
 
 def _open_to_json(open_: OpenTransaction) -> OpenJson:
