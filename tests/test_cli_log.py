@@ -42,6 +42,10 @@ def test_info(folder: Path) -> None:
     between = f"{format_lsn(lsns[0])} to {format_lsn(lsns[-1])}"
     assert lines["commits"] == f"{len(lsns):,}, {between}"
     assert "public.def" in shown
+    [renamed] = [each for each in log.Log(folder).relations if len(each.names) > 1]
+    assert renamed.names == ("public.evolve", "public.evolved")
+    said = f"relation {renamed.oid}: has the name public.evolved, before that public.evolve"
+    assert said in shown.splitlines()
 
 
 def test_info_for_programs(folder: Path) -> None:

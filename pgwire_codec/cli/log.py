@@ -17,7 +17,7 @@ from pgwire_codec.cli.render import printable
 from pgwire_codec.lsn import format_lsn, parse_lsn
 
 if TYPE_CHECKING:
-    from pgwire_codec.log import LogStatistics
+    from pgwire_codec.log import LoggedRelation, LogStatistics
 
 _EPILOG = """\b
 Examples:
@@ -167,6 +167,9 @@ def _show(found: LogStatistics) -> None:
         console.print(Text.assemble((f"{name:<15}", "bold"), printable(fact)))
     if found.sent:
         console.print(_tables(found))
+    for relation in found.relations:
+        if words := _renames(relation):
+            console.print(printable(f"relation {relation.oid}: {words}"))
 
 
 def _tables(found: LogStatistics) -> Table:
@@ -178,6 +181,15 @@ def _tables(found: LogStatistics) -> Table:
         numbers = (each.inserts, each.updates, each.deletes, each.truncates, each.bytes)
         table.add_row(Text(printable(each.table)), *(f"{number:,}" for number in numbers))
     return table
+
+
+def _renames(relation: LoggedRelation) -> str:
+    """Return which names a relation had or lost; empty for one that never had another."""
+    *earlier, _ = relation.names
+    was = f", before that {', '.join(earlier)}" if earlier else ""
+    if not relation.is_current:
+        return f"had the name {relation.name}, which another relation has had since{was}"
+    return f"has the name {relation.name}{was}" if earlier else ""
 
 
 def _between(first: int | None, last: int | None) -> str:

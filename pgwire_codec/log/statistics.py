@@ -11,6 +11,7 @@ import numpy as np
 
 from pgwire_codec.log.position import Position
 from pgwire_codec.log.reader import Log
+from pgwire_codec.log.relations import LoggedRelation
 from pgwire_codec.log.segment import Segment, TableCount
 from pgwire_codec.log.source import Source
 from pgwire_codec.log.state import Follower
@@ -99,6 +100,8 @@ class LogStatistics:
     sent : tuple of TableCount
         The changes of each table, by name, as the server sent them: those rolled back, repeated or
         open are among them.
+    relations : tuple of LoggedRelation
+        The relations, by name: tables that were renamed, and others that had the same name.
     open : tuple of OpenStatistics
         Transactions begun and neither committed nor rolled back.
     """
@@ -120,6 +123,7 @@ class LogStatistics:
     confirm_lsn: int
     changes: ChangeCounts
     sent: tuple[TableCount, ...]
+    relations: tuple[LoggedRelation, ...]
     open: tuple[OpenStatistics, ...]
 
 
@@ -162,6 +166,7 @@ def statistics_of(log: Log) -> LogStatistics:
         confirm_lsn=log.confirm_lsn,
         changes=_changes(segments, sent, open_),
         sent=sent,
+        relations=log.relations,
         open=open_,
     )
 
