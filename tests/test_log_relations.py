@@ -187,6 +187,11 @@ def test_a_rename_and_another_schema(tmp_path: Path) -> None:
         keys(reader, "public.a")
     with pytest.raises(ValueError, match=r"no table 'public\.x'; they have: archive\.b"):
         keys(reader, "public.x")
+    for unknown in (7, "1"):
+        with pytest.raises(ValueError, match=rf"no relation {unknown!r}; it has: 1 \(archive\.b\)"):
+            keys(reader, relation_oid=unknown)
+    with pytest.raises(TypeError, match="lsn must be a commit LSN"):
+        reader.relations_at("0/1")  # type: ignore[arg-type]
     with pytest.raises(pgc.OptionError, match="exclude one another"):
         keys(reader, "archive.b", relation_oid=1)
 

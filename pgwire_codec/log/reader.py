@@ -185,7 +185,7 @@ class Log:
         LogError
             When the log was pruned beyond it.
         """
-        return relations_at(self, self.end.lsn if lsn is None else lsn)
+        return relations_at(self, self.end.lsn if lsn is None else commit_lsn("lsn", lsn))
 
     def relation(self, table: str, at: int | None = None) -> RelationVersion:
         """Return the newest version of the relation that has a name.
@@ -286,9 +286,12 @@ class Log:
         Decoder(**decoder_options)  # checks the options where there is nothing to decode, too
         if table is not None and relation_oid is not None:
             raise OptionError("table and relation_oid exclude one another")
+        at = None if until is None else min(commit_lsn("until", until), self.end.lsn)
         if table is not None:
-            at = None if until is None else min(commit_lsn("until", until), self.end.lsn)
             relation_oid = self.relation(table, at).relation.oid
+        elif relation_oid is not None and relation_oid not in self.relations_at(at).relations:
+            known = ", ".join(f"{each.oid} ({each.name})" for each in self.relations) or "none"
+            raise ValueError(f"the log has no relation {relation_oid!r}; it has: {known}")
         plan = self.plan(after, until, on_error=decoder_options.get("on_error", "raise"))
         for partition in plan.partitions:
             for batch in partition.decode(decoder_options):

@@ -106,6 +106,8 @@ class LogWriter:
             raise OptionError(f"part_bytes must be from 1 to {_LARGEST_PART}, not {part_bytes}")
         if segment_bytes < 1:
             raise OptionError(f"segment_bytes must be 1 or more, not {segment_bytes}")
+        if not isinstance(file_mode, int):
+            raise OptionError(f"file_mode must be an int, as 0o640, not {file_mode!r}")
         if not 0o600 == file_mode & 0o700 <= file_mode <= 0o666:
             raise OptionError(f"file_mode must be from 0o600 to 0o666, not {file_mode:#o}")
         if not isinstance(source, Source):
