@@ -43,7 +43,7 @@ thorough: venv ## run the tests that `make test` leaves out: more captures, opti
 quick: venv ## run the tests that take seconds: no Spark, no server, not the core beside its twin
 	$(PYTEST) -m "not slow and not twins and not thorough"
 
-lint: venv ## check style, format and types
+lint: venv ## check style, format, types and imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict pgwire_codec
@@ -72,7 +72,7 @@ sanitize: venv ## run the quick tests with the core under gcc's sanitizers
 	$(SANITIZED) ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=32 $(SANITIZED_TESTS) \
 		--numprocesses $(JOBS)
 	$(SANITIZED) ASAN_OPTIONS=detect_leaks=1 $(SANITIZED_TESTS) \
-		tests/test_core_differential.py tests/test_core_threads.py -k "capture or wrong or way or side"
+		tests/core/test_differential.py tests/core/test_threads.py -k "capture or wrong or way or side"
 
 fuzz: venv ## compare the core with the reference on mutated inputs (FUZZ_SECONDS=600)
 	FUZZ_SECONDS=$(FUZZ_SECONDS) ./fuzz/run $(BIN)/python

@@ -12,7 +12,7 @@ from benchmarks import steps
 from benchmarks.measure import measure, measure_stream
 from benchmarks.streams import STREAMS, Stream, small_transactions
 from pgwire_codec._core.scan import scan
-from pgwire_codec._input import to_inputs
+from pgwire_codec.codec.message_array import to_message_arrays
 
 ROWS = 10_000  # of a batch
 others = pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def bench_to_arrow(benchmark: BenchmarkFixture, streams: Streams, name: str) -> 
 def bench_small_transactions(benchmark: BenchmarkFixture, size: str, name: str) -> None:
     """Begin, Insert, Commit, and again: what counts as a row here is a message."""
     array = small_transactions(size)
-    messages = to_inputs(array)[0]
+    messages = to_message_arrays(array)[0]
 
     def only_scan() -> None:
         scan(messages)

@@ -13,7 +13,7 @@ import pgwire_codec as pgc
 from benchmarks.limit_build import load_hop
 from benchmarks.streams import Stream
 from pgwire_codec._core import implementation as compiled
-from pgwire_codec._input import Messages, to_inputs
+from pgwire_codec.codec.message_array import Messages, to_message_arrays
 from pgwire_codec.reference import implementation as reference
 from pgwire_codec.types import TypeOptions, column_type
 
@@ -44,7 +44,7 @@ def batches(stream: Stream, rows: int | None) -> list[Batch]:
     return [
         Batch(messages, np.arange(len(messages)), compiled.scan(messages).body)
         for first, count in _cuts(stream, rows)
-        for messages in to_inputs(stream.messages.slice(first, count))
+        for messages in to_message_arrays(stream.messages.slice(first, count))
     ]
 
 

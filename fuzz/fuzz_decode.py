@@ -29,15 +29,16 @@ with atheris.instrument_imports(include=["pgwire_codec"]) if atheris else contex
     from fuzz import inputs
     from pgwire_codec import reference
     from pgwire_codec._core import encode as compiled_encode
-    from pgwire_codec._pg_type import BUILTIN
-    from pgwire_codec.columns import ChangeBatch
+    from pgwire_codec.changes.batch import ChangeBatch
     from pgwire_codec.reference import encode as plain_encode
+    from pgwire_codec.spark.arrow_types import SPARK
     from pgwire_codec.types import TypeOptions, column_type
-    from tests.twins import Pair, codec, exact, outcome, same, same_functions
+    from pgwire_codec.types.builtin import BUILTIN
+    from tests.support.twins import Pair, codec, exact, outcome, same, same_functions
 
 TYPE_OPTIONS = [
     TypeOptions(),
-    TypeOptions(target="spark"),
+    TypeOptions(arrow_types=SPARK),
     TypeOptions(types="text"),
     TypeOptions(strings="view", numeric="float64"),
     TypeOptions(numeric="decimal128(20,3)"),
@@ -49,7 +50,7 @@ OPTIONS = [
     for policy in POLICIES
     for on_error in ("raise", "skip")
     for atomic, before in ((True, "key"), (False, "full"))
-    for types in ({}, {"target": "spark"}, {"types": "text"}, {"strings": "view"})
+    for types in ({}, {"arrow_types": SPARK}, {"types": "text"}, {"strings": "view"})
 ]
 KINDS = [
     column_type(oid, -1, TypeOptions())

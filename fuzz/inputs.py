@@ -11,10 +11,10 @@ import struct
 from collections.abc import Callable, Iterator
 from functools import cache
 
-from pgwire_codec._pg_type import BUILTIN
-from tests.build import walk
-from tests.corpus import captures
-from tests.golden import FRAMES, MESSAGES
+from pgwire_codec.types.builtin import BUILTIN
+from tests.support.build import walk
+from tests.support.corpus import captures
+from tests.support.golden import FRAMES, MESSAGES
 from tests.values_golden import GOLDEN
 
 #: What to do: decode single messages, a stream, or values of one type.

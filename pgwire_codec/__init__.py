@@ -9,9 +9,9 @@ from pgwire_codec._impl import (
     encode_batch,
     encode_message,
 )
-from pgwire_codec.carry import Carry
-from pgwire_codec.changes import Changes, Rejected, Transactions
-from pgwire_codec.columns import ChangeBatch, Column
+from pgwire_codec.changes.batch import ChangeBatch
+from pgwire_codec.changes.changes import Changes
+from pgwire_codec.changes.column import Column
 from pgwire_codec.errors import (
     CaptureError,
     DecodeError,
@@ -20,9 +20,12 @@ from pgwire_codec.errors import (
     MissingExtraError,
     OptionError,
     PgwireError,
+    Rejected,
 )
-from pgwire_codec.lsn import format_lsn, parse_lsn
-from pgwire_codec.messages import (
+from pgwire_codec.options import DecoderOptions
+from pgwire_codec.parallel import summarise
+from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
+from pgwire_codec.protocol.messages import (
     Begin,
     BeginPrepare,
     Commit,
@@ -49,9 +52,10 @@ from pgwire_codec.messages import (
     Update,
     XLogData,
 )
-from pgwire_codec.parallel import summarise
-from pgwire_codec.planning import PartPlan, Plan, fold, plan
-from pgwire_codec.summary import Summary
+from pgwire_codec.transactions.carry import Carry
+from pgwire_codec.transactions.committed import Transactions
+from pgwire_codec.transactions.plan import PartPlan, Plan, fold, plan
+from pgwire_codec.transactions.summary import Summary
 from pgwire_codec.types import TypeRegistry, register_type
 
 __version__ = "0.1.0"
@@ -69,6 +73,7 @@ __all__ = [
     "CommitPrepared",
     "DecodeError",
     "Decoder",
+    "DecoderOptions",
     "Delete",
     "EncodeError",
     "ErrorCode",

@@ -1,24 +1,30 @@
-"""What can go wrong, with the place where it did."""
+"""Errors that this package raises, with the place in the input where there is one."""
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
+from enum import Enum
 
 
-class ErrorCode:
-    """The values of :attr:`DecodeError.code`: plain strings, stable between releases."""
+class ErrorCode(str, Enum):
+    """Values of :attr:`DecodeError.code`: strings, stable between releases."""
 
-    TRUNCATED: Final = "truncated"  #: the bytes end before the field does
-    TRAILING_BYTES: Final = "trailing_bytes"  #: the message is over and bytes remain
-    UNKNOWN_TAG: Final = "unknown_tag"  #: the first byte names no message
-    BAD_LENGTH: Final = "bad_length"  #: a length or count that cannot be
-    BAD_VALUE: Final = "bad_value"  #: bytes that no value of the field's type is written as
-    INVALID_UTF8: Final = "invalid_utf8"  #: text that is not UTF-8
-    UNKNOWN_RELATION: Final = "unknown_relation"  #: a change of a relation that no Relation told
-    PROTOCOL: Final = "protocol"  #: a message where the protocol does not allow it
-    UNREPRESENTABLE: Final = "unrepresentable"  #: a value that the column's type cannot hold
-    TOO_WIDE: Final = "too_wide"  #: a tuple with more columns than its Relation
-    TOO_NARROW: Final = "too_narrow"  #: a tuple with fewer columns than its Relation
+    TRUNCATED = "truncated"  #: the bytes end before the field does
+    TRAILING_BYTES = "trailing_bytes"  #: bytes remain after the end of the message
+    UNKNOWN_TAG = "unknown_tag"  #: the first byte is not the tag of a message
+    BAD_LENGTH = "bad_length"  #: an impossible length or count
+    BAD_VALUE = "bad_value"  #: bytes that are not a value of the field's type
+    INVALID_UTF8 = "invalid_utf8"  #: text that is not UTF-8
+    UNKNOWN_RELATION = "unknown_relation"  #: a change of a relation that was not declared before
+    PROTOCOL = "protocol"  #: a message where the protocol does not allow it
+    UNREPRESENTABLE = "unrepresentable"  #: a value that the column's Arrow type cannot hold
+    TOO_WIDE = "too_wide"  #: a tuple with more columns than its Relation
+    TOO_NARROW = "too_narrow"  #: a tuple with fewer columns than its Relation
+
+    __str__ = str.__str__
+
+    def __format__(self, format_spec: str) -> str:
+        return str.__format__(self, format_spec)
 
 
 class PgwireError(Exception):
@@ -29,11 +35,13 @@ class PgwireError(Exception):
     hint : str or None
         Advice on what to do, as full sentences; also the end of the error's text.
     is_transient : bool
-        Whether the cause may go by itself, so that a later attempt can succeed.
+        Whether the cause may pass by itself, so that a later attempt can succeed.
     """
 
-    hint: str | None = None
-    is_transient: bool = False
+    def __init__(self, *args: object, hint: str | None = None, is_transient: bool = False) -> None:
+        super().__init__(*args)
+        self.hint = hint
+        self.is_transient = is_transient
 
     def __str__(self) -> str:
         text = super().__str__()
@@ -41,61 +49,43 @@ class PgwireError(Exception):
 
 
 class OptionError(PgwireError, ValueError):
-    """An option has a value that it cannot have; the text says which it can."""
+    """An option has an invalid value; the text names the valid ones."""
 
 
 class EncodeError(PgwireError, ValueError):
-    """A message holds something that the wire cannot carry."""
+    """A message contains something that the wire format cannot carry."""
 
 
 class CaptureError(PgwireError):
-    """The server cannot be captured from; the text says what to do about it.
+    """A server cannot be captured from.
 
-    Attributes
-    ----------
-    is_transient : bool
-        Whether it may go by itself, as a lost connection or a server that is starting does: trying
-        again helps. Otherwise somebody has to do something first.
+    ``is_transient`` is true for a lost connection, or a server that is starting.
     """
-
-    def __init__(
-        self, message: str, *, hint: str | None = None, is_transient: bool = False
-    ) -> None:
-        super().__init__(message)
-        self.hint = hint
-        self.is_transient = is_transient
 
 
 class LogError(PgwireError):
-    """A log cannot be written or read as it is; the text says what was found, and where.
+    """A log cannot be written or read in its present state; the text names the file.
 
     ``is_transient`` is true for a full disk, and where a file system or object store may answer
     later.
     """
 
-    def __init__(
-        self, message: str, *, hint: str | None = None, is_transient: bool = False
-    ) -> None:
-        super().__init__(message)
-        self.hint = hint
-        self.is_transient = is_transient
-
 
 class MissingExtraError(PgwireError, ImportError):
-    """A part of the package needs a library that is not installed; the text names the extra."""
+    """A library that a part of the package needs is not installed; the text names the extra."""
 
 
 class DecodeError(PgwireError, ValueError):
-    """Bytes that are not what the protocol says they are.
+    """Bytes that do not follow the protocol.
 
     Attributes
     ----------
-    code : str
-        One of :class:`ErrorCode`.
+    code : ErrorCode
+        What is wrong.
     offset : int
         Byte offset in the message at which decoding stopped.
     expected : str
-        What was wanted there.
+        What the protocol requires there.
     message_index : int or None
         Index of the message in the input; None when one message was decoded by itself.
     context : str
@@ -112,7 +102,7 @@ class DecodeError(PgwireError, ValueError):
         context: str = "",
     ) -> None:
         super().__init__(code, offset, expected, message_index, context)
-        self.code = code
+        self.code = ErrorCode(code)
         self.offset = offset
         self.expected = expected
         self.message_index = message_index
@@ -133,7 +123,7 @@ class DecodeError(PgwireError, ValueError):
         return hash(self.args)
 
     def at(self, message_index: int, context: str = "") -> DecodeError:
-        """Give the same error, placed at a message of the input."""
+        """Return the same error, placed at a message of the input."""
         return DecodeError(
             self.code,
             offset=self.offset,
@@ -149,3 +139,35 @@ def _rebuild(
     return DecodeError(
         code, offset=offset, expected=expected, message_index=message_index, context=context
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A message that was set aside under ``on_error="skip"``.
+
+    Attributes
+    ----------
+    message_index : int
+        Index of the message in the input.
+    data : bytes
+        The message.
+    error : DecodeError
+        Why it does not decode.
+    """
+
+    message_index: int
+    data: bytes
+    error: DecodeError
+
+
+def check_choice(name: str, value: str, *allowed: str) -> str:
+    """Return an option's value if it is one of those allowed; else raise ``OptionError``."""
+    if value not in allowed:
+        words = ", ".join(f'"{word}"' for word in allowed)
+        raise OptionError(f"{name} must be one of {words}, not {value!r}")
+    return value
+
+
+def check_on_error(on_error: str) -> bool:
+    """Return whether to skip messages that do not decode, by the option ``on_error``."""
+    return check_choice("on_error", on_error, "raise", "skip") == "skip"

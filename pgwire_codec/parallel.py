@@ -1,9 +1,9 @@
-"""Summaries by the implementation that is chosen: the front of :mod:`pgwire_codec.summary`."""
+"""Summaries of parts of a stream, by the implementation that is chosen."""
 
 from __future__ import annotations
 
 from pgwire_codec._impl import Decoder
-from pgwire_codec.summary import Summariser, Summary
+from pgwire_codec.transactions.summary import Summariser, Summary
 
 
 def summarise(messages: object, *, on_error: str = "raise", new_session: bool = False) -> Summary:

@@ -18,12 +18,12 @@ import pgwire_codec as pgc
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ["tests.servers"]
+pytest_plugins = ["tests.support.servers"]
 
 #: What needs more than the core: where the package is not installed, the files are left out.
 NEEDS = {
-    "psycopg2": ["test_capture*.py", "test_demo.py", "test_values_server.py"],
-    "adbc_driver_postgresql": ["test_benchmarks.py"],
+    "psycopg2": ["capture/*", "demo/*", "test_values_server.py"],
+    "adbc_driver_postgresql": ["benchmarks/test_benchmarks.py"],
 }
 MISSING = [package for package in NEEDS if find_spec(package) is None]
 collect_ignore_glob = [pattern for package in MISSING for pattern in NEEDS[package]]

@@ -11,7 +11,7 @@ import pytest
 
 import pgwire_codec as pgc
 from pgwire_codec.reference.encode import encode_batch as reference
-from tests.build import begin, commit, decode, only
+from tests.support.build import begin, commit, decode, only
 
 Encode = Callable[..., Any]
 

@@ -14,13 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgwire_codec._arrow_layout import ArrowBuffers
-from pgwire_codec._pg_type import BUILTIN
+from pgwire_codec.arrow.layout import ArrowBuffers
+from pgwire_codec.codec.values import Decoded, ValueProblem
 from pgwire_codec.reference import values as reference
 from pgwire_codec.reference.render import render
-from pgwire_codec.reference.values import Decoded, ValueProblem
-from pgwire_codec.types import ColumnType, TypeOptions, column_type
-from tests.corpus import Capture, capture, captures
+from pgwire_codec.spark.arrow_types import SPARK
+from pgwire_codec.types import NATIVE, ArrowTypes, ColumnType, TypeOptions, column_type
+from pgwire_codec.types.builtin import BUILTIN
+from tests.support.corpus import Capture, capture, captures
 from tests.values import take, type_of, user_registry
 from tests.values_golden import GOLDEN
 
@@ -33,7 +34,7 @@ core = pytest.importorskip(
 POLICIES: Final = ("raise", "null", "clamp")
 OPTIONS: Final = [
     TypeOptions(),
-    TypeOptions(target="spark"),
+    TypeOptions(arrow_types=SPARK),
     TypeOptions(types="text"),
     TypeOptions(types="text", strings="view"),
     TypeOptions(strings="view", numeric="float64"),
@@ -540,15 +541,15 @@ def test_memory_outlives_the_decoder() -> None:
     assert not numbers.flags.owndata
 
 
-@pytest.mark.parametrize("target", ["arrow", "spark"])
+@pytest.mark.parametrize("target", [NATIVE, SPARK], ids=["arrow", "spark"])
 def test_ordinary_values_do_not_need_the_reference(
-    target: str, monkeypatch: pytest.MonkeyPatch
+    target: ArrowTypes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any, **__: Any) -> Decoded:
         raise AssertionError("asked the reference")
 
     monkeypatch.setattr(reference, "decode_values", refuse)
-    options = TypeOptions(target=target)
+    options = TypeOptions(arrow_types=target)
     for name, (ordinary, binary, _) in MIXED.items():
         kind = _kind(name.removesuffix("[]"), options)
         rows = [ordinary, (None, False)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.corpus import Capture, capture, captures, truth
+from tests.support.corpus import Capture, capture, captures, truth
 
 
 def test_every_capture_is_there() -> None:

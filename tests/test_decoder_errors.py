@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import pgwire_codec as pgc
-from tests.build import (
+from tests.support.build import (
     T,
     decode,
     insert,
@@ -18,7 +18,16 @@ from tests.build import (
     transaction,
     wire,
 )
-from tests.wrong import CHANGE, T_STREAMED, UNKNOWN_TAG, each_wrong, error_of, many, place, told
+from tests.support.wrong import (
+    CHANGE,
+    T_STREAMED,
+    UNKNOWN_TAG,
+    each_wrong,
+    error_of,
+    many,
+    place,
+    told,
+)
 
 
 @each_wrong

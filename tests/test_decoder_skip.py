@@ -11,7 +11,7 @@ import pytest
 
 import pgwire_codec as pgc
 from pgwire_codec.errors import ErrorCode
-from tests.build import (
+from tests.support.build import (
     T,
     column,
     decode,
@@ -26,8 +26,8 @@ from tests.build import (
     update,
     wire,
 )
-from tests.corpus import capture
-from tests.wrong import (
+from tests.support.corpus import capture
+from tests.support.wrong import (
     CHANGE,
     T_STREAMED,
     TRUNCATED,

@@ -17,18 +17,19 @@ import click
 import pytest
 
 import pgwire_codec as pgc
-from pgwire_codec import spec
 from pgwire_codec.cli.app import app
-from tests import docs, test_spark_auto_cdc
-from tests.docs import LANGUAGES, ROOT, Page, pages
-from tests.servers import database
+from pgwire_codec.protocol import spec
+from tests.spark import test_auto_cdc
+from tests.support import docs
+from tests.support.docs import LANGUAGES, ROOT, Page, pages
+from tests.support.servers import database
 
 ALL = pages()
 
 #: What starts something; anything else that a page needs is a module.
 SERVICES = {"server", "spark", "kafka", "s3"}
-#: Has what it needs, and is run, in tests/test_spark_auto_cdc.py.
-ELSEWHERE = test_spark_auto_cdc.PAGE
+#: Has what it needs, and is run, in tests/spark/test_auto_cdc.py.
+ELSEWHERE = test_auto_cdc.PAGE
 
 
 def _with_code() -> list[object]:

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 import pgwire_codec as pgc
 from pgwire_codec.reference.render_float import render_float4, render_float8
 from pgwire_codec.types import TypeRegistry
-from tests.arrow_columns import KINDS, Kind, example_table, numeric, tables
-from tests.build import (
+from tests.encoding import Encode, compiled, decoded, each, each_form, needs_core, reference, same
+from tests.support.arrow_columns import KINDS, Kind, example_table, numeric, tables
+from tests.support.build import (
     T,
     begin,
     column,
@@ -32,8 +33,7 @@ from tests.build import (
     row,
     update,
 )
-from tests.corpus import Capture, captures
-from tests.encoding import Encode, compiled, decoded, each, each_form, needs_core, reference, same
+from tests.support.corpus import Capture, captures
 
 # What comes back.
 
@@ -385,8 +385,8 @@ LEAKS = """
     import pyarrow as pa
     import pgwire_codec as pgc
     from pgwire_codec._core.encode import encode_batch
-    from tests.arrow_columns import example_table
-    from tests.build import column, relation
+    from tests.support.arrow_columns import example_table
+    from tests.support.build import column, relation
 
     table, columns = example_table()
     long = pa.table({"v": pa.array(["x" * 1000] * 2000, pa.string_view())})

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import pgwire_codec as pgc
-from tests.arrow_columns import numeric
-from tests.build import T, column, relation
 from tests.encoding import Encode, each, same
+from tests.support.arrow_columns import numeric
+from tests.support.build import T, column, relation
 
 ROWS = {
     "id": pa.array([1, 2, None], pa.int32()),

@@ -14,9 +14,10 @@ import pytest
 from click.testing import CliRunner
 
 from pgwire_codec.cli.app import app
-from pgwire_codec.types import TypeOptions, column_type, registry
-from tests import logs
-from tests.corpus import capture
+from pgwire_codec.spark.arrow_types import SPARK
+from pgwire_codec.types import NATIVE, TypeOptions, column_type, default_registry
+from tests.support import logs
+from tests.support.corpus import capture
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -128,13 +129,13 @@ ROWS = [
 @pytest.mark.parametrize("row", [row for row in ROWS if "numeric" not in row[0]], ids="-".join)
 def test_table_of_types(row: list[str]) -> None:
     names = re.findall(r"`(\w+)`", row[0])
-    for target, cell in (("arrow", row[1]), ("spark", row[2])):
+    for target, cell in ((NATIVE, row[1]), (SPARK, row[2])):
         written = cell.split(", ") if cell not in FORMATS else [cell]
         formats = [FORMATS[each] for each in written]
         for name, expected in zip(names, formats * (len(names) // len(formats)), strict=True):
-            known = registry.lookup_name(name)
+            known = default_registry.lookup_name(name)
             assert known is not None
-            assert column_type(known.oid, -1, TypeOptions(target=target)).format == expected
+            assert column_type(known.oid, -1, TypeOptions(arrow_types=target)).format == expected
 
 
 def test_table_of_types_on_numeric() -> None:
@@ -144,8 +145,8 @@ def test_table_of_types_on_numeric() -> None:
     ]
     numeric_12_2 = 4 + (12 << 16 | 2)
     numeric_39_2 = 4 + (39 << 16 | 2)
-    for target in ("arrow", "spark"):
-        options = TypeOptions(target=target)
+    for target in (NATIVE, SPARK):
+        options = TypeOptions(arrow_types=target)
         assert column_type(1700, numeric_12_2, options).format == "d:12,2"
         assert column_type(1700, numeric_39_2, options).format == "u"
         assert column_type(1700, -1, options).format == "u"
@@ -153,6 +154,6 @@ def test_table_of_types_on_numeric() -> None:
 
 @pytest.mark.parametrize("name", ["int4range", "point", "inet", "tsvector", "varbit", "timetz"])
 def test_everything_else_is_text(name: str) -> None:
-    known = registry.lookup_name(name)
+    known = default_registry.lookup_name(name)
     assert known is not None
     assert column_type(known.oid, -1, TypeOptions()).format == "u"

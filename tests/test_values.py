@@ -15,10 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgwire_codec._arrow import Interval, to_pylist, valid_rows
+from pgwire_codec.arrow.export import Interval, to_pylist, valid_rows
+from pgwire_codec.codec.values import ValueProblem
 from pgwire_codec.reference import values_build
-from pgwire_codec.reference.values import ValueProblem
 from pgwire_codec.reference.values_calendar import MAX_DATE, MIN_DATE, date_from_days
+from pgwire_codec.spark.arrow_types import SPARK
 from tests.values import decode
 
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
@@ -110,7 +111,7 @@ def test_unknown_types_pass_through() -> None:
 
 
 def test_unknown_types_are_always_strings_where_a_string_is_promised() -> None:
-    promised: list[dict[str, Any]] = [{"target": "spark"}, {"types": "text"}]
+    promised: list[dict[str, Any]] = [{"arrow_types": SPARK}, {"types": "text"}]
     for options in promised:
         decoded = decode(99999, [b"sad", b"\0\xff"], binary=[False, True], **options)
         assert (decoded.array.format, to_pylist(decoded.array)) == ("u", ["sad", "\\x00ff"])
@@ -136,8 +137,8 @@ UNREPRESENTABLE = [
     ("timestamp", b"-infinity", {}, -INT64_MAX),
     ("timestamptz", b"294276-12-31 23:59:59.999999+00", {}, INT64_MAX),
     ("time", b"24:00:00", {}, 86_399_999_999),
-    ("xid8", b"18446744073709551615", {"target": "spark"}, INT64_MAX),
-    ("pg_lsn", b"FFFFFFFF/0", {"target": "spark"}, INT64_MAX),
+    ("xid8", b"18446744073709551615", {"arrow_types": SPARK}, INT64_MAX),
+    ("pg_lsn", b"FFFFFFFF/0", {"arrow_types": SPARK}, INT64_MAX),
     ("interval", b"infinity", {}, (INT32_MAX, INT32_MAX, INT64_MAX)),
     ("interval", b"-infinity", {}, (INT32_MIN, INT32_MIN, INT64_MIN)),
     ("interval", b"1 mon 2562047788:00:54.775807", {}, (1, 0, INT64_MAX)),
@@ -207,10 +208,10 @@ def test_unrepresentable(kind: str, raw: bytes, options: dict[str, Any], nearest
         ("timestamp", b"294247-01-10 04:00:54.775807", {}, np.datetime64(INT64_MAX, "us")),
         ("date", b"5874897-12-31", {}, np.datetime64(MAX_DATE, "D")),
         ("interval", b"2562047:47:16.854775", {}, Interval(0, 0, 9223372036854775)),
-        ("xid8", b"9223372036854775807", {"target": "spark"}, INT64_MAX),
-        ("uuid", b"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", {"target": "spark"},
+        ("xid8", b"9223372036854775807", {"arrow_types": SPARK}, INT64_MAX),
+        ("uuid", b"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", {"arrow_types": SPARK},
          "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
-        ("time", b"24:00:00", {"target": "spark"}, "24:00:00"),
+        ("time", b"24:00:00", {"arrow_types": SPARK}, "24:00:00"),
     ],
 )  # fmt: skip
 def test_just_representable(kind: str, raw: bytes, options: dict[str, Any], value: Any) -> None:

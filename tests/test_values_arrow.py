@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pgwire_codec._arrow import (
+from pgwire_codec.arrow.export import (
     ArrowBuffers,
     Interval,
     c_schema,
@@ -25,6 +25,7 @@ from pgwire_codec._arrow import (
     validity_bitmap,
 )
 from pgwire_codec.reference import values_build
+from pgwire_codec.spark.arrow_types import SPARK
 from tests.values import decode
 
 UUID = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
@@ -37,7 +38,7 @@ COLUMNS: list[tuple[str, list[bytes], dict[str, Any], pa.DataType, Any, list[Any
     ("int8", [b"1", b"-2"], {}, pa.int64(), "i8", [1, -2]),
     ("oid", [b"1", b"4294967295"], {}, pa.uint32(), "u4", [1, 2**32 - 1]),
     ("xid8", [b"1", b"18446744073709551615"], {}, pa.uint64(), "u8", [1, 2**64 - 1]),
-    ("oid", [b"1", b"4294967295"], {"target": "spark"}, pa.int64(), "i8", [1, 2**32 - 1]),
+    ("oid", [b"1", b"4294967295"], {"arrow_types": SPARK}, pa.int64(), "i8", [1, 2**32 - 1]),
     ("float4", [b"1.5", b"-2"], {}, pa.float32(), "f4", [1.5, -2.0]),
     ("float8", [b"0.1", b"-2"], {}, pa.float64(), "f8", [0.1, -2.0]),
     ("text", [b"a", "é".encode()], {}, pa.string(), "O", ["a", "é"]),

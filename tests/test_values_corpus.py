@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pgwire_codec._arrow import to_numpy, to_pyarrow, to_pylist
-from pgwire_codec.reference.values import Decoded, ValueProblem
+from pgwire_codec.arrow.export import to_numpy, to_pyarrow, to_pylist
+from pgwire_codec.codec.values import Decoded, ValueProblem
 from pgwire_codec.types import ColumnType, TypeOptions, column_type
-from tests.corpus import Capture, captures, truth
+from tests.support.corpus import Capture, captures, truth
 from tests.values import TableColumn, decode, take, user_registry
 
 TYPES = captures("types")

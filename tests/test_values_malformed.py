@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgwire_codec._arrow import to_numpy, to_pyarrow, to_pylist
-from pgwire_codec._pg_type import BUILTIN
+from pgwire_codec.arrow.export import to_numpy, to_pyarrow, to_pylist
+from pgwire_codec.codec.values import ValueProblem
 from pgwire_codec.errors import ErrorCode
-from pgwire_codec.reference.values import ValueProblem
 from pgwire_codec.types import ColumnType, TypeOptions, column_type
-from tests.corpus import capture
+from pgwire_codec.types.builtin import BUILTIN
+from tests.support.corpus import capture
 from tests.values import decode, take, type_of, user_registry
 
 CODES = {ErrorCode.BAD_VALUE, ErrorCode.BAD_LENGTH, ErrorCode.INVALID_UTF8}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pgwire_codec._arrow import to_pylist
-from pgwire_codec._pg_type import BUILTIN
-from pgwire_codec.reference.values import ValueProblem
-from tests.corpus import captures, truth
+from pgwire_codec.arrow.export import to_pylist
+from pgwire_codec.codec.values import ValueProblem
+from pgwire_codec.types.builtin import BUILTIN
+from tests.support.corpus import captures, truth
 from tests.values import decode
 from tests.values_golden import GOLDEN
 

@@ -12,9 +12,9 @@ from typing import Any
 import psycopg2
 import pytest
 
-from pgwire_codec import _pg_type
-from pgwire_codec._arrow import to_pylist
+from pgwire_codec.arrow.export import to_pylist
 from pgwire_codec.demo.server import EmbeddedServer
+from pgwire_codec.types import builtin as _pg_type
 from tests.values import decode, type_of
 
 pytestmark = pytest.mark.slow

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from pgwire_codec import messages
+from pgwire_codec.codec.values import Decoded
+from pgwire_codec.protocol import messages
 from pgwire_codec.reference import decode_message
-from pgwire_codec.reference.values import Decoded, decode_values
+from pgwire_codec.reference.values import decode_values
 from pgwire_codec.types import ColumnType, TypeOptions, TypeRegistry, column_type
-from tests.corpus import Capture, truth
+from tests.support.corpus import Capture, truth
 
 
 def decode(

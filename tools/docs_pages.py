@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import pgwire_codec as pgc
-from pgwire_codec import spec
-from pgwire_codec._pg_type import BUILTIN
 from pgwire_codec.cli.app import app
+from pgwire_codec.protocol import spec
+from pgwire_codec.spark.arrow_types import SPARK
 from pgwire_codec.types import TypeOptions, column_type
+from pgwire_codec.types.builtin import BUILTIN
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -166,7 +167,7 @@ def _arrow(oid: int) -> str:
 
 
 def _spark(oid: int) -> str:
-    kind = column_type(oid, -1, TypeOptions(target="spark"))
+    kind = column_type(oid, -1, TypeOptions(arrow_types=SPARK))
     if kind.pg.family == "numeric":
         return "decimal(p, s), or string without precision or past 38 digits"
     return _SPARK[kind.format]

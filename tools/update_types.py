@@ -1,4 +1,4 @@
-"""Write pgwire_codec/_pg_type.py from the catalog of a live server.
+"""Write pgwire_codec/types/builtin.py from the catalog of a live server.
 
 Run with the URI of a server of the newest supported major::
 
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-TABLE = Path(__file__).resolve().parent.parent / "pgwire_codec" / "_pg_type.py"
+TABLE = Path(__file__).resolve().parent.parent / "pgwire_codec" / "types" / "builtin.py"
 
 #: How each type is read. Types that have the same forms share a family; what is not named here
 #: has a family of its own name.

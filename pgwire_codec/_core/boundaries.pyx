@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 import numpy as np
 
 from pgwire_codec._core.wire cimport load_i64, load_u32, load_u64
-from pgwire_codec.tables import Boundaries
+from pgwire_codec.codec.tables import Boundaries
 
 cdef enum:
     BEGIN_SIZE = 21  # of the whole message

@@ -2,10 +2,10 @@
 
 from typing import ClassVar
 
-from pgwire_codec._codec import Codec
 from pgwire_codec._core import implementation
 from pgwire_codec._core.encode import encode_batch
 from pgwire_codec._core.messages import decode_frame, decode_message, encode_message
+from pgwire_codec.codec.interface import Codec
 from pgwire_codec.decoder import BaseDecoder
 
 __all__ = ["Decoder", "decode_frame", "decode_message", "encode_batch", "encode_message"]

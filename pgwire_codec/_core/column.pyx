@@ -6,7 +6,7 @@ from libc.stdint cimport uint8_t
 
 import numpy as np
 
-from pgwire_codec._arrow_layout import DTYPES, ArrowBuffers
+from pgwire_codec.arrow.layout import DTYPES, ArrowBuffers
 from pgwire_codec._core.block cimport (
     CLAMPED,
     NULLED,
@@ -33,7 +33,7 @@ from pgwire_codec._core.patch import patch_rows
 from pgwire_codec.reference import values as reference
 from pgwire_codec.reference.render import element_oid
 from pgwire_codec.reference.values_build import chunks_of, overflow
-from pgwire_codec.reference.values_problem import ValueProblem
+from pgwire_codec.codec.values import ValueProblem
 
 cdef uint8_t NOTHING = 0
 cdef dict POLICIES = {"raise": RAISE, "null": NULLED, "clamp": CLAMPED}

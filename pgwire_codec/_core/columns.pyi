@@ -3,8 +3,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from pgwire_codec._input import Messages
-from pgwire_codec.tables import DecodedColumns
+from pgwire_codec.codec.message_array import Messages
+from pgwire_codec.codec.tables import DecodedColumns
 from pgwire_codec.types import ColumnType
 
 def decode_columns(

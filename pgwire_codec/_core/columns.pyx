@@ -31,7 +31,7 @@ from pgwire_codec._core.hop cimport column_end, likely
 from pgwire_codec._core.wire cimport load_i16
 from pgwire_codec._core.tuples import tuples
 from pgwire_codec.reference import values as reference
-from pgwire_codec.tables import DecodedColumns, TupleTable
+from pgwire_codec.codec.tables import DecodedColumns, TupleTable
 
 cdef enum:
     BLOCK_BYTES = 32768  # what a block's slots may take: they stay in the cache

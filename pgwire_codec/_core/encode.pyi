@@ -3,7 +3,7 @@ from collections.abc import Mapping
 import nanoarrow
 import numpy.typing as npt
 
-from pgwire_codec.messages import Relation
+from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.types import TypeRegistry
 
 def encode_batch(

@@ -36,7 +36,7 @@ from pgwire_codec.reference.encode_plan import prepare
 from pgwire_codec.reference.encode_values import TEXTUAL, UNITS, numeric_digits
 from pgwire_codec.reference.text import SCALARS
 from pgwire_codec.reference.text_time import TIMES
-from pgwire_codec.types import registry as default_registry
+from pgwire_codec.types import default_registry
 
 # Powers of ten, for floats.
 

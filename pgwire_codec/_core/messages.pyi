@@ -1,4 +1,4 @@
-from pgwire_codec.messages import Frame, LogicalMessage
+from pgwire_codec.protocol.messages import Frame, LogicalMessage
 
 def decode_message(
     data: bytes | bytearray | memoryview, *, streaming: bool = False

@@ -18,7 +18,7 @@ from pgwire_codec._core.wire cimport (
     Cursor, cursor, read_i64, read_u8, read_u32, read_u64, remaining,
 )
 
-from pgwire_codec import messages
+from pgwire_codec.protocol import messages
 from pgwire_codec._core.write_messages import encode_message
 from pgwire_codec.reference import codec as reference
 

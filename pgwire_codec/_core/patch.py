@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pgwire_codec._arrow_layout import ArrowBuffers, valid_rows, validity_bitmap
+from pgwire_codec.arrow.layout import ArrowBuffers, valid_rows, validity_bitmap
 from pgwire_codec.reference.values_build import INLINE, offsets_of
 
 Rows = npt.NDArray[np.int64]

@@ -19,7 +19,7 @@ from pgwire_codec._core.wire cimport (
     remaining,
 )
 
-from pgwire_codec import messages
+from pgwire_codec.protocol import messages
 
 cdef Shape TUPLE = Shape(messages.TupleData)
 cdef Shape RELATION_COLUMN = Shape(messages.RelationColumn)

@@ -1,4 +1,4 @@
-from pgwire_codec._input import Messages
-from pgwire_codec.tables import MessageTable
+from pgwire_codec.codec.message_array import Messages
+from pgwire_codec.codec.tables import MessageTable
 
 def scan(messages: Messages, *, streaming: bool = False, skip: bool = False) -> MessageTable: ...

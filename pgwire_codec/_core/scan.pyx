@@ -14,9 +14,9 @@ import numpy as np
 from pgwire_codec._core.hop cimport tuple_end
 from pgwire_codec._core.wire cimport load_i16, load_u32
 from pgwire_codec.errors import DecodeError
-from pgwire_codec.messages import Message, Truncate
+from pgwire_codec.protocol.messages import Message, Truncate
 from pgwire_codec.reference.codec import decode_message
-from pgwire_codec.tables import MessageTable
+from pgwire_codec.codec.tables import MessageTable
 
 cdef enum:
     WHOLE = 0  # the message is checked, and whole

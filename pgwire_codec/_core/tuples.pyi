@@ -1,8 +1,8 @@
 import numpy as np
 import numpy.typing as npt
 
-from pgwire_codec._input import Messages
-from pgwire_codec.tables import TupleTable
+from pgwire_codec.codec.message_array import Messages
+from pgwire_codec.codec.tables import TupleTable
 
 def tuples(
     messages: Messages,

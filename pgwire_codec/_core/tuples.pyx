@@ -14,7 +14,7 @@ from pgwire_codec._core.body cimport NEW, OLD, Input, prefetch, tuple_of
 from pgwire_codec._core.hop cimport column_end, likely
 from pgwire_codec._core.memory cimport new_array
 from pgwire_codec._core.wire cimport load_i16
-from pgwire_codec.tables import NOT_SENT, TupleTable
+from pgwire_codec.codec.tables import NOT_SENT, TupleTable
 
 cdef enum:
     # States, as in pgwire_codec.tables; NULL is 0.

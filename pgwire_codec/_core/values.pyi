@@ -1,7 +1,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from pgwire_codec.reference.values import Decoded
+from pgwire_codec.codec.values import Decoded
 from pgwire_codec.types import ColumnType
 
 def decode_values(

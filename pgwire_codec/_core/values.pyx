@@ -9,7 +9,7 @@ import numpy as np
 from pgwire_codec._core.block cimport BINARY, BLOCK, TEXT, Slot, column_run
 from pgwire_codec._core.column cimport ColumnDecoder, has_kernel
 from pgwire_codec.reference import values as reference
-from pgwire_codec.reference.values import Decoded, ValueProblem
+from pgwire_codec.codec.values import Decoded, ValueProblem
 
 __all__ = ["Decoded", "ValueProblem", "decode_values"]
 

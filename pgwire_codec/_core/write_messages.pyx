@@ -21,7 +21,8 @@ from libc.string cimport memchr, memcpy
 from pgwire_codec._core.shape cimport Shape, Type, get
 from pgwire_codec._core.wire cimport store_bytes, store_u8, store_u16, store_u32, store_u64
 
-from pgwire_codec import messages, spec
+from pgwire_codec.protocol import messages
+from pgwire_codec.protocol import spec
 from pgwire_codec.reference import codec as reference
 
 cdef extern from "Python.h":
@@ -67,7 +68,7 @@ cdef int reserve(Writer* w, Py_ssize_t wanted) except -1:
     return 0
 
 
-# Layouts, from the tables of pgwire_codec.spec.
+# Layouts, from the tables of pgwire_codec.protocol.spec.
 
 
 cdef enum:

@@ -13,7 +13,7 @@ from pgwire_codec.capture.libpq import failed_connection_codes
 from pgwire_codec.capture.options import quote_identifier
 from pgwire_codec.capture.problems import explain, is_transient
 from pgwire_codec.errors import CaptureError, MissingExtraError
-from pgwire_codec.lsn import parse_lsn
+from pgwire_codec.protocol.lsn import parse_lsn
 
 #: What holds where the DSN says nothing else: no connection attempt, and no dead connection, keeps
 #: anybody waiting for minutes.

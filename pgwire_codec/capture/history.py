@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pgwire_codec.capture.batch import EPOCH
+from pgwire_codec.codec.tables import tagged
 from pgwire_codec.errors import CaptureError
-from pgwire_codec.lsn import format_lsn
+from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.reference import decode_message
-from pgwire_codec.tables import tagged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -23,7 +23,7 @@ from pgwire_codec.capture.status import Bulletin, Status
 from pgwire_codec.capture.streaming import LogStream
 from pgwire_codec.capture.walsender import Capture
 from pgwire_codec.errors import CaptureError, OptionError
-from pgwire_codec.lsn import format_lsn
+from pgwire_codec.protocol.lsn import format_lsn
 
 if TYPE_CHECKING:
     from pgwire_codec.capture.copying import CopiedRows

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pgwire_codec.capture.batch import UNIX_EPOCH_OFFSET
 from pgwire_codec.capture.connect import connect, load_psycopg2
 from pgwire_codec.errors import CaptureError
-from pgwire_codec.lsn import parse_lsn
+from pgwire_codec.protocol.lsn import parse_lsn
 
 if TYPE_CHECKING:
     from pgwire_codec.capture.status import Status

@@ -15,7 +15,7 @@ from pgwire_codec.capture.publications import ensure_publications
 from pgwire_codec.capture.settings import pinned_transaction
 from pgwire_codec.capture.slots import ensure_slot
 from pgwire_codec.errors import CaptureError
-from pgwire_codec.lsn import format_lsn, parse_lsn
+from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pgwire_codec.capture.options import quote_identifier
 from pgwire_codec.errors import CaptureError
-from pgwire_codec.messages import Relation, RelationColumn, Type
+from pgwire_codec.protocol.messages import Relation, RelationColumn, Type
 from pgwire_codec.reference import encode_message
 
 if TYPE_CHECKING:

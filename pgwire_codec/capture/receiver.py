@@ -12,8 +12,8 @@ from pgwire_codec.capture.frames import NEVER, Outcome
 from pgwire_codec.capture.problems import CONNECTION_LOST
 from pgwire_codec.capture.progress import Progress
 from pgwire_codec.errors import CaptureError, DecodeError, OptionError
-from pgwire_codec.lsn import format_lsn
-from pgwire_codec.messages import PrimaryKeepalive, StandbyStatusUpdate, XLogData
+from pgwire_codec.protocol.lsn import format_lsn
+from pgwire_codec.protocol.messages import PrimaryKeepalive, StandbyStatusUpdate, XLogData
 from pgwire_codec.reference import decode_frame, encode_message
 
 if TYPE_CHECKING:

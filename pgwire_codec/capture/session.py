@@ -12,7 +12,7 @@ from pgwire_codec.capture.problems import explain
 from pgwire_codec.capture.publications import ensure_publications
 from pgwire_codec.capture.settings import pin
 from pgwire_codec.capture.slots import ensure_slot
-from pgwire_codec.lsn import format_lsn, parse_lsn
+from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgwire_codec.errors import CaptureError
-from pgwire_codec.lsn import parse_lsn
+from pgwire_codec.protocol.lsn import parse_lsn
 
 _POLL_SECONDS = 0.02
 

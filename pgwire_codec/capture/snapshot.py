@@ -31,8 +31,8 @@ from pgwire_codec.capture.published import check_readable, files_of, published_t
 from pgwire_codec.capture.settings import allow_to_last, pin
 from pgwire_codec.capture.slots import drop_slot, is_replaceable, slot_exists
 from pgwire_codec.errors import CaptureError
-from pgwire_codec.lsn import parse_lsn
-from pgwire_codec.messages import Begin, Commit
+from pgwire_codec.protocol.lsn import parse_lsn
+from pgwire_codec.protocol.messages import Begin, Commit
 from pgwire_codec.reference import encode_message
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from pgwire_codec.errors import CaptureError, DecodeError
+from pgwire_codec.protocol.spec import COMMITS
 from pgwire_codec.reference import decode_message
-from pgwire_codec.spec import COMMITS
 
 if TYPE_CHECKING:
     from threading import Event

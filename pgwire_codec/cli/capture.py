@@ -19,7 +19,7 @@ from pgwire_codec.capture.publications import ALL_TABLES
 from pgwire_codec.capture.status import Status
 from pgwire_codec.cli.arguments import DsnCommand, name_options
 from pgwire_codec.cli.capture_report import JsonReport, Report, TerminalReport
-from pgwire_codec.lsn import parse_lsn
+from pgwire_codec.protocol.lsn import parse_lsn
 
 _POLL_SECONDS = 0.1
 _NOW = "now"

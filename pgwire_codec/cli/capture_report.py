@@ -18,7 +18,7 @@ from rich.text import Text
 from pgwire_codec.capture.lag import Lag
 from pgwire_codec.capture.status import Status
 from pgwire_codec.cli.render import printable
-from pgwire_codec.lsn import format_lsn
+from pgwire_codec.protocol.lsn import format_lsn
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 

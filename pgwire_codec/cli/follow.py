@@ -7,7 +7,7 @@ This follows the stream as it arrives. Which changes count in the end is not its
 from __future__ import annotations
 
 from pgwire_codec import decode_message
-from pgwire_codec import messages as m
+from pgwire_codec.protocol import messages as m
 
 #: Messages that open a group of others, and those that close one.
 OPENING = (m.Begin, m.BeginPrepare, m.StreamStart)

@@ -11,14 +11,14 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from pgwire_codec import messages as m
 from pgwire_codec.cli.failure import Failure
 from pgwire_codec.cli.files import BadEntry, StoredMessage, read_messages
 from pgwire_codec.cli.follow import CLOSING, OPENING, Follower, TableFilter
 from pgwire_codec.cli.jsonlines import problem_to_json, to_json
 from pgwire_codec.cli.render import Line, render, render_problem
 from pgwire_codec.errors import DecodeError
-from pgwire_codec.lsn import format_lsn
+from pgwire_codec.protocol import messages as m
+from pgwire_codec.protocol.lsn import format_lsn
 
 #: Index, what the file holds there, and what that is or why it cannot be known.
 _Item: TypeAlias = tuple[int, StoredMessage | BadEntry, m.LogicalMessage | DecodeError | str]

@@ -11,11 +11,11 @@ import json
 from dataclasses import asdict, fields
 from typing import Any
 
-from pgwire_codec import messages as m
 from pgwire_codec.cli.follow import Follower, qualified_name
 from pgwire_codec.cli.render import column_names, format_time
 from pgwire_codec.errors import DecodeError
-from pgwire_codec.lsn import format_lsn
+from pgwire_codec.protocol import messages as m
+from pgwire_codec.protocol.lsn import format_lsn
 
 
 def to_json(index: int, lsn: int | None, message: m.LogicalMessage, follower: Follower) -> str:

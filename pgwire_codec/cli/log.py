@@ -14,7 +14,7 @@ from rich.text import Text
 
 from pgwire_codec.cli.failure import Failure
 from pgwire_codec.cli.render import printable
-from pgwire_codec.lsn import format_lsn, parse_lsn
+from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 
 if TYPE_CHECKING:
     from pgwire_codec.log import LoggedRelation, LogStatistics

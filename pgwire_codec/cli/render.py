@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 
-from pgwire_codec import messages as m
 from pgwire_codec.cli.follow import Follower
-from pgwire_codec.lsn import format_lsn
-from pgwire_codec.types import registry
+from pgwire_codec.protocol import messages as m
+from pgwire_codec.protocol.lsn import format_lsn
+from pgwire_codec.types import default_registry
 
 Line = list[tuple[str, str]]
 
@@ -129,7 +129,7 @@ def _render_relation(relation: m.Relation) -> Line:
     for number, column in enumerate(relation.columns):
         line.append((", " if number else " ", ""))
         line.append((_identifier(column.name), _NAME))
-        known = registry.lookup(column.type_oid)
+        known = default_registry.lookup(column.type_oid)
         line.append((f" {known.name if known else f'type {column.type_oid}'}", ""))
         if column.flags & 1:
             line.append((" key", ""))

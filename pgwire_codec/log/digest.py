@@ -8,17 +8,16 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from pgwire_codec import _input
 from pgwire_codec._impl import Decoder
-from pgwire_codec._input import Messages
-from pgwire_codec.carry import Carry, RelationVersion
+from pgwire_codec.codec.message_array import Messages, to_message_arrays
+from pgwire_codec.codec.tables import MessageTable, tagged
 from pgwire_codec.log.segment import Extent, Head, Part, Segment
 from pgwire_codec.log.state import Follower, State
 from pgwire_codec.log.tally import Tally
 from pgwire_codec.parallel import summarise_pieces
-from pgwire_codec.spec import COMMITS
-from pgwire_codec.summary import Summariser, Summary
-from pgwire_codec.tables import MessageTable, tagged
+from pgwire_codec.protocol.spec import COMMITS
+from pgwire_codec.transactions.carry import Carry, RelationVersion
+from pgwire_codec.transactions.summary import Summariser, Summary
 
 #: Message bytes of a part, where nobody asks for another size.
 PART_BYTES: Final = 8 << 20
@@ -58,7 +57,7 @@ class Digest:
 
     def add(self, records: pa.RecordBatch, data: Any) -> None:
         """Take the next record batch and its bytes in the file."""
-        (messages,) = _input.to_inputs(records.column("data"))
+        (messages,) = to_message_arrays(records.column("data"))
         streaming = self._streaming
         table = Decoder.codec.scan(messages, streaming=streaming, skip=True)
         self._streaming = table.streaming

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pgwire_codec._impl import Decoder
-from pgwire_codec.carry import RelationVersion
-from pgwire_codec.changes import Changes
-from pgwire_codec.columns import ChangeBatch
+from pgwire_codec.changes.batch import ChangeBatch
+from pgwire_codec.changes.changes import Changes
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.log.segment import Extent
 from pgwire_codec.log.store import open_store
 from pgwire_codec.log.stream import lsns, read_extents
-from pgwire_codec.planning import PartPlan
+from pgwire_codec.transactions.carry import RelationVersion
+from pgwire_codec.transactions.plan import PartPlan
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

@@ -18,9 +18,10 @@ from pgwire_codec.log.partition import LogPartition, LogPlan
 from pgwire_codec.log.position import Position
 from pgwire_codec.log.segment import Part, Segment
 from pgwire_codec.log.state import Follower, State
-from pgwire_codec.lsn import format_lsn
-from pgwire_codec.planning import Outcome, PartPlan, plan
-from pgwire_codec.transactions import Committed, Key
+from pgwire_codec.protocol.lsn import format_lsn
+from pgwire_codec.transactions.committed import Committed
+from pgwire_codec.transactions.plan import Outcome, PartPlan, plan
+from pgwire_codec.transactions.resolver import Key
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

@@ -14,7 +14,7 @@ from pgwire_codec.log.reader import Log
 from pgwire_codec.log.segment import SEGMENT, SIDECAR
 from pgwire_codec.log.state import Follower
 from pgwire_codec.log.store import open_store
-from pgwire_codec.transactions import Committed
+from pgwire_codec.transactions.committed import Committed
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

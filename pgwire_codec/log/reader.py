@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pgwire_codec._impl import Decoder
-from pgwire_codec.carry import RelationVersion, Scope
-from pgwire_codec.changes import Changes
-from pgwire_codec.columns import ChangeBatch
+from pgwire_codec.changes.batch import ChangeBatch
+from pgwire_codec.changes.changes import Changes
 from pgwire_codec.decoder import PartDecoder
 from pgwire_codec.errors import LogError, OptionError
 from pgwire_codec.log.digest import PART_BYTES, Digest
@@ -33,8 +32,10 @@ from pgwire_codec.log.source import Source
 from pgwire_codec.log.state import Follower
 from pgwire_codec.log.store import open_store
 from pgwire_codec.log.stream import read_extents
-from pgwire_codec.planning import PartPlan
-from pgwire_codec.transactions import Committed
+from pgwire_codec.options import DecoderOptions
+from pgwire_codec.transactions.carry import RelationVersion, Scope
+from pgwire_codec.transactions.committed import Committed
+from pgwire_codec.transactions.plan import PartPlan
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -283,7 +284,7 @@ class Log:
             Each in commit order, but not from one to the next: a transaction that was streamed or
             prepared comes where its changes stand in the log. ``(commit_lsn, seq)`` is the order.
         """
-        Decoder(**decoder_options)  # checks the options where there is nothing to decode, too
+        DecoderOptions(**decoder_options)  # checks them if there is nothing to decode, too
         if table is not None and relation_oid is not None:
             raise OptionError("table and relation_oid exclude one another")
         at = None if until is None else min(commit_lsn("until", until), self.end.lsn)

@@ -10,11 +10,11 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pgwire_codec.carry import Carry, RelationVersion, Scope
 from pgwire_codec.errors import LogError
-from pgwire_codec.lsn import format_lsn
-from pgwire_codec.planning import apply_summary
-from pgwire_codec.transactions import Resolver
+from pgwire_codec.protocol.lsn import format_lsn
+from pgwire_codec.transactions.carry import Carry, RelationVersion, Scope
+from pgwire_codec.transactions.plan import apply_summary
+from pgwire_codec.transactions.resolver import Resolver
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

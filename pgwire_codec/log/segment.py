@@ -7,12 +7,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pgwire_codec.carry import RelationVersion
 from pgwire_codec.log.checked_json import Count
 from pgwire_codec.log.source import Source
 from pgwire_codec.log.state import Follower, State
-from pgwire_codec.summary import Summary
-from pgwire_codec.transactions import Key
+from pgwire_codec.transactions.carry import RelationVersion
+from pgwire_codec.transactions.resolver import Key
+from pgwire_codec.transactions.summary import Summary
 
 SEGMENT: Final = ".arrow"
 SIDECAR: Final = ".json"

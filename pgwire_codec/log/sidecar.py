@@ -23,7 +23,7 @@ from pgwire_codec.log.state_json import (
     version_from_json,
     version_to_json,
 )
-from pgwire_codec.lsn import format_lsn, parse_lsn
+from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 
 
 class HeadJson(msgspec.Struct):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from pgwire_codec.carry import Carry, Position, RelationVersion
-from pgwire_codec.planning import apply_summary, open_keys
-from pgwire_codec.summary import Summary
-from pgwire_codec.transactions import Committed, Key, Resolver
+from pgwire_codec.transactions.carry import Carry, Position, RelationVersion
+from pgwire_codec.transactions.committed import Committed
+from pgwire_codec.transactions.plan import apply_summary, open_keys
+from pgwire_codec.transactions.resolver import Key, Resolver
+from pgwire_codec.transactions.summary import Summary
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from typing import Annotated, Literal, TypeAlias, TypeVar
 import msgspec
 
 from pgwire_codec._impl import decode_message, encode_message
-from pgwire_codec.carry import Carry, OpenTransaction, Position, RelationVersion, Scope
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.log.checked_json import Count
-from pgwire_codec.lsn import format_lsn, parse_lsn
-from pgwire_codec.messages import Relation, Type
-from pgwire_codec.summary import Changes, Event, Summary
-from pgwire_codec.transactions import Advance, Key
+from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
+from pgwire_codec.protocol.messages import Relation, Type
+from pgwire_codec.transactions.carry import Carry, OpenTransaction, Position, RelationVersion, Scope
+from pgwire_codec.transactions.resolver import Advance, Key
+from pgwire_codec.transactions.summary import ChangeCount, Event, Summary
 
 _Message = TypeVar("_Message", Relation, Type)
 
@@ -79,7 +79,7 @@ class AdvanceJson(msgspec.Struct, tag="advance"):
 
 
 class ChangesJson(msgspec.Struct, tag="changes"):
-    """A :class:`Changes`."""
+    """A :class:`ChangeCount`."""
 
     position: tuple[Count, Count]
     first: list[_Place]
@@ -280,7 +280,7 @@ def _reading_from_json(value: _ReadingJson) -> tuple[Event, ...] | DecodeError |
 def _event_to_json(event: Event) -> AdvanceJson | ChangesJson | MessageJson:
     if isinstance(event, Advance):
         return AdvanceJson(format_lsn(event.commit_lsn))
-    if isinstance(event, Changes):
+    if isinstance(event, ChangeCount):
         return ChangesJson(
             event.position, _places_to_json(event.first), event.xid, event.first_segment
         )
@@ -292,7 +292,7 @@ def _event_from_json(value: AdvanceJson | ChangesJson | MessageJson) -> Event:
     if isinstance(value, AdvanceJson):
         return Advance(parse_lsn(value.commit_lsn))
     if isinstance(value, ChangesJson):
-        return Changes(
+        return ChangeCount(
             position=Position(*value.position),
             first=_places_from_json(value.first),
             xid=value.xid,

@@ -8,13 +8,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from pgwire_codec._codec import Codec
-from pgwire_codec._input import Messages
-from pgwire_codec.carry import Carry, RelationVersion
+from pgwire_codec.codec.interface import Codec
+from pgwire_codec.codec.message_array import Messages
+from pgwire_codec.codec.tables import MessageTable, tagged
 from pgwire_codec.log.segment import TableCount
-from pgwire_codec.messages import Relation, Truncate
-from pgwire_codec.spec import MESSAGES, STREAM_CONTENT
-from pgwire_codec.tables import MessageTable, tagged
+from pgwire_codec.protocol.messages import Relation, Truncate
+from pgwire_codec.protocol.spec import MESSAGES, STREAM_CONTENT
+from pgwire_codec.transactions.carry import Carry, RelationVersion
 
 _ROWS: Final = {ord("I"): 0, ord("U"): 1, ord("D"): 2}
 _COLUMN_OF_KIND: Final = np.zeros(256, np.int64)

@@ -28,7 +28,7 @@ from pgwire_codec.log.state import State
 from pgwire_codec.log.store import Store, open_store
 from pgwire_codec.log.stream import END, Batch, read_batches, read_header
 from pgwire_codec.log.watermark import WATERMARK, Watermark
-from pgwire_codec.planning import PartPlan
+from pgwire_codec.transactions.plan import PartPlan
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

@@ -9,7 +9,7 @@ import msgspec
 
 from pgwire_codec.log.checked_json import Count, dump, invalid, load
 from pgwire_codec.log.source import Source
-from pgwire_codec.lsn import format_lsn, parse_lsn
+from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 
 WATERMARK: Final = "watermark.json"
 

@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pgwire_codec.carry import Carry
 from pgwire_codec.errors import LogError, OptionError
 from pgwire_codec.log.checked_json import checksum
 from pgwire_codec.log.digest import PART_BYTES, Digest
@@ -30,6 +29,7 @@ from pgwire_codec.log.state import State
 from pgwire_codec.log.store import FILE_MODE, Appender, open_store
 from pgwire_codec.log.stream import END, SCHEMA, encode_batch, header
 from pgwire_codec.log.watermark import WATERMARK, Watermark, watermark_to_bytes
+from pgwire_codec.transactions.carry import Carry
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from pgwire_codec._codec import Codec
+from pgwire_codec.codec.interface import Codec
 from pgwire_codec.decoder import BaseDecoder
 from pgwire_codec.reference import implementation
 from pgwire_codec.reference.codec import decode_frame, decode_message, encode_message

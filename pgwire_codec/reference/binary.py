@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
+from pgwire_codec.codec.values import ValueProblem
 from pgwire_codec.errors import ErrorCode
 from pgwire_codec.reference.text import check_utf8
 from pgwire_codec.reference.text_array import MAX_DIMENSIONS, ArrayParts
@@ -22,7 +23,6 @@ from pgwire_codec.reference.values_calendar import (
     MIN_DATE,
     MIN_TIMESTAMP,
 )
-from pgwire_codec.reference.values_problem import ValueProblem
 
 INT32_MIN: Final = -(2**31)
 INT32_MAX: Final = 2**31 - 1

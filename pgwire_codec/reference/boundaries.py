@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pgwire_codec._input import Messages
-from pgwire_codec.tables import Boundaries
+from pgwire_codec.codec.message_array import Messages
+from pgwire_codec.codec.tables import Boundaries
 
 
 def boundaries(
@@ -23,7 +23,7 @@ def boundaries(
 
     Notes
     -----
-    Where the fields are: Begin and Commit in :mod:`pgwire_codec.spec`.
+    Where the fields are: Begin and Commit in :mod:`pgwire_codec.protocol.spec`.
     """
     return Boundaries(
         xid=_load(messages, begin, 17, 4).astype(np.uint32),

@@ -1,4 +1,4 @@
-"""Decode and encode one message, by the tables of :mod:`pgwire_codec.spec`.
+"""Decode and encode one message, by the tables of :mod:`pgwire_codec.protocol.spec`.
 
 Plain and complete: it is the oracle that faster implementations are tested against.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from pgwire_codec import messages, spec
 from pgwire_codec.errors import EncodeError, ErrorCode
-from pgwire_codec.messages import Frame, LogicalMessage, RelationColumn, TupleData
+from pgwire_codec.protocol import messages, spec
+from pgwire_codec.protocol.messages import Frame, LogicalMessage, RelationColumn, TupleData
+from pgwire_codec.protocol.spec import Field, MessageSpec, Presence, Wire
 from pgwire_codec.reference.cursor import Cursor, write_bytes, write_int, write_string
-from pgwire_codec.spec import Field, MessageSpec, Presence, Wire
 
 _INTEGERS = {
     Wire.INT8: "UInt8",  # flags: bits, not a number
@@ -80,7 +80,7 @@ def encode_message(message: LogicalMessage | Frame) -> bytes:
         When a field holds what the wire cannot carry: a NUL in a name, a number out of range, a
         value of another type, an old tuple and a key at once.
     TypeError
-        When ``message`` is not one of the classes of :mod:`pgwire_codec.messages`.
+        When ``message`` is not one of the classes of :mod:`pgwire_codec.protocol.messages`.
     """
     layout = _BY_CLASS.get(type(message))
     if layout is None:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from pgwire_codec._input import Messages
+from pgwire_codec.codec.message_array import Messages
+from pgwire_codec.codec.tables import UNCHANGED, DecodedColumns, TupleTable
 from pgwire_codec.reference.tuples import tuples
 from pgwire_codec.reference.values import decode_values
-from pgwire_codec.tables import UNCHANGED, DecodedColumns, TupleTable
 from pgwire_codec.types import ColumnType
 
 

@@ -10,13 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pgwire_codec.errors import EncodeError
-from pgwire_codec.messages import Delete, Insert, Relation, TupleData, Update
+from pgwire_codec.protocol.messages import Delete, Insert, Relation, TupleData, Update
 from pgwire_codec.reference.codec import encode_message
 from pgwire_codec.reference.encode_arrow import stored_values
 from pgwire_codec.reference.encode_plan import Part, Plan, Source, TuplePart, prepare
 from pgwire_codec.reference.encode_values import Unwritable, binary_form, text_form
-from pgwire_codec.types import TypeRegistry
-from pgwire_codec.types import registry as _registry
+from pgwire_codec.types import TypeRegistry, default_registry
 
 MAX_VALUE: Final = 2**31 - 1  # what a value's length can say
 
@@ -111,7 +110,7 @@ def encode_batch(
     >>> encode_batch(table, {"id": pa.array([7])}).to_pylist()
     [b'I\\x00\\x00\\x00\\x01N\\x00\\x01t\\x00\\x00\\x00\\x017']
     """
-    plan = prepare(relation, columns, op, old, unchanged, xid, binary, registry or _registry)
+    plan = prepare(relation, columns, op, old, unchanged, xid, binary, registry or default_registry)
     messages = [data for part in plan.parts for data in encode_rows(plan, part, 0, part.rows)]
     offsets = np.zeros(len(messages) + 1, np.int64)
     np.cumsum([len(data) for data in messages], out=offsets[1:])

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from pgwire_codec._arrow_layout import DTYPES
+from pgwire_codec.arrow.layout import DTYPES
 from pgwire_codec.types import ColumnType
 
 STRINGS: Final = ("u", "U", "vu")

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pgwire_codec.errors import EncodeError, OptionError
-from pgwire_codec.messages import Relation
+from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.reference.cursor import write_int
 from pgwire_codec.reference.encode_arrow import is_written_from, wanted_arrow
 from pgwire_codec.reference.encode_values import has_binary_form

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
+from pgwire_codec.codec.values import ValueProblem
 from pgwire_codec.reference.encode_arrow import STRINGS
 from pgwire_codec.reference.render import render
 from pgwire_codec.reference.text import SCALARS
@@ -25,7 +26,6 @@ from pgwire_codec.reference.values_calendar import (
     MIN_DATE,
     MIN_TIMESTAMP,
 )
-from pgwire_codec.reference.values_problem import ValueProblem
 from pgwire_codec.types import ColumnType
 
 _TEXT: Final = SCALARS | TIMES

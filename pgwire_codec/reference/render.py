@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from pgwire_codec.codec.values import ValueProblem
 from pgwire_codec.errors import ErrorCode
 from pgwire_codec.reference import (
     binary,
@@ -24,7 +25,6 @@ from pgwire_codec.reference.binary import Parts, one
 from pgwire_codec.reference.render_float import render_float4, render_float8
 from pgwire_codec.reference.text import check_utf8
 from pgwire_codec.reference.text_array import ArrayParts
-from pgwire_codec.reference.values_problem import ValueProblem
 from pgwire_codec.types import ColumnType
 
 _FIRST_USER_OID: Final = 16384  # FirstNormalObjectId of PostgreSQL

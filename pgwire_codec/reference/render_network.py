@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from pgwire_codec.codec.values import ValueProblem
 from pgwire_codec.errors import ErrorCode
 from pgwire_codec.reference.binary import Parts
-from pgwire_codec.reference.values_problem import ValueProblem
 
 _BYTES: Final = {2: 4, 3: 16}  # PGSQL_AF_INET, PGSQL_AF_INET6
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
+from pgwire_codec.codec.values import ValueProblem
 from pgwire_codec.errors import ErrorCode
 from pgwire_codec.reference import binary
 from pgwire_codec.reference.values_calendar import DAY, date_from_days
-from pgwire_codec.reference.values_problem import ValueProblem
 
 _ZONE_LIMIT = 16 * 3600  # TZDISP_LIMIT of PostgreSQL
 

@@ -6,12 +6,12 @@ from typing import cast
 
 import numpy as np
 
-from pgwire_codec._input import Messages
+from pgwire_codec.codec.message_array import Messages
+from pgwire_codec.codec.tables import MessageTable
 from pgwire_codec.errors import DecodeError
-from pgwire_codec.messages import Delete, Insert, Message, Truncate, TupleData, Update
+from pgwire_codec.protocol.messages import Delete, Insert, Message, Truncate, TupleData, Update
+from pgwire_codec.protocol.spec import in_stream_block
 from pgwire_codec.reference.codec import decode_message
-from pgwire_codec.spec import in_stream_block
-from pgwire_codec.tables import MessageTable
 
 
 def scan(messages: Messages, *, streaming: bool = False, skip: bool = False) -> MessageTable:

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, Final, NoReturn
 
+from pgwire_codec.codec.values import ValueProblem
 from pgwire_codec.errors import ErrorCode
-from pgwire_codec.reference.values_problem import ValueProblem
 
 _INTEGER: Final = re.compile(rb"-?[0-9]{1,20}")
 _FLOAT: Final = re.compile(rb"-?([0-9]+(?:\.[0-9]+)?)(?:[eE][+-]?[0-9]+)?")

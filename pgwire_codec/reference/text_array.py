@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
+from pgwire_codec.codec.values import ValueProblem
 from pgwire_codec.errors import ErrorCode
-from pgwire_codec.reference.values_problem import ValueProblem
 
 MAX_DIMENSIONS: Final = 6  # MAXDIM of PostgreSQL
 

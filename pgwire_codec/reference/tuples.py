@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pgwire_codec._input import Messages
+from pgwire_codec.codec.message_array import Messages
+from pgwire_codec.codec.tables import BINARY, NULL, UNCHANGED, VALUE, TupleTable
 from pgwire_codec.reference.cursor import Cursor
-from pgwire_codec.tables import BINARY, NULL, UNCHANGED, VALUE, TupleTable
 
 _STATES = {b"n": NULL, b"u": UNCHANGED, b"t": VALUE, b"b": VALUE}
 

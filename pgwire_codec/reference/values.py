@@ -7,13 +7,12 @@ it cannot.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from pgwire_codec._arrow_layout import ArrowBuffers
+from pgwire_codec.codec.values import Decoded, Unrepresentable, ValueProblem
 from pgwire_codec.errors import ErrorCode
 from pgwire_codec.reference.binary import BINARY, read_array
 from pgwire_codec.reference.render import element_oid, render
@@ -22,32 +21,12 @@ from pgwire_codec.reference.text_array import ArrayParts
 from pgwire_codec.reference.text_array import read_array as read_text_array
 from pgwire_codec.reference.text_time import TIMES
 from pgwire_codec.reference.values_build import Span, build
-from pgwire_codec.reference.values_problem import Unrepresentable, ValueProblem
 from pgwire_codec.reference.values_store import store
 from pgwire_codec.types import ColumnType
-
-__all__ = ["Decoded", "ValueProblem", "decode_values"]
 
 _TEXT: Final = SCALARS | TIMES
 _VALUE: Final = 1  # of the four states, the only one that has bytes
 _BINARY_FORM: Final = 1
-
-
-@dataclass(slots=True)
-class Decoded:
-    """A decoded column.
-
-    Attributes
-    ----------
-    array : ArrowBuffers
-        One row a row; null where the state is not 1.
-    invalid : numpy.ndarray of int64
-        Rows, ascending, whose value the type cannot hold and ``unrepresentable`` made null or
-        clamped.
-    """
-
-    array: ArrowBuffers
-    invalid: npt.NDArray[np.int64]
 
 
 def decode_values(

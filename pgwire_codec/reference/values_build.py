@@ -13,9 +13,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from pgwire_codec._arrow_layout import DTYPES, ArrowBuffers, validity_bitmap
+from pgwire_codec.arrow.layout import DTYPES, ArrowBuffers, validity_bitmap
+from pgwire_codec.codec.values import ValueProblem
 from pgwire_codec.errors import ErrorCode
-from pgwire_codec.reference.values_problem import ValueProblem
 from pgwire_codec.types import ColumnType
 
 MAX_BYTES: Final = 2**31 - 1  # what Arrow's 32-bit offsets address

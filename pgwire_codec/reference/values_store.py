@@ -6,8 +6,8 @@ import math
 import struct
 from typing import Any, Final
 
+from pgwire_codec.codec.values import Unrepresentable
 from pgwire_codec.reference.values_calendar import DAY
-from pgwire_codec.reference.values_problem import Unrepresentable
 
 _INT32: Final = (-(2**31), 2**31 - 1)
 #: int64's minimum is numpy's NaT, and so no time.

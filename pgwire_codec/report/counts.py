@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pgwire_codec.changes import Changes
+from pgwire_codec.changes.changes import Changes
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.log import TableCount
 from pgwire_codec.report.findings import BYTES, LAG_BOUNDS, Lags, Problem, Problems

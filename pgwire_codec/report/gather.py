@@ -11,14 +11,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pgwire_codec import _input
 from pgwire_codec._impl import decode_message
-from pgwire_codec.changes import Changes, Transactions
+from pgwire_codec.changes.changes import Changes
+from pgwire_codec.codec.message_array import Messages, to_message_arrays
+from pgwire_codec.codec.tables import tagged
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.log import Log, Segment
 from pgwire_codec.log.partition import join_batches
 from pgwire_codec.log.statistics import statistics_of
 from pgwire_codec.log.stream import lsns
+from pgwire_codec.protocol.spec import COMMITS
 from pgwire_codec.report.bins import TimeBins
 from pgwire_codec.report.counts import ROW, LagCounts, ProblemCounts, TableCounts, count_rows
 from pgwire_codec.report.findings import (
@@ -30,8 +32,7 @@ from pgwire_codec.report.findings import (
     LargeTransaction,
 )
 from pgwire_codec.report.shapes import Shapes
-from pgwire_codec.spec import COMMITS
-from pgwire_codec.tables import tagged
+from pgwire_codec.transactions.committed import Transactions
 
 _LARGEST: Final = 20
 
@@ -223,7 +224,7 @@ def _lags(records: pa.RecordBatch, done: Transactions) -> npt.NDArray[np.int64]:
 
     Both are by the server's clock, unless the transaction came from another server.
     """
-    (messages,) = _input.to_inputs(records.column("data"))
+    (messages,) = to_message_arrays(records.column("data"))
     filled = np.flatnonzero(np.diff(messages.offsets))
     commits = filled[tagged(messages.data[messages.offsets[filled]], COMMITS)]
     if len(commits) > len(done):
@@ -236,7 +237,7 @@ def _lags(records: pa.RecordBatch, done: Transactions) -> npt.NDArray[np.int64]:
 
 
 def _delivered(
-    messages: _input.Messages, commits: npt.NDArray[np.int64], done: Transactions
+    messages: Messages, commits: npt.NDArray[np.int64], done: Transactions
 ) -> npt.NDArray[np.int64]:
     """Give those of the commits, as many as transactions, that are not repeated, nor bad."""
     wanted = done.commit_lsn.tolist()

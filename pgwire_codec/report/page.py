@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Final
 
-from pgwire_codec.lsn import format_lsn
+from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.report.findings import LAG_BOUNDS, Findings
 from pgwire_codec.report.markup import Markup, element, join
 from pgwire_codec.report.over_time import lag_section, time_section

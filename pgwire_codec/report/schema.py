@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pgwire_codec.lsn import format_lsn
+from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.report.charts import Window, time_ticks
 from pgwire_codec.report.findings import Findings, SchemaChange
 from pgwire_codec.report.markup import Markup, element

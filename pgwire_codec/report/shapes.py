@@ -7,11 +7,11 @@ from typing import Final
 
 import numpy as np
 
-from pgwire_codec.carry import RelationVersion
-from pgwire_codec.columns import ChangeBatch
-from pgwire_codec.messages import RelationColumn
+from pgwire_codec.changes.batch import ChangeBatch
+from pgwire_codec.protocol.messages import RelationColumn
 from pgwire_codec.report.findings import SchemaChange, SchemaChanges
-from pgwire_codec.types import registry
+from pgwire_codec.transactions.carry import RelationVersion
+from pgwire_codec.types import default_registry
 
 _KEPT: Final = 100
 _IDENTITY: Final = {"d": "default", "n": "nothing", "f": "full", "i": "index"}
@@ -103,7 +103,7 @@ def _turns(batches: list[ChangeBatch]) -> Iterator[tuple[int, int, int, Relation
 
 def _type_name(column: RelationColumn, version: RelationVersion) -> str:
     told = {each.oid: each.name for each in version.types}
-    known = registry.lookup(column.type_oid)
+    known = default_registry.lookup(column.type_oid)
     name = told.get(column.type_oid) or (known.name if known else f"type {column.type_oid}")
     modifier = column.type_modifier
     if modifier < 0:

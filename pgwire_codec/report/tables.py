@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pgwire_codec.log import TableCount
-from pgwire_codec.lsn import format_lsn
+from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.report.charts import table_bar
 from pgwire_codec.report.findings import Findings, LargeTransaction
 from pgwire_codec.report.markup import Markup, element, join

@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pgwire_codec.carry import RelationVersion
-from pgwire_codec.columns import ChangeBatch, Column
+from pgwire_codec.changes.batch import ChangeBatch
+from pgwire_codec.changes.column import Column
+from pgwire_codec.codec.tables import NULL, VALUE, tagged
+from pgwire_codec.protocol.spec import WITH_OLD_TUPLE
 from pgwire_codec.spark.change_columns import RELATION_OID
 from pgwire_codec.spark.shapes import exact, to_exact
-from pgwire_codec.spec import WITH_OLD_TUPLE
-from pgwire_codec.tables import NULL, VALUE, tagged
+from pgwire_codec.transactions.carry import RelationVersion
 
 _TEXTS = pa.map_(pa.string(), pa.string())
 

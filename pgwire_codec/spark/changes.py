@@ -11,16 +11,17 @@ import numpy as np
 import pyarrow as pa
 
 from pgwire_codec._impl import Decoder
-from pgwire_codec.changes import Changes
+from pgwire_codec.changes.changes import Changes
 from pgwire_codec.errors import DecodeError
-from pgwire_codec.planning import PartPlan, Plan, plan
+from pgwire_codec.options import DecoderOptions
+from pgwire_codec.spark.arrow_types import SPARK
 from pgwire_codec.spark.records import to_record_batch
 from pgwire_codec.spark.relations import select_relation
 from pgwire_codec.spark.schema import TableSchema, table_schema
 from pgwire_codec.spark.shapes import spark_schema
 from pgwire_codec.spark.survey import PART, Part, check_ordinals, split_by_part, survey
-from pgwire_codec.types import TypeOptions, TypeRegistry
-from pgwire_codec.types import registry as default_registry
+from pgwire_codec.transactions.plan import PartPlan, Plan, plan
+from pgwire_codec.types import TypeOptions, TypeRegistry, default_registry
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,7 +58,7 @@ class PlannedChanges:
         self._plan = plan
         self._options = options
         self._types = TypeOptions(
-            types=options["types"], numeric=options["numeric"], target="spark"
+            types=options["types"], numeric=options["numeric"], arrow_types=SPARK
         )
         known = plan.carry.scope.relations.values()
         self.tables = sorted({version.qualified_name for _, version in known})
@@ -205,10 +206,10 @@ def plan_changes(
         "before": before,
         "unrepresentable": unrepresentable,
         "on_error": on_error,
-        "target": "spark",
+        "arrow_types": SPARK,
         "registry": default_registry if registry is None else registry,
     }
-    Decoder(**options)  # checks the options here, not in a task
+    DecoderOptions(**options)  # checks them here, not in a task
     chosen, parts = _in_order(_choose(messages, ordinal, data, lsn), on_error)
     return PlannedChanges(chosen, parts, _plan(parts, on_error), options)
 

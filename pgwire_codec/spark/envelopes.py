@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pgwire_codec.carry import RelationVersion
-from pgwire_codec.columns import ChangeBatch
+from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.spark.schema import free_name
 from pgwire_codec.spark.shapes import TableRows, exact, to_exact
+from pgwire_codec.transactions.carry import RelationVersion
 
 _NAMES: Final = pa.list_(pa.string())
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pgwire_codec.errors import MissingExtraError
-from pgwire_codec.lsn import format_lsn
+from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.spark.change_columns import RELATION_OID, ChangeColumns
 from pgwire_codec.spark.merge_rows import (
     CountedRows,

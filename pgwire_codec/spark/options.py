@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pgwire_codec._impl import Decoder
 from pgwire_codec.errors import OptionError
-from pgwire_codec.lsn import parse_lsn
+from pgwire_codec.options import DecoderOptions
+from pgwire_codec.protocol.lsn import parse_lsn
+from pgwire_codec.spark.arrow_types import SPARK
 
 #: Every option, as Spark users write it; Spark does not tell upper from lower case.
 NAMES: Final = (
@@ -123,9 +124,9 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         "before": before if is_of_a_table else "none",
         "unrepresentable": options.get("unrepresentable", "raise"),
         "on_error": options.get("onError", "raise"),
-        "target": "spark",
+        "arrow_types": SPARK,
     }
-    Decoder(**decoder)  # says what numeric may be
+    DecoderOptions(**decoder)  # checks them
     starting, ending = _lsn(options, "startingLsn"), _lsn(options, "endingLsn")
     if starting is not None and ending is not None and ending < starting:
         raise OptionError(

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pgwire_codec._impl import Decoder
-from pgwire_codec.carry import Carry
 from pgwire_codec.parallel import summarise_pieces
-from pgwire_codec.planning import PartPlan, Plan, plan
+from pgwire_codec.spark.arrow_types import SPARK
+from pgwire_codec.transactions.carry import Carry
+from pgwire_codec.transactions.plan import PartPlan, Plan, plan
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -59,7 +60,7 @@ def decode_partition(
         of ``plan.carry.scope`` have OIDs; ``plan.carry.scope.named("public.orders")`` returns the
         one that has a name in the end.
     **options
-        Of :class:`pgwire_codec.Decoder`; ``target`` is ``"spark"`` unless it is given.
+        Of :class:`pgwire_codec.Decoder`; ``arrow_types`` is Spark's unless it is given.
 
     Yields
     ------
@@ -75,7 +76,7 @@ def decode_partition(
         plan = plan_partitions(rdd)
         rdd.mapPartitionsWithIndex(lambda i, rows: decode_partition(rows, plan.parts[i]))
     """
-    decoder = Decoder(**{"target": "spark"} | options).for_part(part or PartPlan(Carry(), {}))
+    decoder = Decoder(**{"arrow_types": SPARK} | options).for_part(part or PartPlan(Carry(), {}))
     for piece in itertools.chain(_pieces(messages), [None]):
         last = piece is None
         for batch in decoder.decode([] if piece is None else piece, last=last):

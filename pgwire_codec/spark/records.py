@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pyarrow as pa
 
-from pgwire_codec.columns import ChangeBatch
+from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.spark.change_columns import RELATION_OID
 from pgwire_codec.spark.schema import TableSchema
 from pgwire_codec.types import TypeOptions
@@ -25,7 +23,7 @@ def to_record_batch(batch: ChangeBatch, schema: TableSchema, types: TypeOptions)
     native = batch.to_arrow([name for name in wanted if name not in schema.as_text])
     text = native
     if schema.as_text:
-        as_text = batch.retyped(replace(types, types="text"))
+        as_text = batch.with_types("text")
         text = as_text.to_arrow([name for name in wanted if name in schema.as_text])
     arrays = []
     for field in schema.arrow:

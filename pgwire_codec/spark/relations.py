@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pgwire_codec.carry import RelationVersion, Scope
 from pgwire_codec.errors import OptionError
 from pgwire_codec.log.relations import logged_relations, no_relation
+from pgwire_codec.transactions.carry import RelationVersion, Scope
 
 
 def select_relation(

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from pgwire_codec.carry import RelationVersion
-from pgwire_codec.columns import ChangeBatch
+from pgwire_codec.changes.batch import ChangeBatch
+from pgwire_codec.spark.arrow_types import SPARK
 from pgwire_codec.spark.options import SourceOptions
 from pgwire_codec.spark.records import to_record_batch
 from pgwire_codec.spark.schema import TableSchema, misfit, table_schema
-from pgwire_codec.types import TypeOptions
-from pgwire_codec.types import registry as default_registry
+from pgwire_codec.transactions.carry import RelationVersion
+from pgwire_codec.types import TypeOptions, default_registry
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -106,7 +106,7 @@ class TableRows:
         versions: Sequence[RelationVersion],
     ) -> TableRows:
         types = TypeOptions(
-            types=options.decoder["types"], numeric=options.decoder["numeric"], target="spark"
+            types=options.decoder["types"], numeric=options.decoder["numeric"], arrow_types=SPARK
         )
         columns = table_schema(
             newest,

@@ -9,10 +9,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pgwire_codec.columns import ChangeBatch
+from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.log import Log
-from pgwire_codec.lsn import format_lsn
+from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.spark.options import SourceOptions, parse_options
 from pgwire_codec.spark.relations import select_relation
 from pgwire_codec.spark.shapes import Shape, shape_of, spark_schema

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.parallel import summarise_pieces
-from pgwire_codec.summary import Summary
+from pgwire_codec.transactions.summary import Summary
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pgwire_codec.demo.server import EmbeddedServer
 from tests.crash.harness import Interruption, run
-from tests.servers import database
+from tests.support.servers import database
 
 MAJORS = (16, 18)
 

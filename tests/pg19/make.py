@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pgwire_codec.lsn import parse_lsn
-from tests.servers import Database, database, installed
+from pgwire_codec.protocol.lsn import parse_lsn
+from tests.support.servers import Database, database, installed
 
 HERE = Path(__file__).parent
 

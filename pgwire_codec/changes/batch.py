@@ -1,0 +1,326 @@
+"""Batches of committed changes: the rows of one Relation version in one input array."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pgwire_codec.arrow.export import to_c_array, to_pyarrow
+from pgwire_codec.arrow.values import to_pylist
+from pgwire_codec.changes.column import Column, Decoding
+from pgwire_codec.changes.record_batch import build
+from pgwire_codec.codec.tables import (
+    NOT_SENT,
+    NULL,
+    DecodedColumns,
+    ScannedArray,
+    TupleTable,
+    tagged,
+)
+from pgwire_codec.codec.values import ValueProblem
+from pgwire_codec.errors import DecodeError, MissingExtraError
+from pgwire_codec.protocol.messages import Relation, RelationColumn
+from pgwire_codec.protocol.spec import WITH_OLD_TUPLE
+from pgwire_codec.transactions.carry import RelationVersion
+from pgwire_codec.transactions.committed import Transactions
+from pgwire_codec.types import ColumnType, column_type, default_registry
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_LONGEST_KEY: Final = 200  # characters of a row's key in an error
+
+
+class _Tuples(Mapping[str, Column]):
+    """The columns of the old or of the new tuples, by name."""
+
+    def __init__(self, batch: ChangeBatch, table: TupleTable) -> None:
+        self._batch = batch
+        self._table = table
+        self._columns: dict[str, Column] = {}
+
+    def __getitem__(self, name: str) -> Column:
+        if name not in self._columns:
+            self._columns[name] = self._batch._column(name, self._table)
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._batch._numbers)
+
+    def __len__(self) -> int:
+        return len(self._batch._numbers)
+
+
+class ChangeBatch:
+    """Committed changes of one Relation version, from one input array, in commit order.
+
+    Attributes
+    ----------
+    relation : Relation
+        The table, as the publisher told it.
+    op : numpy.ndarray of uint8, rows
+        ``ord`` of I (insert), U (update), D (delete) or T (truncate).
+    xid : numpy.ndarray of uint32, rows
+        The top-level transaction.
+    commit_lsn : numpy.ndarray of uint64, rows
+        Of the transaction.
+    commit_time : numpy.ndarray of datetime64[us], rows
+        Of the transaction, UTC.
+    seq : numpy.ndarray of int64, rows
+        Number of the change in its transaction, from 0; ``(commit_lsn, seq)`` is a total order.
+        A truncate takes a number for each table that it names.
+    lsn : numpy.ndarray of uint64 or None, rows
+        The LSNs that were given with the messages.
+    origin : numpy.ndarray of object, rows
+        The transaction's replication origin, a str or None.
+    """
+
+    def __init__(
+        self,
+        version: RelationVersion,
+        source: ScannedArray,
+        rows: npt.NDArray[np.int64],
+        seq: npt.NDArray[np.int64],
+        transactions: Transactions,
+        transaction: npt.NDArray[np.int64],
+        decoding: Decoding,
+    ) -> None:
+        self.version = version
+        self.relation: Relation = version.relation
+        self.op = source.kind[rows]
+        self.seq = seq
+        self.lsn = None if source.lsn is None else source.lsn[rows]
+        self._source = source
+        self._rows = rows
+        self._transactions = transactions
+        self._transaction = transaction
+        self._decoding = decoding
+        self._numbers = {column.name: i for i, column in enumerate(self.relation.columns)}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __repr__(self) -> str:
+        return f"<ChangeBatch {self.version.qualified_name}, {len(self)} rows>"
+
+    @cached_property
+    def xid(self) -> npt.NDArray[np.uint32]:
+        return self._transactions.xid[self._transaction]
+
+    @cached_property
+    def commit_lsn(self) -> npt.NDArray[np.uint64]:
+        return self._transactions.commit_lsn[self._transaction]
+
+    @cached_property
+    def commit_time(self) -> npt.NDArray[np.datetime64]:
+        return self._transactions.commit_time[self._transaction]
+
+    @cached_property
+    def origin(self) -> npt.NDArray[np.object_]:
+        return self._transactions.origin[self._transaction]
+
+    @property
+    def has_origin(self) -> bool:
+        """Whether any of the transactions came from a replication origin."""
+        return any(origin is not None for origin in self._transactions.origin)
+
+    @cached_property
+    def _tables(self) -> tuple[TupleTable, TupleTable]:
+        old, new = self._decoding.codec.tuples(
+            self._source.messages,
+            self._rows,
+            self._source.body[self._rows],
+            len(self.relation.columns),
+        )
+        # A key tuple sends the columns outside the key as NULL: they are not sent.
+        key_only = old.marker == ord("K")
+        for number, column in enumerate(self.relation.columns if key_only.any() else ()):
+            if not column.flags & 1:
+                old.state[number][key_only & (old.state[number] == NULL)] = NOT_SENT
+        return old, new
+
+    @cached_property
+    def old(self) -> Mapping[str, Column]:
+        """Old tuples, or old keys, by column name; not sent for inserts and most updates."""
+        return _Tuples(self, self._tables[0])
+
+    @cached_property
+    def new(self) -> Mapping[str, Column]:
+        """New tuples by column name; not sent for deletes and truncates."""
+        return _Tuples(self, self._tables[1])
+
+    @cached_property
+    def current(self) -> Mapping[str, Column]:
+        """New tuples, and for deletes the old ones, by column name: as in :meth:`to_arrow`."""
+        table = TupleTable.current(*self._tables)
+        return self.new if table is self._tables[1] else _Tuples(self, table)
+
+    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Give a ``pyarrow.RecordBatch``: the table's columns, then the metadata columns.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            Only these of the table's columns; by default all.
+
+        Notes
+        -----
+        The metadata columns are ``_op`` string, ``_xid`` int64, ``_lsn`` int64, ``_commit_lsn``
+        int64, ``_commit_time`` timestamp[us, UTC], ``_seq`` int64, ``_origin`` string,
+        ``_unchanged`` list<string> (names of unchanged TOAST columns, null where there are none),
+        ``_before`` struct (the old tuple's key columns, or all of them with ``before="full"``; not
+        there with ``before="none"`` or without a replica identity), and, unless
+        ``unrepresentable="raise"``, ``_invalid`` list<string> (names of the columns whose value was
+        made null or clamped; ``_before.name`` for one of the old tuple). A metadata column whose
+        name the table has, too, gets a further underscore in front.
+        """
+        try:
+            import pyarrow
+        except ImportError:
+            raise MissingExtraError(
+                "to_arrow() needs pyarrow: pip install 'pgwire-codec[arrow]'"
+            ) from None
+        struct: pa.StructArray = to_pyarrow(build(self, columns))
+        return pyarrow.RecordBatch.from_struct_array(struct)
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """Give a dict a row, of the columns of :meth:`to_arrow`; needs no pyarrow."""
+        return to_pylist(build(self, None))
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        """Export :meth:`to_arrow`'s columns by the Arrow PyCapsule interface."""
+        exported = to_c_array(build(self, None))
+        capsules: tuple[object, object] = exported.__arrow_c_array__(requested_schema)
+        return capsules
+
+    def decode(self, which: str, names: Sequence[str]) -> DecodedColumns:
+        """Decode columns of the ``"old"`` or the ``"current"`` tuples, all at once."""
+        columns = self.relation.columns
+        numbers = [self._numbers[name] for name in names]
+        body = self._source.body[self._rows]
+        if which == "old":  # only updates and deletes have old tuples: do not look at the others
+            body[~tagged(self.op, WITH_OLD_TUPLE)] = -1
+        try:
+            return self._decoding.codec.decode_columns(
+                self._source.messages,
+                self._rows,
+                body,
+                len(columns),
+                which,
+                [(number, self.column_type(columns[number])) for number in numbers],
+                unrepresentable=self._decoding.options.unrepresentable,
+                threads=self._decoding.options.threads,
+            )
+        except ValueProblem:
+            # Column by column it says which column and which message.
+            for name in names:
+                try:
+                    getattr(self, which)[name].decode()
+                except DecodeError as error:
+                    raise self._with_key(error) from None
+            raise
+
+    def _with_key(self, error: DecodeError) -> DecodeError:
+        """Return the error of a value with the key of its row, if the row has one."""
+        index = error.message_index or 0
+        row = int(np.flatnonzero(self._rows == index - self._source.base)[0])
+        key = [
+            f"{column.name}={shown}"
+            for column in self.relation.columns
+            if column.flags & 1 and (shown := self.current[column.name].shown(row)) is not None
+        ]
+        if not key:
+            return error
+        row_key = f"row {', '.join(key)}"
+        return error.at(index, f"{error.context}, {row_key[:_LONGEST_KEY]}")
+
+    @property
+    def before_columns(self) -> list[str]:
+        """Names of the columns of ``_before``, by the decoder's option ``before``."""
+        if self._decoding.options.before == "none":
+            return []
+        full = self._decoding.options.before == "full"
+        return [column.name for column in self.relation.columns if full or column.flags & 1]
+
+    @property
+    def names_invalid(self) -> bool:
+        """Whether values that a type cannot hold are named in ``_invalid``."""
+        return self._decoding.options.unrepresentable != "raise"
+
+    def with_types(self, types: str) -> ChangeBatch:
+        """Return the batch with its columns decoded under another value of the option types."""
+        batch = ChangeBatch(
+            self.version,
+            self._source,
+            self._rows,
+            self.seq,
+            self._transactions,
+            self._transaction,
+            self._decoding.with_types(types),
+        )
+        batch._tables = self._tables
+        return batch
+
+    def without(self, rows: npt.NDArray[np.bool_]) -> ChangeBatch:
+        """Give the batch less the rows where the mask is true."""
+        keep = ~rows
+        return ChangeBatch(
+            self.version,
+            self._source,
+            self._rows[keep],
+            self.seq[keep],
+            self._transactions,
+            self._transaction[keep],
+            self._decoding,
+        )
+
+    @property
+    def message_bytes(self) -> npt.NDArray[np.int64]:
+        """How many bytes each row's message has."""
+        offsets = self._source.messages.offsets
+        return offsets[self._rows + 1] - offsets[self._rows]
+
+    def errors(self) -> dict[int, DecodeError]:
+        """Give the first error of each row that has a value which does not decode, by row."""
+        found: dict[int, DecodeError] = {}
+        for columns in (self.current, self.old):
+            for column in columns.values():
+                for row, error in column.errors():
+                    found.setdefault(row, self._with_key(error))
+        return found
+
+    def message_index(self, row: int) -> int:
+        """Give the index of a row's message in the call that it came in."""
+        return self._source.base + int(self._rows[row])
+
+    def message(self, row: int) -> bytes:
+        """Give the bytes of a row's message."""
+        return self._source.messages[int(self._rows[row])]
+
+    def _column(self, name: str, table: TupleTable) -> Column:
+        number = self._numbers[name]
+        return Column(
+            name,
+            self.column_type(self.relation.columns[number]),
+            table.state[number],
+            table.offset[number],
+            table.length[number],
+            table.format[number],
+            self._source,
+            self._rows,
+            self._decoding,
+        )
+
+    def column_type(self, column: RelationColumn) -> ColumnType:
+        """Give a column's type under the decoder's options."""
+        return column_type(
+            column.type_oid,
+            column.type_modifier,
+            self._decoding.options.type_options,
+            user_types={each.oid: (each.namespace, each.name) for each in self.version.types},
+            registry=self._decoding.options.registry or default_registry,
+        )

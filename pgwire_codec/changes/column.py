@@ -1,0 +1,195 @@
+"""One column of a batch of changes, decoded when its values are first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pgwire_codec.arrow.export import to_c_array, to_pyarrow
+from pgwire_codec.arrow.values import to_numpy, to_pylist
+from pgwire_codec.codec.interface import Codec
+from pgwire_codec.codec.tables import VALUE, ScannedArray
+from pgwire_codec.codec.values import Decoded, ValueProblem
+from pgwire_codec.errors import DecodeError, ErrorCode
+from pgwire_codec.options import DecoderOptions
+from pgwire_codec.types import ColumnType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SHOWN_BYTES: Final = 60  # of a value in an error
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How values are decoded: by which implementation, under which options."""
+
+    codec: Codec
+    options: DecoderOptions
+
+    def with_types(self, types: str) -> Decoding:
+        """Return the same under another value of the option ``types``."""
+        return replace(self, options=replace(self.options, types=types))
+
+
+class Column:
+    """One column of the old or the new tuples of a batch.
+
+    Attributes
+    ----------
+    name : str
+        The column's name.
+    type : ColumnType
+        Its PostgreSQL and its Arrow type.
+    state : numpy.ndarray of uint8, rows
+        0 NULL, 1 value, 2 unchanged TOAST, 3 not sent.
+    offsets : numpy.ndarray of int64, rows
+        Where in ``buffer`` a value starts; meaningless unless ``state`` is 1.
+    lengths : numpy.ndarray of int32, rows
+        A value's length in bytes; 0 is an empty value, not NULL.
+    formats : numpy.ndarray of uint8, rows
+        A value's wire form: 0 text, 1 binary.
+    buffer : numpy.ndarray of uint8
+        The bytes of the messages themselves: a read-only view, nothing is copied.
+
+    Notes
+    -----
+    Values are decoded when first asked for. Then bytes that are no value of the type, and under
+    ``unrepresentable="raise"`` values that the Arrow type cannot hold, raise ``DecodeError`` with
+    the message's index and the byte's offset in it.
+    """
+
+    __slots__ = (
+        "_decoded",
+        "_decoding",
+        "_rows",
+        "_source",
+        "buffer",
+        "formats",
+        "lengths",
+        "name",
+        "offsets",
+        "state",
+        "type",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        column_type: ColumnType,
+        state: npt.NDArray[np.uint8],
+        offsets: npt.NDArray[np.int64],
+        lengths: npt.NDArray[np.int32],
+        formats: npt.NDArray[np.uint8],
+        source: ScannedArray,
+        rows: npt.NDArray[np.int64],
+        decoding: Decoding,
+    ) -> None:
+        self.name = name
+        self.type = column_type
+        self.state = state
+        self.offsets = offsets
+        self.lengths = lengths
+        self.formats = formats
+        self.buffer = source.messages.data
+        self._source = source
+        self._rows = rows
+        self._decoding = decoding
+        self._decoded: Decoded | None = None
+
+    def __len__(self) -> int:
+        return len(self.state)
+
+    def __repr__(self) -> str:
+        return f"<Column {self.name} {self.type.pg.name}, {len(self)} rows>"
+
+    def decode(self, start: int = 0) -> Decoded:
+        """Decode the values from row ``start`` on into Arrow-shaped buffers."""
+        if self._decoded is not None and start == 0:
+            return self._decoded
+        try:
+            decoded = self._decoding.codec.decode_values(
+                self.type,
+                self.buffer,
+                self.offsets[start:],
+                self.lengths[start:],
+                self.state[start:],
+                self.formats[start:],
+                unrepresentable=self._decoding.options.unrepresentable,
+            )
+        except ValueProblem as problem:
+            raise self._placed(problem, start) from None
+        if start == 0:
+            self._decoded = decoded
+        return decoded
+
+    def errors(self) -> Iterator[tuple[int, DecodeError]]:
+        """Give the rows whose values do not decode, with the error of each."""
+        start = 0
+        while start < len(self):
+            try:
+                self.decode(start)
+            except DecodeError as error:
+                row = self._row_of(error)
+                yield row, error
+                start = row + 1
+            else:
+                return
+
+    def to_pylist(self) -> list[Any]:
+        """Give Python values; None for what is NULL, unchanged or not sent (see ``state``)."""
+        return to_pylist(self.decode().array)
+
+    def to_numpy(self) -> npt.NDArray[Any]:
+        """Give a typed array of one element a row.
+
+        Where a row has no value (``state`` tells why), the array is a ``numpy.ma.MaskedArray``, or
+        has NaT (datetime64) or None (object) there.
+        """
+        return to_numpy(self.decode().array)
+
+    def to_arrow(self) -> pa.Array:
+        """Give a ``pyarrow.Array``; null for what is NULL, unchanged or not sent."""
+        return to_pyarrow(self.decode().array)
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        """Export by the Arrow PyCapsule interface."""
+        exported = to_c_array(self.decode().array)
+        capsules: tuple[object, object] = exported.__arrow_c_array__(requested_schema)
+        return capsules
+
+    def shown(self, row: int) -> str | None:
+        """Return the beginning of a row's value as the server sent it, for people.
+
+        None if the row has no value.
+        """
+        if self.state[row] != VALUE:
+            return None
+        start, length = int(self.offsets[row]), int(self.lengths[row])
+        raw = self.buffer[start : start + min(length, _SHOWN_BYTES)].tobytes()
+        more = "" if length <= _SHOWN_BYTES else "..."
+        if self.formats[row]:
+            return f"0x{raw.hex()}{more}"
+        return repr(raw.decode("utf-8", "replace") + more)
+
+    def _placed(self, problem: ValueProblem, start: int) -> DecodeError:
+        row = start + problem.row
+        index = int(self._rows[row])
+        in_message = int(self.offsets[row] - self._source.messages.offsets[index])
+        is_unrepresentable = problem.code == ErrorCode.UNREPRESENTABLE
+        value = f", value {self.shown(row)}" if is_unrepresentable else ""
+        return DecodeError(
+            problem.code,
+            offset=in_message + problem.offset,
+            expected=problem.expected,
+            message_index=self._source.base + index,
+            context=f"column {self.name} ({self.type.pg.name}){value}",
+        )
+
+    def _row_of(self, error: DecodeError) -> int:
+        index = (error.message_index or 0) - self._source.base
+        return int(np.flatnonzero(self._rows == index)[0])

@@ -1,0 +1,1 @@
+"""What both implementations of the codec share: their interface, inputs, tables and errors."""

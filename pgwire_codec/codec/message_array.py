@@ -1,0 +1,132 @@
+"""Whatever messages come in becomes one shape: a byte buffer and the offsets of the messages in it.
+
+That is Arrow's binary layout. Arrow arrays keep their buffers (nothing is copied, but for
+binary_view, whose bytes lie in pieces); a sequence of bytes-likes is joined once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+_WANTED = (
+    "messages must be a sequence of bytes-likes, or an Arrow binary, large_binary or binary_view "
+    "array (anything with __arrow_c_array__ or __arrow_c_stream__)"
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Messages:
+    """One input array.
+
+    Attributes
+    ----------
+    data : numpy.ndarray of uint8
+        The bytes; read-only. Keeps its owner alive.
+    offsets : numpy.ndarray of int64, one more than there are messages
+        Message ``i`` is ``data[offsets[i]:offsets[i + 1]]``.
+    """
+
+    data: npt.NDArray[np.uint8]
+    offsets: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> bytes:
+        return self.data[self.offsets[index] : self.offsets[index + 1]].tobytes()
+
+    def tag(self, index: int) -> bytes:
+        """Give the tag byte of a message; empty for an empty message."""
+        start = self.offsets[index]
+        return self.data[start : min(start + 1, self.offsets[index + 1])].tobytes()
+
+
+def to_message_arrays(messages: object) -> list[Messages]:
+    """Give the input arrays of what a caller passed: one, or one a chunk.
+
+    Raises ``TypeError`` for anything else, and ``ValueError`` for a null message.
+    """
+    if hasattr(messages, "__arrow_c_array__"):
+        return [_from_arrow(messages)]
+    if hasattr(messages, "__arrow_c_stream__"):
+        import nanoarrow
+
+        return [_from_arrow(chunk) for chunk in nanoarrow.c_array_stream(messages)]
+    if isinstance(messages, (str, bytes, bytearray, memoryview, dict)):
+        raise TypeError(f"{_WANTED}, not {type(messages).__name__}; put a single one into a list")
+    if isinstance(messages, np.ndarray) and messages.dtype.kind == "S":
+        raise TypeError(f"{_WANTED}, not numpy's S, which drops zero bytes from the messages' ends")
+    if not isinstance(messages, Iterable):
+        raise TypeError(f"{_WANTED}, not {type(messages).__name__}")
+    return [_from_sequence(messages)]
+
+
+def to_lsns(lsn: object, count: int) -> npt.NDArray[np.uint64] | None:
+    """Give the messages' LSNs as uint64, and check that there is one a message."""
+    if lsn is None:
+        return None
+    if hasattr(lsn, "__arrow_c_array__") or hasattr(lsn, "__arrow_c_stream__"):
+        import nanoarrow
+
+        lsn = nanoarrow.Array(lsn).to_pysequence()
+    values = np.asarray(lsn)
+    if values.ndim != 1 or len(values) != count:
+        raise ValueError(f"lsn must have one LSN a message: {count}, not shape {values.shape}")
+    if count and values.dtype.kind not in "iu":
+        raise TypeError(f"lsn must be integers, not {values.dtype}")
+    if count and values.dtype.kind == "i" and values.min() < 0:
+        raise ValueError(f"lsn must be LSNs, from 0 on, not {values.min()}")
+    return values.astype(np.uint64, copy=False)
+
+
+def _from_sequence(messages: Iterable[object]) -> Messages:
+    parts: list[bytes | bytearray | memoryview] = []
+    offsets = [0]
+    for index, message in enumerate(messages):
+        if not isinstance(message, (bytes, bytearray, memoryview)):
+            raise TypeError(f"{_WANTED}; message {index} is {type(message).__name__}")
+        view = memoryview(message)
+        parts.append(message if view.c_contiguous else view.tobytes())
+        offsets.append(offsets[-1] + view.nbytes)
+    data = np.frombuffer(b"".join(parts), dtype=np.uint8)
+    return Messages(data, np.array(offsets, dtype=np.int64))
+
+
+def _from_arrow(array: object) -> Messages:
+    import nanoarrow
+
+    carray = nanoarrow.c_array(array)
+    kind = carray.schema.format
+    if kind not in ("z", "Z", "vz"):
+        raise TypeError(f"{_WANTED}, not Arrow format {kind!r}")
+    view: Any = carray.view()
+    length, start = carray.length, carray.offset
+    if carray.null_count:
+        valid = np.unpackbits(_bytes(view.buffer(0)), bitorder="little")[start : start + length]
+        raise ValueError(f"message {int(np.flatnonzero(valid == 0)[0])} is null")
+    if kind == "vz":
+        return _from_sequence(_views(view, start, length))
+    offsets = np.asarray(view.buffer(1))[start : start + length + 1].astype(np.int64, copy=False)
+    if not len(offsets):  # an empty array may have no offsets at all
+        offsets = np.zeros(1, dtype=np.int64)
+    return Messages(_bytes(view.buffer(2)), offsets)
+
+
+def _bytes(buffer: object) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(buffer, dtype=np.uint8)  # type: ignore[call-overload, no-any-return]
+
+
+def _views(view: Any, start: int, length: int) -> Iterable[memoryview]:
+    """Give a binary_view array's messages: short ones lie in the view, long ones in a buffer."""
+    views = np.frombuffer(view.buffer(1), dtype=np.int32).reshape(-1, 4)[start : start + length]
+    raw = memoryview(views.tobytes())
+    for row, (size, _, buffer, offset) in enumerate(views.tolist()):
+        if size <= 12:
+            yield raw[16 * row + 4 : 16 * row + 4 + size]
+        else:
+            yield memoryview(view.buffer(2 + buffer)).cast("B")[offset : offset + size]

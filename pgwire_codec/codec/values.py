@@ -1,0 +1,71 @@
+"""Decoded values of a column, and what can be wrong with one of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pgwire_codec.arrow.layout import ArrowBuffers
+
+
+@dataclass(slots=True)
+class Decoded:
+    """A decoded column.
+
+    Attributes
+    ----------
+    array : ArrowBuffers
+        One row a row; null where the state is not 1.
+    invalid : numpy.ndarray of int64
+        Rows, ascending, whose value the type cannot hold and ``unrepresentable`` made null or
+        clamped.
+    """
+
+    array: ArrowBuffers
+    invalid: npt.NDArray[np.int64]
+
+
+class ValueProblem(Exception):
+    """A value whose bytes are malformed, or that its column cannot hold.
+
+    Attributes
+    ----------
+    code : str
+        One of :class:`pgwire_codec.errors.ErrorCode`.
+    row : int
+        The row, -1 until the column's loop knows it.
+    offset : int
+        Byte offset in the value: of the first wrong byte in text that is not UTF-8 and in a
+        structure (an array, a binary form); of the scalar that cannot be read otherwise.
+    expected : str
+        What was wanted there; where a session setting is the likely cause, which to pin.
+    """
+
+    def __init__(self, code: str, offset: int, expected: str, row: int = -1) -> None:
+        super().__init__(code, offset, expected, row)
+        self.code = code
+        self.row = row
+        self.offset = offset
+        self.expected = expected
+
+    def __str__(self) -> str:
+        return f"{self.code}: row {self.row}, byte {self.offset} of the value: {self.expected}"
+
+
+class Unrepresentable(Exception):
+    """A good value that the column's Arrow type cannot hold.
+
+    Attributes
+    ----------
+    what : str
+        The value and the type.
+    nearest : object
+        The nearest value that the type holds, None where there is none.
+    """
+
+    def __init__(self, what: str, nearest: object = None) -> None:
+        super().__init__(what)
+        self.what = what
+        self.nearest = nearest

@@ -1,0 +1,76 @@
+"""Options of a decoder, as a value that checks itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pgwire_codec.errors import OptionError, check_choice, check_on_error
+from pgwire_codec.types import NATIVE, ArrowTypes, TypeOptions, TypeRegistry
+
+
+# Without slots: a decoder takes its parameters' defaults from the class.
+@dataclass(frozen=True)
+class DecoderOptions:
+    """Options of a decoder. Hashable and picklable; ``dataclasses.replace`` changes some of them.
+
+    Attributes
+    ----------
+    atomic : bool
+        True: a plain transaction's changes come with its Commit. False: they come as they arrive,
+        so that memory stays that of a batch. The server sends a plain transaction only once it is
+        committed, but a connection can break in the middle of one; the rest comes when it is sent
+        again. Streamed and prepared transactions always come when they commit.
+    types : {"native", "text"}
+        Arrow types as in the table of types, or every column as string.
+    numeric : str
+        Type of a numeric without precision, or with more than 38 digits: ``"string"``,
+        ``"float64"``, ``"decimal128(p, s)"`` or ``"decimal256(p, s)"``.
+    strings : {"copy", "view"}
+        Text columns as ``string``, or as ``string_view`` over the messages' own bytes.
+    before : {"key", "full", "none"}
+        Columns of the old tuple that ``_before`` has in ``to_arrow``.
+    unrepresentable : {"raise", "null", "clamp"}
+        How to handle values that the Arrow type cannot represent.
+    on_error : {"raise", "skip"}
+        How to handle a message that does not decode. ``"raise"``: raise ``DecodeError`` and leave
+        the decoder as it was before the call. ``"skip"``: put the message into
+        ``Changes.rejected`` and go on.
+    arrow_types : ArrowTypes
+        What the reader of the columns takes; by default the closest Arrow type of each family.
+    threads : int
+        Number of threads that decode the values of a large batch in ``to_arrow``.
+    registry : TypeRegistry or None
+        Where user-defined types are looked up; None: where ``register_type`` puts them.
+
+    Raises
+    ------
+    OptionError
+        If an option has an invalid value, or two contradict each other.
+    """
+
+    atomic: bool = True
+    types: str = "native"
+    numeric: str = "string"
+    strings: str = "copy"
+    before: str = "key"
+    unrepresentable: str = "raise"
+    on_error: str = "raise"
+    arrow_types: ArrowTypes = NATIVE
+    threads: int = 1
+    registry: TypeRegistry | None = None
+    type_options: TypeOptions = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.atomic, bool):
+            raise OptionError(f"atomic must be True or False, not {self.atomic!r}")
+        check_choice("before", self.before, "key", "full", "none")
+        check_choice("unrepresentable", self.unrepresentable, "raise", "null", "clamp")
+        check_on_error(self.on_error)
+        if not isinstance(self.threads, int) or self.threads < 1:
+            raise OptionError(f"threads must be an integer of at least 1, not {self.threads!r}")
+        if not isinstance(self.registry, (TypeRegistry, type(None))):
+            raise OptionError(
+                f"registry must be a TypeRegistry, not {type(self.registry).__name__}"
+            )
+        options = TypeOptions(self.types, self.numeric, self.strings, self.arrow_types)
+        object.__setattr__(self, "type_options", options)

@@ -1,0 +1,1 @@
+"""The wire format: messages, their fields, LSNs and times."""

@@ -1,0 +1,1 @@
+"""Transactions: which changes committed, in which order, and under which Relation."""

@@ -1,0 +1,176 @@
+"""The carry: all that the messages read so far leave behind for those that come.
+
+It is small and picklable. It grows with relations, with streamed and prepared transactions that
+are open (and their subtransactions), never with messages or with transactions that are over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from pgwire_codec.protocol.messages import Relation, Type
+
+
+@dataclass(frozen=True, slots=True)
+class RelationVersion:
+    """A Relation as it was told, with the user-defined types among its columns' types.
+
+    ``relation.xid`` and the types' ``xid`` are None: versions are equal when a table is the same,
+    whichever transaction told it.
+    """
+
+    relation: Relation
+    types: tuple[Type, ...] = ()
+
+    @property
+    def qualified_name(self) -> str:
+        """``schema.table``; a table of pg_catalog has its bare name."""
+        namespace = self.relation.namespace
+        return f"{namespace}.{self.relation.name}" if namespace else self.relation.name
+
+
+class Position(NamedTuple):
+    """How many changes (rows) and logical messages of a transaction have come."""
+
+    changes: int = 0
+    messages: int = 0
+
+
+START: Final = Position()
+
+
+@dataclass(slots=True)
+class Scope:
+    """The Relations and Types that hold, by OID; with a Relation, when it came (``clock``).
+
+    ``names`` has, by qualified name, the relation that was last sent under it: clock and OID.
+    """
+
+    relations: dict[int, tuple[int, RelationVersion]] = field(default_factory=dict)
+    types: dict[int, Type] = field(default_factory=dict)
+    names: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def copy(self) -> Scope:
+        return Scope(dict(self.relations), dict(self.types), dict(self.names))
+
+    def add(self, clock: int, version: RelationVersion) -> None:
+        """Take a Relation as it was sent."""
+        self.relations[version.relation.oid] = clock, version
+        self.names[version.qualified_name] = clock, version.relation.oid
+
+    def named(self, name: str) -> RelationVersion | None:
+        """Return the relation that has a qualified name, or None.
+
+        Of several that were sent under the name, the one that came last has it, and nobody once it
+        has another name: the others were dropped or renamed, which a server only reports with their
+        next change.
+        """
+        if name not in self.names:
+            return None
+        version = self.relations[self.names[name][1]][1]
+        return version if version.qualified_name == name else None
+
+    def adopt(self, other: Scope) -> None:
+        """Take over what came later in the other scope."""
+        self.types.update(other.types)
+        for oid, (clock, version) in other.relations.items():
+            if oid not in self.relations or self.relations[oid][0] < clock:
+                self.relations[oid] = (clock, version)
+        for name, last in other.names.items():
+            self.names[name] = max(last, self.names.get(name, last))
+
+
+@dataclass(slots=True)
+class OpenTransaction:
+    """A transaction begun and not yet committed or rolled back.
+
+    Attributes
+    ----------
+    xid : int
+        The top-level transaction's ID.
+    final_lsn, commit_time : int
+        Of a plain transaction, whose Begin tells them; else 0.
+    gid : str or None
+        Of a transaction that is prepared, or will be.
+    origin : str or None
+        The replication origin that its Origin message named.
+    position : Position
+        Where its next change stands.
+    first : dict of int to Position
+        Of a streamed transaction: where each subtransaction's first change stands.
+    scope : Scope
+        Relations and Types that a streamed transaction told; they hold for it alone until it
+        commits.
+    told : int
+        Of a plain transaction: how many of its changes came before, in a session that broke off.
+    """
+
+    xid: int
+    final_lsn: int = 0
+    commit_time: int = 0
+    gid: str | None = None
+    origin: str | None = None
+    position: Position = START
+    first: dict[int, Position] = field(default_factory=dict)
+    scope: Scope = field(default_factory=Scope)
+    told: int = 0
+
+    def copy(self) -> OpenTransaction:
+        return replace(self, first=dict(self.first), scope=self.scope.copy())
+
+
+@dataclass(slots=True)
+class Carry:
+    """State between two messages of one stream; the default is that before the first.
+
+    Attributes
+    ----------
+    scope : Scope
+        Relations and Types that hold for everyone.
+    plain : OpenTransaction or None
+        The transaction between Begin and Commit, or Begin Prepare and Prepare.
+    streams : dict of int to OpenTransaction
+        Streamed transactions by xid.
+    prepared : dict of str to OpenTransaction
+        Prepared transactions by gid.
+    in_block : bool
+        Whether the last message stands between Stream Start and Stream Stop: then changes carry
+        an xid.
+    in_stream : int or None
+        The xid of the transaction whose stream block is open.
+    delivered_lsn : int
+        Commit LSN of the last committed transaction. A server commits in the order of LSNs, so
+        one at or before it is a repetition.
+    cut_off : tuple of int, int
+        Final LSN of the last plain transaction that a session broke off in, and how many of its
+        changes had come.
+    clock : int
+        How many Relation messages have come.
+    """
+
+    scope: Scope = field(default_factory=Scope)
+    plain: OpenTransaction | None = None
+    streams: dict[int, OpenTransaction] = field(default_factory=dict)
+    prepared: dict[str, OpenTransaction] = field(default_factory=dict)
+    in_block: bool = False
+    in_stream: int | None = None
+    delivered_lsn: int = 0
+    cut_off: tuple[int, int] = (0, 0)
+    clock: int = 0
+
+    def copy(self) -> Carry:
+        return replace(
+            self,
+            scope=self.scope.copy(),
+            plain=None if self.plain is None else self.plain.copy(),
+            streams={xid: open_.copy() for xid, open_ in self.streams.items()},
+            prepared={gid: open_.copy() for gid, open_ in self.prepared.items()},
+        )
+
+    @property
+    def pending(self) -> list[int]:
+        """xids of the transactions begun and not yet committed or rolled back."""
+        opened = [] if self.plain is None else [self.plain]
+        opened += [*self.streams.values(), *self.prepared.values()]
+        return sorted({open_.xid for open_ in opened})

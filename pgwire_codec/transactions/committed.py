@@ -1,0 +1,76 @@
+"""Committed transactions: one at a time, and many as a struct of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from pgwire_codec.protocol.epoch import unix_microseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A committed transaction: a row of ``Changes.transactions``. Times as on the wire."""
+
+    xid: int
+    commit_lsn: int
+    end_lsn: int
+    commit_time: int
+    origin: str | None
+    gid: str | None
+    changes: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Transactions:
+    """The transactions that committed, one element each, in commit order.
+
+    Attributes
+    ----------
+    xid : numpy.ndarray of uint32
+    commit_lsn, end_lsn : numpy.ndarray of uint64
+    commit_time : numpy.ndarray of datetime64[us]
+        UTC.
+    origin : numpy.ndarray of object
+        Name of the replication origin, or None.
+    gid : numpy.ndarray of object
+        Name of the prepared transaction, or None.
+    changes : numpy.ndarray of int64
+        Number of changes (a truncate counts once for each table).
+    """
+
+    xid: npt.NDArray[np.uint32]
+    commit_lsn: npt.NDArray[np.uint64]
+    end_lsn: npt.NDArray[np.uint64]
+    commit_time: npt.NDArray[np.datetime64]
+    origin: npt.NDArray[np.object_]
+    gid: npt.NDArray[np.object_]
+    changes: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, committed: Sequence[Committed]) -> Transactions:
+        times = [unix_microseconds(each.commit_time) for each in committed]
+        return cls(
+            xid=np.array([each.xid for each in committed], np.uint32),
+            commit_lsn=np.array([each.commit_lsn for each in committed], np.uint64),
+            end_lsn=np.array([each.end_lsn for each in committed], np.uint64),
+            commit_time=np.array(times, np.int64).view("datetime64[us]"),
+            origin=np.array([each.origin for each in committed], np.object_),
+            gid=np.array([each.gid for each in committed], np.object_),
+            changes=np.array([each.changes for each in committed], np.int64),
+        )
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Transactions]) -> Transactions:
+        parts = [part for part in parts if len(part)]
+        if len(parts) < 2:
+            return parts[0] if parts else cls.of([])
+        return cls(
+            *(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls))
+        )
+
+    def __len__(self) -> int:
+        return len(self.xid)

@@ -1,0 +1,191 @@
+"""Fold summaries into what the decoding of each part needs to know of the other parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from pgwire_codec.errors import DecodeError, check_on_error
+from pgwire_codec.protocol.messages import StreamStart, StreamStop
+from pgwire_codec.transactions.carry import START, Carry, Position, RelationVersion
+from pgwire_codec.transactions.committed import Committed
+from pgwire_codec.transactions.resolver import PLAIN, Key, Resolver
+from pgwire_codec.transactions.summary import ChangeCount, Summary
+
+
+def fold(carry: Carry, summary: Summary, *, on_error: str = "raise") -> Carry:
+    """Give the carry behind a part, from the carry before it and the part's summary.
+
+    Raises ``DecodeError`` (without message index) when the part cannot follow this carry; with
+    ``on_error="skip"`` what cannot follow is passed over, as ``Decoder`` does.
+    """
+    return plan([summary], carry, on_error=on_error).carry
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What becomes, behind a part, of a transaction that the part leaves open.
+
+    Attributes
+    ----------
+    committed : Committed or None
+        Its commit; None when it is rolled back, repeated, or open to the end.
+    before : Position or None
+        Only what stands before it in the transaction counts; None: all does.
+    """
+
+    committed: Committed | None = None
+    before: Position | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartPlan:
+    """What the decoding of a part needs to know of the others. Picklable.
+
+    ``outcomes`` are those of the transactions that the part leaves open and has changes of.
+    """
+
+    carry: Carry
+    outcomes: dict[Key, Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to decode each part, and the carry behind the last.
+
+    ``versions`` has every version of a Relation that was told, in the order in which they were.
+    """
+
+    parts: tuple[PartPlan, ...]
+    carry: Carry
+    versions: tuple[RelationVersion, ...]
+
+
+def plan(
+    summaries: Iterable[Summary | Sequence[Summary]],
+    carry: Carry | None = None,
+    *,
+    on_error: str = "raise",
+) -> Plan:
+    """Fold the summaries of consecutive parts into what each part's decoding needs.
+
+    Parameters
+    ----------
+    summaries : iterable of Summary, or of sequences of Summary
+        In the order of the parts. A sequence stands for a part that was summarised piece by piece;
+        only the first piece may begin a new session.
+    carry : Carry, optional
+        What came before the first part; nothing by default.
+    on_error : {"raise", "skip"}
+        As for ``Decoder``, and the same as for the decoding of the parts.
+
+    Raises
+    ------
+    DecodeError
+        When a part cannot follow the ones before it.
+    """
+    skip = check_on_error(on_error)
+    planner = _Planner()
+    resolver = Resolver(Carry() if carry is None else carry.copy(), planner)
+    parts = []
+    for part in summaries:
+        pieces = _pieces(part)
+        if pieces and pieces[0].new_session:
+            resolver.new_session()
+        before = resolver.carry.copy()
+        for piece in pieces:
+            apply_summary(piece, resolver, skip=skip, changed=planner.changed)
+        parts.append(PartPlan(before, planner.watch()))
+    return Plan(tuple(parts), resolver.carry, tuple(dict.fromkeys(resolver.versions)))
+
+
+class _Planner:
+    """The sink that tells earlier parts what becomes of the transactions that they left open."""
+
+    def __init__(self) -> None:
+        self._watched: dict[Key, list[Outcome]] = {}
+        self._changed: set[Key] = set()  # by the current part, and open
+
+    def changed(self, key: Key) -> None:
+        """Take note that the current part has changes of a transaction."""
+        self._changed.add(key)
+
+    def watch(self) -> dict[Key, Outcome]:
+        """Give an outcome, to be filled in, for each that the part changed and leaves open."""
+        outcomes = {key: Outcome() for key in sorted(self._changed, key=repr)}
+        self._changed.clear()
+        for key, outcome in outcomes.items():
+            self._watched.setdefault(key, []).append(outcome)
+        return outcomes
+
+    def commit(self, key: Key, committed: Committed) -> None:
+        self._changed.discard(key)
+        for outcome in self._watched.pop(key, ()):
+            outcome.committed = committed
+
+    def drop(self, key: Key) -> None:
+        self._changed.discard(key)
+        self._watched.pop(key, None)
+
+    def truncate(self, key: Key, position: Position) -> None:
+        for outcome in self._watched.get(key, ()):
+            if outcome.before is None or position < outcome.before:
+                outcome.before = position
+
+    def rename(self, key: Key, new: Key) -> None:
+        self._watched[new] = self._watched.pop(key, [])
+        if key in self._changed:
+            self._changed.remove(key)
+            self._changed.add(new)
+
+
+def _pieces(part: Summary | Sequence[Summary]) -> Sequence[Summary]:
+    pieces = part if isinstance(part, (list, tuple)) else (part,)
+    for number, piece in enumerate(pieces):
+        if not isinstance(piece, Summary):
+            raise TypeError(f"summaries must be Summary objects, not {type(piece).__name__}")
+        if number and piece.new_session:
+            raise ValueError("a summary of a new session must be the first of its part")
+    return pieces
+
+
+def open_keys(carry: Carry) -> list[Key]:
+    """Name the transactions that are open."""
+    keys: list[Key] = [] if carry.plain is None else [PLAIN]
+    keys += [("stream", xid) for xid in carry.streams]
+    keys += [("prepared", gid) for gid in carry.prepared]
+    return keys
+
+
+def apply_summary(
+    summary: Summary,
+    resolver: Resolver,
+    *,
+    skip: bool,
+    changed: Callable[[Key], None] | None = None,
+    stop: int | None = None,
+) -> None:
+    """Do to a resolver what a part does, or the first ``stop`` events of it.
+
+    ``changed`` is called with each transaction that it has changes of. ``new_session`` of the
+    summary is the caller's business. Raises ``DecodeError`` (without message index) for what cannot
+    follow, unless it is to be skipped.
+    """
+    carry = resolver.carry
+    for event in summary.events(carry.in_block)[:stop]:
+        try:
+            if not isinstance(event, ChangeCount):
+                resolver.apply(event)
+                continue
+            if event.xid is not None:
+                resolver.apply(StreamStart(event.xid, event.first_segment))
+            key, _ = resolver.advance(event.position, event.first)
+            if changed is not None and event.position != START:
+                changed(key)
+            if event.xid is not None:
+                resolver.apply(StreamStop())
+        except DecodeError:
+            if not skip:
+                raise
+    if summary.ends_in_block is not None:
+        carry.in_block = summary.ends_in_block

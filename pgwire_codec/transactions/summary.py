@@ -1,0 +1,382 @@
+"""Parallel decode of a stateful log: summarise each part, fold, decode each part.
+
+A part is any run of messages. Its :class:`Summary` says what the part does to a
+:class:`~pgwire_codec.Carry`, whatever came before it; summaries fold from left to right.
+:func:`pgwire_codec.plan` folds them all and gives each part what its decoding needs to know of the
+parts before it (the carry) and of those behind it (the outcomes of the transactions that it leaves
+open), so that parts can be decoded at the same time and in any order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from pgwire_codec.codec.interface import Codec
+from pgwire_codec.codec.message_array import Messages, to_message_arrays
+from pgwire_codec.codec.tables import MessageTable
+from pgwire_codec.errors import DecodeError, check_on_error
+from pgwire_codec.protocol.messages import (
+    Begin,
+    Commit,
+    LogicalMessage,
+    Message,
+    Origin,
+    Prepare,
+    Relation,
+    StreamAbort,
+    StreamCommit,
+    StreamPrepare,
+    StreamStart,
+    StreamStop,
+    Truncate,
+    Type,
+)
+from pgwire_codec.protocol.spec import MESSAGES, STREAM_CONTENT
+from pgwire_codec.transactions.carry import START, Position
+from pgwire_codec.transactions.events import Run, Stretch, Walk, first_of_each
+from pgwire_codec.transactions.plain import plain_transactions
+from pgwire_codec.transactions.resolver import Advance
+
+
+@dataclass(slots=True)
+class ChangeCount:
+    """Stands for changes and logical messages of the transaction that is current.
+
+    With ``xid``, for stream blocks of that transaction; ``first_segment`` as in Stream Start.
+    """
+
+    position: Position = START
+    first: dict[int, Position] = field(default_factory=dict)
+    xid: int | None = None
+    first_segment: bool = False
+
+    def extend(self, by: Position, first: dict[int, Position]) -> None:
+        for xid, place in first.items():
+            self.first.setdefault(
+                xid,
+                Position(
+                    self.position.changes + place.changes, self.position.messages + place.messages
+                ),
+            )
+        self.position = Position(
+            self.position.changes + by.changes, self.position.messages + by.messages
+        )
+
+
+Event = LogicalMessage | Advance | ChangeCount
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a part does to a carry. Picklable; as small as a carry.
+
+    Attributes
+    ----------
+    messages : int
+        How many messages the part has.
+    outside, inside : tuple of events, DecodeError, or None
+        What happens if the part begins outside a stream block, or inside one. A part that tells
+        which it is has one of them only. An error stands where the bytes cannot be read so.
+    ends_in_block : bool or None
+        Whether it ends inside a stream block; None: as it begins.
+    new_session : bool
+        Whether it is the first part of a new connection.
+    """
+
+    messages: int
+    outside: tuple[Event, ...] | DecodeError | None
+    inside: tuple[Event, ...] | DecodeError | None
+    ends_in_block: bool | None
+    new_session: bool = False
+
+    def events(self, in_block: bool) -> tuple[Event, ...]:
+        """Give the events, knowing where the part begins. Raises the part's ``DecodeError``."""
+        events = self.inside if in_block else self.outside
+        if events is None:  # the other reading is the only one: a session broke off before
+            events = self.outside if in_block else self.inside
+        if isinstance(events, DecodeError):
+            raise events
+        return events or ()
+
+
+class Summariser:
+    """Summarises a part that comes in pieces; see :func:`pgwire_codec.summarise`.
+
+    As long as nothing tells whether the part began inside a stream block, it is read both ways.
+    """
+
+    def __init__(
+        self,
+        codec: Codec,
+        *,
+        on_error: str,
+        new_session: bool,
+        in_block: bool | None = None,
+        delivered_lsn: int = 0,
+    ) -> None:
+        self._codec = codec
+        self._skip = check_on_error(on_error)
+        self._new_session = new_session
+        self._count = 0
+        if new_session:
+            in_block = False
+        readings = (False, True) if in_block is None else (in_block,)
+        self._recorders = {reading: _Recorder(reading, delivered_lsn) for reading in readings}
+        self._errors: dict[bool, DecodeError] = {}
+
+    def add(self, messages: object) -> None:
+        """Read the next messages of the part. Raises ``DecodeError``."""
+        for part in to_message_arrays(messages):
+            certain = _begins_in_stream(part) if len(self._recorders) == 2 else None
+            if certain is not None:
+                self._recorders = {certain: self._recorders[certain]}
+            for in_block, recorder in self._recorders.items():
+                self._read(part, in_block, recorder)
+            self._count += len(part)
+
+    def _read(self, part: Messages, in_block: bool, recorder: _Recorder) -> None:
+        certain = len(self._recorders) == 1
+        if in_block not in self._errors:
+            try:
+                recorder.record(part, self._codec, self._skip)
+            except DecodeError as error:
+                self._errors[in_block] = error.at(self._count + (error.message_index or 0))
+        if certain and in_block in self._errors:
+            raise self._errors[in_block]
+
+    @property
+    def committed(self) -> int:
+        """ChangeCount of the plain transactions read whole, less those delivered before.
+
+        Only known if ``in_block`` was.
+        """
+        (recorder,) = self._recorders.values()
+        return recorder.committed
+
+    def summary(self) -> Summary:
+        """Give the summary of all that was added; more may be added behind it."""
+        readings = {
+            in_block: self._errors.get(in_block, recorder.events())
+            for in_block, recorder in self._recorders.items()
+        }
+        certain = len(self._recorders) == 1
+        ends_in_block = next(iter(self._recorders.values())).in_block if certain else None
+        return Summary(
+            self._count,
+            readings.get(False),
+            readings.get(True),
+            ends_in_block,
+            self._new_session,
+        )
+
+
+_ALL_TAGS: Final = b"".join(message.tag for message in MESSAGES)
+
+
+def _begins_in_stream(part: Messages) -> bool | None:
+    """Say whether a part begins inside a stream block; None when nothing in it tells."""
+    for index in range(len(part)):
+        tag = part.tag(index)
+        if tag and tag in _ALL_TAGS and tag not in STREAM_CONTENT:
+            return tag == b"E"
+    return None
+
+
+class _Recorder:
+    """Records what a part does, in as few events as keep its meaning."""
+
+    def __init__(self, in_block: bool, delivered_lsn: int) -> None:
+        self.in_block = in_block
+        self.committed = 0  # changes that no event has, of transactions not delivered before
+        self._delivered_lsn = delivered_lsn
+        self._events: list[Event] = []
+        self._begun: int | None = None  # where in the events the last Begin stands
+        self._block: ChangeCount | None = None  # the stream block that is open
+        self._blocks: dict[int, ChangeCount] = {}  # by xid, as long as a block can be joined to it
+        self._relations: dict[int | None, dict[int, Relation]] = {}  # told last, by transaction
+        self._types: dict[int | None, dict[int, Type]] = {}
+        self._names: dict[tuple[str, str], int] = {}  # the relation that was last sent by a name
+
+    def record(self, part: Messages, codec: Codec, skip: bool) -> None:
+        table = codec.scan(part, streaming=self.in_block, skip=skip)
+        walk = Walk(part, table, codec.decode_message)
+        for _, item in walk.steps(self.in_block):
+            if not isinstance(item, Stretch):
+                self._step(item, table)
+            elif (transactions := plain_transactions(part, item, codec.boundaries)) is not None:
+                self._begun = self._block = None
+                is_new = transactions.commit_lsn > self._delivered_lsn
+                self.committed += int(transactions.changes[is_new].sum())
+                self._advance(int(transactions.commit_lsn[0]))
+                self._advance(int(transactions.commit_lsn[-1]))
+            else:
+                for _, step in walk.between(item.start, item.stop, streaming=False):
+                    self._step(step, table)
+        self.in_block = table.streaming
+
+    def _step(self, item: Run | LogicalMessage, table: MessageTable) -> None:
+        if isinstance(item, Run):
+            self._count(Position(item.stop - item.start), first_of_each(table, item))
+        else:
+            self._message(item)
+
+    def events(self) -> tuple[Event, ...]:
+        # Copies of those that grow with what is added later.
+        events = [
+            replace(event, first=dict(event.first)) if isinstance(event, ChangeCount) else event
+            for event in self._events
+        ]
+        if self._block is not None:  # the part ends inside a stream block: say so
+            events.append(StreamStart(self._block.xid or 0, first_segment=False))
+        return tuple(events)
+
+    def _message(self, message: LogicalMessage) -> None:
+        if isinstance(message, Truncate):
+            self._count(Position(len(message.relation_oids)), _first(message.xid))
+        elif isinstance(message, Message):
+            if message.flags & 1:
+                self._count(Position(0, 1), _first(message.xid))
+        elif isinstance(message, Relation):
+            self._relation(message)
+        elif isinstance(message, Type):
+            self._type(message)
+        elif isinstance(message, Origin):
+            self._tell(message)
+        elif isinstance(message, StreamStart):
+            self._open_block(message)
+        elif isinstance(message, StreamStop):
+            if self._block is None:
+                self._events.append(message)
+            self._block = None
+        elif isinstance(message, Commit):
+            self._commit(message)
+        else:
+            self._control(message)
+
+    def _count(self, by: Position, first: dict[int, Position]) -> None:
+        if self._block is not None:
+            self._block.extend(by, first)
+            return
+        last = self._events[-1] if self._events else None
+        if not isinstance(last, ChangeCount) or last.xid is not None:
+            last = ChangeCount()
+            self._events.append(last)
+        last.extend(by, first)
+
+    def _transaction(self, xid: int | None) -> int | None:
+        """Name the scope of a Relation: a streamed transaction, or None for everyone.
+
+        At the head of a part, the transaction of an open block is not known: it goes by 0.
+        """
+        if xid is None:
+            return None
+        return 0 if self._block is None else self._block.xid
+
+    def _relation(self, message: Relation) -> None:
+        scope = self._transaction(message.xid)
+        content = replace(message, xid=None)
+        name = (message.namespace, message.name)
+        was_last, self._names[name] = self._names.get(name), message.oid
+        if was_last in (None, message.oid) and (
+            self._relations.setdefault(scope, {}).get(message.oid) == content
+        ):
+            return
+        # What others told of this relation is not the last word any more.
+        for other in self._relations.values():
+            other.pop(message.oid, None)
+        self._relations.setdefault(scope, {})[message.oid] = content
+        self._tell(message)
+
+    def _type(self, message: Type) -> None:
+        scope = self._transaction(message.xid)
+        content = replace(message, xid=None)
+        if self._types.setdefault(scope, {}).get(message.oid) == content:
+            return
+        for relations in self._relations.values():
+            relations.clear()  # they may have columns of this type
+        for other in self._types.values():
+            other.pop(message.oid, None)
+        self._types[scope][message.oid] = content
+        self._tell(message)
+
+    def _tell(self, message: Relation | Type | Origin) -> None:
+        if self._block is None:
+            self._events.append(message)
+            return
+        # Inside a block: reopen it around the message, which holds for its transaction alone.
+        self._events += (
+            StreamStart(self._block.xid or 0, first_segment=False),
+            message,
+            StreamStop(),
+        )
+
+    def _open_block(self, message: StreamStart) -> None:
+        if self._begun is not None:  # it was cut off, here: no later block may move before it
+            self._begun = None
+            self._blocks.clear()
+        block = self._blocks.get(message.xid)
+        if block is None or message.first_segment:
+            block = ChangeCount(xid=message.xid, first_segment=message.first_segment)
+            self._events.append(block)
+            self._blocks[message.xid] = block
+        if message.first_segment:
+            self._forget(message.xid)
+        self._block = block
+
+    def _commit(self, message: Commit) -> None:
+        self._block = None
+        begin = None if self._begun is None else self._events[self._begun]
+        if self._begun is None or not isinstance(begin, Begin):
+            self._events.append(message)
+            return
+        if begin.final_lsn != message.commit_lsn:
+            self._events.append(message)  # the fold says what is wrong
+            return
+        # A transaction that was read whole: nothing of it is left but what it told, and how far
+        # the commits have come.
+        events = self._events[self._begun :]
+        told = [event for event in events if isinstance(event, (Relation, Type))]
+        if message.commit_lsn > self._delivered_lsn:
+            self.committed += sum(
+                event.position.changes for event in events if isinstance(event, ChangeCount)
+            )
+        del self._events[self._begun :]
+        self._begun = None
+        self._events += told
+        self._advance(message.commit_lsn)
+
+    def _advance(self, commit_lsn: int) -> None:
+        # The first commit after something else stays, so that it is known which events come before
+        # it; those that follow are one event.
+        last = self._events[-1] if self._events else None
+        if isinstance(last, Advance) and commit_lsn <= last.commit_lsn:
+            return
+        if (
+            isinstance(last, Advance)
+            and len(self._events) > 1
+            and isinstance(self._events[-2], Advance)
+        ):
+            self._events[-1] = Advance(commit_lsn)
+        else:
+            self._events.append(Advance(commit_lsn))
+
+    def _control(self, message: LogicalMessage) -> None:
+        if isinstance(message, Prepare) and self._block is not None:
+            # It may not come inside a block: reopen the block, so that the fold reports it.
+            self._events.append(StreamStart(self._block.xid or 0, first_segment=False))
+        self._block = None
+        if isinstance(message, (StreamAbort, StreamCommit, StreamPrepare)):
+            self._blocks.pop(message.xid, None)
+            self._forget(message.xid)
+        self._begun = len(self._events) if isinstance(message, Begin) else None
+        self._events.append(message)
+
+    def _forget(self, xid: int) -> None:
+        for told in (self._relations, self._types):
+            told.pop(xid, None)
+            told.pop(0, None)
+
+
+def _first(xid: int | None) -> dict[int, Position]:
+    return {} if xid is None else {xid: START}

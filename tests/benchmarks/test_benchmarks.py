@@ -1,0 +1,86 @@
+"""The benchmarks run, on tiny data, and their report has all the steps."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.thorough,
+    pytest.mark.skipif(
+        not all(map(find_spec, ["adbc_driver_postgresql", "matplotlib"])),
+        reason="needs the extra bench",
+    ),
+    pytest.mark.skipif(
+        find_spec("pgwire_codec._core.scan") is None, reason="needs the compiled core"
+    ),
+]
+
+
+def run(*arguments: str | Path, status: int = 0) -> str:
+    environment = {**os.environ, "PGWIRE_CODEC_IMPL": "cython"}
+    environment.pop("PYTEST_XDIST_WORKER", None)  # it is no worker of these tests
+    done = subprocess.run(
+        [sys.executable, "-m", *map(str, arguments)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_tiny_run_is_reported(tmp_path: Path) -> None:
+    results = tmp_path / "results.json"
+    json_option = f"--benchmark-json={results}"
+    run("pytest", "benchmarks", "--size=tiny", json_option, "--benchmark-quiet", "-q")
+    printed = run("benchmarks.report", results, tmp_path / "docs")
+
+    measured = json.loads(results.read_text("utf-8"))["benchmarks"]
+    assert all(len(each["extra_info"]["cpu_seconds"]) >= 5 for each in measured)
+    steps = ["the limit", "scan", "tuples", "2 of 16 columns", "all columns", "record batches"]
+    for step in [*steps, "reference:", "adbc:", "decode_message", "encode_batch", "resolve"]:
+        assert step in printed
+    assert printed.split("\n\n")[0] in (tmp_path / "docs" / "benchmarks.md").read_text("utf-8")
+    chart = ElementTree.parse(tmp_path / "docs" / "benchmarks.svg")
+    assert "adbc" in "".join(chart.getroot().itertext())
+
+    page = tmp_path / "page"
+    run("benchmarks.page", page, f"x86-64={results}", f"aarch64={results}")
+    written = (page / "index.html").read_text("utf-8")
+    assert "<h2>x86-64</h2>" in written
+    assert "<h2>aarch64</h2>" in written
+    assert "aarch64" in "".join(ElementTree.parse(page / "speedup.svg").getroot().itertext())
+
+    assert "slower" not in run("benchmarks.compare", results, results)
+    slow = json.loads(results.read_text("utf-8"))
+    for each in slow["benchmarks"]:
+        if each["extra_info"]["step"] == "tuples":
+            each["extra_info"]["cpu_seconds"] = [
+                1.2 * seconds for seconds in each["extra_info"]["cpu_seconds"]
+            ]
+    slower = tmp_path / "slower.json"
+    slower.write_text(json.dumps(slow), "utf-8")
+    told = run("benchmarks.compare", results, slower, status=1)
+    assert all("tuples" in line for line in told.splitlines() if line.endswith("slower |"))
+    assert "steps are slower by more than 10%" in told
+
+
+def test_a_capture_is_measured(tmp_path: Path) -> None:
+    printed = run("benchmarks.capture", "tiny", tmp_path, "1")
+    assert printed.rstrip() == (tmp_path / "benchmarks-capture.md").read_text("utf-8").rstrip()
+    speeds = re.findall(r"^\| (.+?) \|.*\| (\d+) \| [\d,]+ \|$", printed, re.MULTILINE)
+    assert [name.split()[0] for name, _ in speeds] == ["pg_recvlogical", "pgwire-codec", "the"]
+    assert all(int(speed) > 0 for _, speed in speeds)

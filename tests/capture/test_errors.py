@@ -1,0 +1,291 @@
+"""Everything that stands in a capture's way on a real server, and whether the text helps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg2
+import pytest
+
+from pgwire_codec.capture import Capture, peek
+from pgwire_codec.demo.server import EmbeddedServer
+from pgwire_codec.errors import CaptureError, OptionError
+from tests.support.servers import Database, InstalledServer, database
+
+pytestmark = pytest.mark.slow
+
+
+def refusal(made: Database, dsn: str | None = None, **options: Any) -> str:
+    """What a capture says that cannot be opened."""
+    arguments = {"slot": made.slot, "publication": made.publication, "slot_patience": 0.0}
+    with pytest.raises(CaptureError) as caught:  # noqa: SIM117
+        with Capture(dsn or made.dsn, **{**arguments, **options}):
+            pass
+    return str(caught.value)
+
+
+@pytest.fixture
+def ready(pg: Database) -> Database:
+    """A database with a table, its publication and its slot."""
+    pg.execute("CREATE TABLE t (k int PRIMARY KEY)", "CREATE PUBLICATION p FOR TABLE t")
+    pg.create_slot()
+    return pg
+
+
+@pytest.fixture(scope="module")
+def cramped() -> Iterator[EmbeddedServer]:
+    """A server that has one of everything at most."""
+    settings = {
+        "max_wal_senders": "1",
+        "max_replication_slots": "1",
+        "max_prepared_transactions": "0",
+        "max_slot_wal_keep_size": "1MB",
+    }
+    with EmbeddedServer(settings=settings) as server:
+        yield server
+
+
+def test_no_server() -> None:
+    with (
+        pytest.raises(CaptureError, match=r"(?s)Could not connect: .*Check host"),
+        Capture("host=/nowhere/at/all dbname=x", slot="s", publication="p"),
+    ):
+        pass
+
+
+def test_no_such_database(pg: Database) -> None:
+    said = refusal(pg, pg.server.dsn_for("nowhere"))
+    assert 'database "nowhere" does not exist' in said
+    assert "of the DSN" in said
+
+
+def test_role_without_replication(ready: Database) -> None:
+    role = ready.create_role("NOREPLICATION")
+    said = refusal(ready, ready.server.dsn_for(ready.name, role))
+    assert f'ALTER ROLE "{role}" REPLICATION;' in said
+
+
+def test_wal_level(pg18: EmbeddedServer) -> None:
+    with EmbeddedServer(settings={"wal_level": "replica"}) as server, database(server) as made:
+        made.execute("CREATE PUBLICATION p FOR ALL TABLES")
+        assert "ALTER SYSTEM SET wal_level = logical;" in refusal(made)
+        with pytest.raises(CaptureError, match="ALTER SYSTEM SET wal_level = logical;"):
+            peek(made.dsn, slot="s", publication="p")
+
+
+def test_wal_level_without_walsenders() -> None:
+    settings = {"wal_level": "minimal", "max_wal_senders": "0"}
+    with EmbeddedServer(settings=settings) as server, database(server) as made:
+        assert "ALTER SYSTEM SET wal_level = logical;" in refusal(made)
+
+
+def test_missing_publication(pg: Database) -> None:
+    pg.create_slot()
+    said = refusal(pg)
+    assert f'Publication "p" does not exist in database "{pg.name}"' in said
+    assert 'CREATE PUBLICATION "p" FOR ALL TABLES;' in said
+
+
+def test_one_of_two_publications_missing(ready: Database) -> None:
+    assert 'Publication "q" does not exist' in refusal(ready, publication=["p", "q"])
+
+
+def test_tables_to_publish_missing(pg: Database) -> None:
+    pg.execute('CREATE TABLE "T" (k int)')
+    said = refusal(pg, create_slot=True, create_publication=['"T"', "T", "other.t"])
+    assert "do not exist: T, other.t." in said
+    assert pg.query("SELECT count(*) FROM pg_publication") == [(0,)]
+
+
+def test_publication_of_nothing(pg: Database) -> None:
+    pg.execute("CREATE PUBLICATION p")
+    pg.create_slot()
+    assert 'ALTER PUBLICATION "p" ADD TABLE' in refusal(pg)
+    with Capture(pg.dsn, slot=pg.slot, publication="p", messages=True):
+        pass
+
+
+def test_existing_publication_lacks_a_table(ready: Database) -> None:
+    ready.execute("CREATE TABLE u (k int)")
+    said = refusal(ready, create_publication=["t", "u"])
+    assert 'ALTER PUBLICATION "p" ADD TABLE public.u;' in said
+    assert 'DROP PUBLICATION "p";' in refusal(ready, create_publication="all tables")
+    with Capture(ready.dsn, slot=ready.slot, publication="p", create_publication=["t"]):
+        pass
+
+
+def test_publication_that_the_role_may_not_create(ready: Database) -> None:
+    role = ready.create_role("REPLICATION")
+    dsn = ready.server.dsn_for(ready.name, role)
+    said = refusal(ready, dsn, publication="q", create_publication="all tables")
+    assert "one for all tables a superuser" in said
+
+
+def test_nonsense_for_create_publication(ready: Database) -> None:
+    for create, publication in ((True, "q"), ("t", "q"), (["t"], ["q", "r"])):
+        capture = Capture(
+            ready.dsn, slot=ready.slot, publication=publication, create_publication=create
+        )
+        with pytest.raises(OptionError, match="create_publication"):
+            capture.__enter__()
+
+
+def test_missing_slot(pg: Database) -> None:
+    pg.execute("CREATE PUBLICATION p FOR ALL TABLES")
+    said = refusal(pg)
+    assert f'slot "{pg.slot}" does not exist' in said
+    assert "create_slot=True" in said
+
+
+def test_slot_name_that_cannot_be(ready: Database) -> None:
+    assert "invalid character" in refusal(ready, slot="No-Slot", create_slot=True)
+
+
+def test_slot_in_use(ready: Database) -> None:
+    with Capture(ready.dsn, slot=ready.slot, publication="p"):
+        [(pid,)] = ready.query(
+            f"SELECT active_pid FROM pg_replication_slots WHERE slot_name = '{ready.slot}'"
+        )
+        said = refusal(ready)
+        assert f"in use by process {pid}" in said
+        assert f"pg_terminate_backend({pid})" in said
+        with pytest.raises(CaptureError, match=f"in use by process {pid}"):
+            peek(ready.dsn, slot=ready.slot, publication="p", slot_patience=0.0)
+
+
+def test_temporary_slot_that_exists(ready: Database) -> None:
+    assert "exists already, and `temporary=True` creates one" in refusal(ready, temporary=True)
+
+
+def test_physical_slot(ready: Database) -> None:
+    ready.query("SELECT pg_create_physical_replication_slot('physical')")
+    try:
+        assert '"physical" is a physical one' in refusal(ready, slot="physical")
+    finally:
+        ready.query("SELECT pg_drop_replication_slot('physical')")
+
+
+def test_slot_of_another_database(ready: Database) -> None:
+    with database(ready.server) as other:
+        other.execute("CREATE PUBLICATION p FOR ALL TABLES")
+        said = refusal(other, slot=ready.slot)
+    assert f'belongs to database "{ready.name}"' in said
+    assert f"Put dbname={ready.name} into the DSN" in said
+
+
+def test_slot_of_another_plugin(pg15: InstalledServer) -> None:
+    with database(pg15) as made:
+        made.execute("CREATE PUBLICATION p FOR ALL TABLES")
+        made.create_slot(plugin="test_decoding")
+        assert "was created for the plugin test_decoding" in refusal(made)
+
+
+def test_server_that_is_too_old_for_an_option(pg15: InstalledServer) -> None:
+    with database(pg15) as made:
+        made.execute("CREATE PUBLICATION p FOR ALL TABLES")
+        said = refusal(made, create_slot=True, streaming="parallel")
+        assert "`streaming='parallel'` needs PostgreSQL 16; the server is PostgreSQL 15" in said
+        with Capture(
+            made.dsn, slot=made.slot, publication="p", create_slot=True, two_phase=True
+        ) as capture:
+            assert capture.plugin_options["proto_version"] == "3"
+
+
+def test_publication_that_is_younger_than_the_changes(pg16: EmbeddedServer) -> None:
+    with database(pg16) as made:
+        made.execute("CREATE TABLE t (k int)")
+        made.create_slot()
+        made.execute("INSERT INTO t VALUES (1)", "CREATE PUBLICATION p FOR ALL TABLES")
+        with (
+            pytest.raises(CaptureError, match=r"drop the slot and create it again.*does not exist"),
+            Capture(made.dsn, slot=made.slot, publication="p") as capture,
+        ):
+            list(capture.batches(until_lsn=capture.current_lsn()))
+        with pytest.raises(CaptureError, match="drop the slot and create it again"):
+            peek(made.dsn, slot=made.slot, publication="p")
+
+
+def test_no_walsender_left(cramped: EmbeddedServer) -> None:
+    with database(cramped) as made:
+        made.execute("CREATE PUBLICATION p FOR ALL TABLES")
+        with Capture(made.dsn, slot=made.slot, publication="p", temporary=True):
+            said = refusal(made)
+        assert "All 1 walsenders of the server are in use (max_wal_senders)" in said
+
+
+def test_no_slot_left(cramped: EmbeddedServer) -> None:
+    with database(cramped) as made:
+        made.execute("CREATE PUBLICATION p FOR ALL TABLES")
+        made.create_slot()
+        assert "no replication slot left (max_replication_slots)" in refusal(
+            made, slot="another", create_slot=True
+        )
+
+
+def test_invalidated_slot(cramped: EmbeddedServer) -> None:
+    with database(cramped) as made:
+        made.execute("CREATE PUBLICATION p FOR ALL TABLES", "CREATE TABLE t (k int)")
+        made.create_slot()
+        for _ in range(3):
+            made.execute("INSERT INTO t VALUES (1)", "SELECT pg_switch_wal()")
+        made.execute("CHECKPOINT")
+        said = refusal(made)
+    assert "was invalidated (wal_removed)" in said
+    assert f"SELECT pg_drop_replication_slot('{made.slot}');" in said
+
+
+def test_two_phase_where_nothing_can_be_prepared(cramped: EmbeddedServer) -> None:
+    with database(cramped) as made:
+        made.execute("CREATE PUBLICATION p FOR ALL TABLES")
+        with Capture(
+            made.dsn, slot=made.slot, publication="p", create_slot=True, two_phase=True
+        ) as capture:
+            assert "ALTER SYSTEM SET max_prepared_transactions = 10;" in capture.notes[0]
+
+
+def test_two_phase_slot_without_the_option(ready: Database) -> None:
+    with Capture(ready.dsn, slot="two_phase", publication="p", create_slot=True, two_phase=True):
+        pass
+    with Capture(ready.dsn, slot="two_phase", publication="p") as capture:
+        assert "was created with two_phase" in capture.notes[0]
+
+
+def test_server_that_ends_the_stream(ready: Database) -> None:
+    ready.execute("INSERT INTO t VALUES (1)")
+    with Capture(ready.dsn, slot=ready.slot, publication="p") as capture:
+        batches = capture.batches(max_seconds=3600, max_messages=4)
+        assert [message[:1] for message in next(batches).data] == [b"B", b"R", b"I", b"C"]
+        ready.execute("INSERT INTO t VALUES (2)")
+        [(sent,)] = ready.query(
+            "SELECT pg_terminate_backend(active_pid, 5000) FROM pg_replication_slots"
+            f" WHERE slot_name = '{ready.slot}'"
+        )
+        assert sent
+        with pytest.raises(CaptureError, match="Open the capture again"):
+            list(batches)
+
+
+def test_a_closed_capture(ready: Database) -> None:
+    capture = Capture(ready.dsn, slot=ready.slot, publication="p")
+    with pytest.raises(CaptureError, match="context manager"):
+        capture.batches()
+    with pytest.raises(CaptureError, match="context manager"):
+        capture.confirm(1)
+    with capture:
+        batches = capture.batches(until_lsn=capture.current_lsn() + (1 << 40))
+        capture.close()
+        with pytest.raises(CaptureError, match="not open"):
+            next(batches)
+
+
+def test_a_failed_peek_leaves_the_connection_usable(ready: Database) -> None:
+    connection = psycopg2.connect(ready.dsn)
+    try:
+        with pytest.raises(CaptureError, match="does not exist"):
+            peek(connection, slot="absent", publication="p")
+        cursor = connection.cursor()
+        cursor.execute("SELECT 1")
+        assert cursor.fetchone() == (1,)
+    finally:
+        connection.close()

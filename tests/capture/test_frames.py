@@ -1,0 +1,152 @@
+"""Frames taken apart: the compiled reader and the plain one, on the same connection's frames."""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgwire_codec.capture.frames import NEVER, Outcome
+from tests.support.libpq import Connection
+
+pytest.importorskip("pgwire_codec.capture._frames", reason="the compiled core is not built")
+
+
+def xlog_data(start: int, message: bytes, time: int = 0) -> bytes:
+    return struct.pack(">cQQq", b"w", start, 0, time) + message
+
+
+MESSAGES = st.builds(
+    xlog_data,
+    st.integers(0, 1 << 63),
+    st.builds(
+        lambda tag, size: tag + bytes(size),
+        st.sampled_from(b"BCIUPESAcpKrMRY").map(lambda tag: bytes([tag])),
+        st.sampled_from([0, 1, 20, 5000, 300_000]),
+    ),
+    st.integers(-(1 << 63), (1 << 63) - 1),
+)
+KEEPALIVES = st.just(struct.pack(">cQqB", b"k", 7, 0, 1))
+SCRIPTS = st.lists(
+    st.one_of(MESSAGES, MESSAGES, KEEPALIVES, st.binary(min_size=1, max_size=25), st.just(0)),
+    max_size=40,
+)
+
+
+@pytest.fixture(scope="module")
+def silent() -> Iterator[int]:
+    """What there is never something to be read from."""
+    reading, writing = os.pipe()
+    yield reading
+    os.close(reading)
+    os.close(writing)
+
+
+@pytest.fixture(scope="module")
+def readable() -> Iterator[int]:
+    """What there is always something to be read from."""
+    reading, writing = os.pipe()
+    os.write(writing, b"x")
+    yield reading
+    os.close(reading)
+    os.close(writing)
+
+
+@given(
+    script=SCRIPTS,
+    end=st.sampled_from([0, -1, -2]),
+    calls=st.lists(
+        st.tuples(
+            st.integers(1, 12),
+            st.sampled_from([1, 100, 10_000, 1 << 30]),
+            st.sampled_from([0, 1 << 40, NEVER]),
+            st.sampled_from([0.0, 60.0]),
+            st.booleans(),
+        ),
+        min_size=1,
+        max_size=60,
+    ),
+)
+def test_both_do_the_same(
+    readable: int,
+    script: list[bytes | int],
+    end: int,
+    calls: list[tuple[int, int, int, float, bool]],
+) -> None:
+    sides = [Connection([*script, end], readable) for _ in range(2)]
+    compiled, plain = sides[0].compiled(), sides[1].plain()
+    for most, size, stop, seconds, take in calls:
+        first = plain.count
+        outcomes = [each.read(most, size, stop, seconds) for each in (compiled, plain)]
+        assert outcomes[0] == outcomes[1]
+        assert (compiled.count, compiled.nbytes) == (plain.count, plain.nbytes)
+        assert compiled.control == plain.control
+        if first < plain.count:
+            for ours, theirs in zip(compiled.since(first), plain.since(first), strict=True):
+                np.testing.assert_array_equal(ours, theirs)
+        if take:
+            for ours, theirs in zip(compiled.take(), plain.take(), strict=True):
+                np.testing.assert_array_equal(ours, theirs)
+                assert ours.dtype == theirs.dtype
+    assert [side.unfreed for side in sides] == [0, 0]
+    assert sides[0].script == sides[1].script
+
+
+def test_what_was_taken_is_kept() -> None:
+    """The next messages are read into memory of their own."""
+    connection = Connection([xlog_data(1, b"Iabc"), xlog_data(2, b"Cxyz", 5)])
+    frames = connection.compiled()
+    assert frames.read(1, 100, NEVER, 0) == Outcome.FULL
+    taken = frames.take()
+    assert frames.read(10, 100, 2, 0) == Outcome.REACHED
+    assert taken.data.tobytes() == b"Iabc"
+    second = frames.take()
+    assert second.data.tobytes() == b"Cxyz"
+    assert (second.lsn.tolist(), second.time.tolist()) == ([2], [5])
+    assert frames.read(10, 100, NEVER, 0) == Outcome.EMPTY
+
+
+@pytest.mark.parametrize("side", ["compiled", "plain"])
+class TestWaiting:
+    def test_nothing_comes(self, silent: int, side: str) -> None:
+        connection = Connection([], silent)
+        frames = getattr(connection, side)()
+        began = time.monotonic()
+        assert frames.read(10, 100, NEVER, 0.05) == Outcome.EMPTY
+        assert time.monotonic() - began >= 0.05
+
+    def test_the_first_message_is_told_of(self, readable: int, side: str) -> None:
+        script = [0, xlog_data(1, b"Iabc"), 0, xlog_data(2, b"Idef"), 0, xlog_data(3, b"Ighi"), -1]
+        connection = Connection(script, readable)
+        frames = getattr(connection, side)()
+        assert frames.read(10, 100, NEVER, 60) == Outcome.EMPTY
+        assert frames.count == 1
+        assert frames.read(10, 100, NEVER, 60) == Outcome.ENDED
+        assert frames.count == 3
+
+    def test_a_lost_connection(self, readable: int, side: str) -> None:
+        connection = Connection([0], readable)
+        frames = getattr(connection, side)()
+        assert frames.read(10, 100, NEVER, 60) == Outcome.BROKEN
+
+
+def test_a_signal_ends_the_waiting(silent: int) -> None:
+    connection = Connection([], silent)
+    frames = connection.compiled()
+    told: list[int] = []
+    before = signal.signal(signal.SIGALRM, lambda number, _: told.append(number))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        began = time.monotonic()
+        assert frames.read(10, 100, NEVER, 60) == Outcome.EMPTY
+        assert time.monotonic() - began < 30
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert told == [signal.SIGALRM]

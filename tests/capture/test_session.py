@@ -1,0 +1,136 @@
+"""A capture's connection: how long it lasts, and what its settings are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import psycopg2
+import pytest
+from psycopg2.extras import LogicalReplicationConnection
+
+from pgwire_codec.capture import Capture, peek
+from pgwire_codec.errors import CaptureError
+from pgwire_codec.reference import decode_message
+from tests.support.capturing import opened, read, tags
+from tests.support.servers import Database
+
+pytestmark = pytest.mark.slow
+
+
+class TestTimeouts:
+    """A server that wants to hear from its client twice a second."""
+
+    @pytest.fixture
+    def hasty(self, table: Database) -> Iterator[Capture]:
+        dsn = f"{table.dsn}&options=-c%20wal_sender_timeout%3D500ms"
+        with Capture(dsn, slot=table.slot, publication="p") as capture:
+            assert capture.wal_sender_timeout == 0.5
+            yield capture
+
+    def test_waiting_keeps_the_connection(self, table: Database, hasty: Capture) -> None:
+        assert list(hasty.batches(idle_seconds=1.5)) == []
+        table.execute("INSERT INTO t VALUES (1, 'a')")
+        assert tags(read(hasty)) == b"BRIC"
+
+    def test_a_consumer_may_call_keepalive(self, table: Database, hasty: Capture) -> None:
+        for _ in range(8):
+            time.sleep(0.2)
+            hasty.keepalive()
+        table.execute("INSERT INTO t VALUES (1, 'a')")
+        assert tags(read(hasty)) == b"BRIC"
+
+    def test_a_consumer_that_sleeps_is_dropped_and_told_why(
+        self, table: Database, hasty: Capture
+    ) -> None:
+        time.sleep(1.5)
+        with pytest.raises(CaptureError, match=r"wal_sender_timeout.*keepalive\(\)"):
+            list(hasty.batches(idle_seconds=1))
+        with opened(table) as capture:
+            assert read(capture) == []
+
+
+class TestSettings:
+    """Values come in one form, whatever the role, the database or the environment say."""
+
+    STRANGE: ClassVar = {
+        "datestyle": "German",
+        "intervalstyle": "iso_8601",
+        "extra_float_digits": "-5",
+        "bytea_output": "escape",
+        "timezone": "Asia/Kolkata",
+        "client_encoding": "LATIN1",
+    }
+    EXPECTED = (
+        "2024-02-03",
+        "2024-02-03 04:05:06+00",
+        "1 year 2 mons 3 days 04:05:06",
+        "0.30000000000000004",
+        "\\x00ff",
+        "é€",
+    )
+
+    @pytest.fixture
+    def strange(self, pg: Database) -> Database:
+        pg.execute(
+            "CREATE TABLE t (a date, b timestamptz, c interval, d float8, e bytea, f text)",
+            "CREATE PUBLICATION p FOR TABLE t",
+        )
+        pg.create_slot()
+        pg.execute(
+            "INSERT INTO t VALUES ('2024-02-03', '2024-02-03 04:05:06+00',"
+            " 'P1Y2M3DT4H5M6S', 0.30000000000000004, '\\x00ff', U&'\\00e9\\20ac')"
+        )
+        return pg
+
+    def check(self, messages: list[bytes]) -> None:
+        insert: Any = decode_message(next(m for m in messages if m[:1] == b"I"))
+        assert tuple(value.decode() for value in insert.new.values) == self.EXPECTED
+
+    def test_of_the_role(self, strange: Database) -> None:
+        role = strange.create_role("REPLICATION")
+        strange.execute(
+            f"GRANT USAGE ON SCHEMA public TO {role}",
+            *(f"ALTER ROLE {role} SET {name} = '{value}'" for name, value in self.STRANGE.items()),
+        )
+        dsn = strange.server.dsn_for(strange.name, role)
+        # psycopg2 sets datestyle itself, but not on a replication connection.
+        unpinned = psycopg2.connect(dsn, connection_factory=LogicalReplicationConnection)
+        try:
+            cursor = unpinned.cursor()
+            for name, value in self.STRANGE.items():
+                cursor.execute(f"SHOW {name}")
+                assert cursor.fetchone()[0].startswith(value)
+        finally:
+            unpinned.close()
+        connection = psycopg2.connect(dsn)
+        try:
+            self.check(peek(connection, slot=strange.slot, publication="p").data)
+            cursor = connection.cursor()
+            cursor.execute("SHOW timezone")
+            assert cursor.fetchone() == ("Asia/Kolkata",)
+        finally:
+            connection.close()
+        self.check(peek(dsn, slot=strange.slot, publication="p").data)
+        with Capture(dsn, slot=strange.slot, publication="p") as capture:
+            self.check(read(capture))
+
+    def test_of_the_database(self, strange: Database) -> None:
+        strange.execute(
+            *(
+                f"ALTER DATABASE {strange.name} SET {name} = '{value}'"
+                for name, value in self.STRANGE.items()
+            )
+        )
+        with opened(strange) as capture:
+            self.check(read(capture))
+
+    def test_of_the_environment(self, strange: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PGDATESTYLE", "German")
+        monkeypatch.setenv("PGTZ", "Asia/Kolkata")
+        monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+        monkeypatch.setenv("PGOPTIONS", "-c bytea_output=escape -c intervalstyle=iso_8601")
+        with opened(strange) as capture:
+            self.check(read(capture))
+        self.check(peek(strange.dsn, slot=strange.slot, publication="p").data)

@@ -1,0 +1,251 @@
+"""Log: what is in it while it grows, and what is read of it."""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pgwire_codec as pgc
+from pgwire_codec import log
+from pgwire_codec.log.stream import read_batches
+from tests.support import corpus
+from tests.support.build import T, insert, transaction, wire
+from tests.support.logs import SOURCE, append, write
+from tests.transactions.test_splits import rows, serial
+
+CAPTURES = corpus.captures("immediate", major=18)
+CAPTURE = corpus.capture("immediate.pg18.v4-parallel-2pc")
+MESSAGES = wire([*transaction(T, insert(1, "1", "a", None), lsn=100), *transaction(lsn=200)])
+
+
+@settings(max_examples=25)
+@given(data=st.data())
+def test_reading_on_while_the_log_grows(data: st.DataObject) -> None:
+    """As a stream does: again and again what came since, by the end of the time before."""
+    capture = data.draw(st.sampled_from(CAPTURES))
+    options = {
+        "part_bytes": data.draw(st.sampled_from([100, 2000, 1 << 23])),
+        "segment_bytes": data.draw(st.sampled_from([9000, 1 << 27])),
+    }
+    found: list[Any] = []
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        log.LogWriter(directory, SOURCE, **options) as writer,
+    ):
+        reader = log.Log(directory)
+        end, start = reader.end, 0
+        while start < len(capture.messages):
+            stop = start + data.draw(st.integers(1, 200))
+            append(writer, capture.messages[start:stop], capture.lsns[start:stop])
+            if data.draw(st.booleans()):
+                writer.flush()
+            if data.draw(st.booleans()):
+                reader.refresh()
+            after, end = end, reader.end
+            plan = reader.plan(after, end)
+            if data.draw(st.booleans()):
+                writer.seal()  # the plan holds all the same
+            found += rows([[batch for each in plan.partitions for batch in each.decode()]])
+            assert reader.end == end  # until it is refreshed
+            start = stop
+        writer.flush()
+        reader.refresh()
+        found += rows([list(reader.read(after=end))])
+        assert found == serial(capture)[0]
+        assert reader.end.ordinal == len(capture.messages)
+        assert rows(reader.changes()) == serial(capture)[0]
+
+
+def test_the_growing_segment_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pgwire_codec.log import digest
+
+    added: list[int] = []
+    add = digest.Digest.add
+    with log.LogWriter(tmp_path, SOURCE) as writer:
+        monkeypatch.setattr(
+            digest.Digest,
+            "add",
+            lambda self, records, data: added.append(len(records)) or add(self, records, data),
+        )
+        append(writer, MESSAGES[:3])
+        writer.flush()
+        added.clear()
+        reader = log.Log(tmp_path)
+        assert (reader.end, added) == (log.Position(3, 0), [])  # of the watermark
+        assert reader.segments[0].messages == 3
+        assert reader.plan().partitions == []
+        append(writer, MESSAGES[3:])
+        writer.flush()
+        added.clear()
+        reader.refresh()
+        assert [len(batch) for batch in reader.read()] == [1]
+        assert added == [len(MESSAGES) - 3]
+        assert not reader.segments[0].sealed
+
+
+def test_a_log_is_pickled_as_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = write(CAPTURE, tmp_path / "log", part_bytes=100)
+    assert reader.segments
+    assert len(pickle.dumps(reader)) < 500
+    assert rows([list(pickle.loads(pickle.dumps(reader)).read())]) == serial(CAPTURE)[0]
+    monkeypatch.chdir(tmp_path)
+    relative = pickle.dumps([log.Log("log"), *log.Log("log").plan().partitions])
+    monkeypatch.chdir("/")
+    found = pickle.loads(relative)
+    assert found[0].end == reader.end
+    assert rows([[batch for each in found[1:] for batch in each.decode()]]) == serial(CAPTURE)[0]
+
+
+def test_partitions_are_small(tmp_path: Path) -> None:
+    reader = write(CAPTURE, tmp_path, part_bytes=2000)
+    plan = reader.plan()
+    assert len(plan.partitions) == 1  # as large as allowed
+    assert len(pickle.dumps(plan.partitions)) < 3000
+    sizes = [
+        sum(extent.length for extent in each.extents)
+        for each in reader.plan(max_partition_bytes=8_000).partitions
+    ]
+    assert len(sizes) > 3
+    assert max(sizes) <= 8_000
+
+
+def test_one_table(tmp_path: Path) -> None:
+    reader = write(CAPTURE, tmp_path, part_bytes=500)
+    whole = [batch for changes in reader.changes() for batch in changes]
+    assert {each.oid for each in reader.relations} == {batch.relation.oid for batch in whole}
+    for each in reader.relations:
+        found = [list(reader.read(each.name))]
+        wanted = [[batch for batch in whole if batch.relation.oid == each.oid]]
+        assert rows(found) == rows(wanted)
+    with pytest.raises(ValueError, match=r"no table 'public\.nobody'; they have: "):
+        list(reader.read("public.nobody"))
+
+
+def test_decoder_options_arrive(tmp_path: Path) -> None:
+    reader = write(CAPTURE, tmp_path)
+    batch = next(reader.read(types="text"))
+    columns = [each.name for each in batch.relation.columns]
+    assert {batch.to_arrow().schema.field(name).type for name in columns} == {pa.string()}
+    with pytest.raises(TypeError, match="nonsense"):
+        next(reader.read(nonsense=1))
+    with log.LogWriter(tmp_path / "empty", SOURCE), pytest.raises(TypeError, match="nonsense"):
+        next(log.Log(tmp_path / "empty").read(nonsense=1))
+
+
+def test_messages_from_any_ordinal(tmp_path: Path) -> None:
+    count = len(CAPTURE.messages)
+    reader = write(CAPTURE, tmp_path, [count // 3, count // 2], part_bytes=700)
+    for first in (None, 0, 1, count // 3, count // 3 + 1, count - 1, count, count + 5):
+        found = [
+            each
+            for records in reader.messages(first)
+            for each in records.column("data").to_pylist()
+        ]
+        assert found == CAPTURE.messages[first or 0 :]
+
+
+def test_mapped_bytes_are_decoded_where_they_lie(tmp_path: Path) -> None:
+    value = "x" * 1000
+    inserts = [insert(1, str(number), value, None) for number in range(3000)]
+    with log.LogWriter(tmp_path, SOURCE) as writer:
+        append(writer, wire(transaction(T, *inserts, lsn=100)))
+    [partition] = log.Log(tmp_path).plan().partitions
+    before = pa.total_allocated_bytes()
+    [batch] = partition.decode()
+    assert len(batch) == 3000
+    assert pa.total_allocated_bytes() - before < 100_000
+    assert batch.new["v"].buffer.nbytes > 3_000_000
+    assert not batch.new["v"].buffer.flags.writeable
+
+
+def test_many_small_batches_are_decoded_together(tmp_path: Path) -> None:
+    with log.LogWriter(tmp_path, SOURCE) as writer:
+        for number in range(40):
+            append(writer, wire(transaction(T, insert(1, "1", "a", None), lsn=100 + number)))
+            writer.flush()
+    assert [len(batch) for batch in log.Log(tmp_path).read()] == [40]
+
+
+@pytest.mark.parametrize("place", ["0/64", 1.5, b"x"])
+def test_no_place(place: Any, tmp_path: Path) -> None:
+    write(CAPTURE, tmp_path)
+    for ask in (
+        lambda: log.Log(tmp_path).plan(place),
+        lambda: log.Log(tmp_path).plan(0, place),
+        lambda: log.prune(tmp_path, place),
+    ):
+        with pytest.raises(TypeError, match="must be a commit LSN as a number or a Position, not"):
+            ask()
+
+
+def test_no_log(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for directory in (tmp_path, tmp_path / "missing", tmp_path / "file"):
+        with pytest.raises(log.LogError, match=r"is not a log: .* — hint: Capture into it first"):
+            log.Log(directory)
+
+
+def test_a_log_with_nothing_in_it(tmp_path: Path) -> None:
+    log.LogWriter(tmp_path, SOURCE).close()
+    reader = log.Log(tmp_path)
+    assert (len(reader), reader.segments, reader.versions) == (0, [], ())
+    assert (reader.begin, reader.end, reader.confirm_lsn) == ((0, 0), (0, 0), 0)
+    assert reader.source == SOURCE
+    assert reader.plan().partitions == []
+    assert list(reader.read()) == list(reader.changes()) == list(reader.messages()) == []
+
+
+def test_a_segment_that_is_missing(tmp_path: Path) -> None:
+    write(CAPTURE, tmp_path, [20, 40])
+    first, second, third = sorted(tmp_path.glob("*.arrow"))
+    for path in (second, second.with_suffix(".json")):
+        path.rename(path.with_suffix(path.suffix + ".away"))
+    with pytest.raises(log.LogError, match=f"{second.name} is missing"):
+        list(log.Log(tmp_path).read())
+    for path in (second, second.with_suffix(".json")):
+        path.with_suffix(path.suffix + ".away").rename(path)
+    plan = log.Log(tmp_path).plan()
+    third.with_suffix(".json").unlink()
+    third.unlink()
+    with pytest.raises(log.LogError, match=f"ends before ordinal 40.*{third.name} is missing"):
+        _ = log.Log(tmp_path).end
+    with pytest.raises(log.LogError, match=f"{third.name} is missing"):
+        log.LogWriter(tmp_path, SOURCE)
+    first.unlink()
+    with pytest.raises(
+        log.LogError, match=f"{first.name} is missing — hint: If the log was pruned"
+    ):
+        list(plan.partitions[0].decode())
+
+
+def test_damage_of_values_cannot_lead_out_of_the_file(tmp_path: Path) -> None:
+    """Offsets are checked before anything is read by them, whatever the checksum says."""
+    write(CAPTURE, tmp_path)
+    [path] = tmp_path.glob("*.arrow")
+    [part] = log.Log(tmp_path).segments[0].parts
+    content = path.read_bytes()
+    start = content.index(CAPTURE.messages[0])
+    wrong = bytearray(content)
+    wrong[start - 40 : start] = b"\x7f" * 40  # the last of the messages' offsets
+    path.write_bytes(wrong)
+    with pytest.raises(log.LogError, match=r"is damaged: the checksum of its bytes"):
+        list(log.Log(tmp_path).read())
+    data = bytes(wrong[part.extent.offset : part.extent.stop])
+    with pytest.raises(log.LogError, match=r"is damaged: at byte \d+ there is no record batch"):
+        list(read_batches(pa.py_buffer(data), part.extent.offset, path.name))
+
+
+def test_a_protocol_violation_is_told(tmp_path: Path) -> None:
+    with log.LogWriter(tmp_path, SOURCE, part_bytes=1) as writer:
+        append(writer, [*MESSAGES, MESSAGES[-1], *wire(transaction(lsn=300))])
+    with pytest.raises(pgc.DecodeError, match=r"protocol: .*Commit after a Begin"):
+        list(log.Log(tmp_path).read())
+    [batch] = log.Log(tmp_path).read(on_error="skip")
+    assert len(batch) == 1

@@ -1,0 +1,62 @@
+"""What the tests of captures into logs do again and again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pgwire_codec import log
+from pgwire_codec.capture import LogCapture
+from pgwire_codec.demo.apply import AppliedTable
+from pgwire_codec.protocol.lsn import parse_lsn
+from tests.support.servers import Database
+
+
+def capture_into(made: Database, folder: Path, **options: Any) -> LogCapture:
+    """A capture of the database's slot and publication."""
+    return LogCapture(
+        made.dsn, folder, **{"slot": made.slot, "publication": made.publication, **options}
+    )
+
+
+def flush_lsn(made: Database) -> int:
+    """Up to where the server's WAL is."""
+    [(lsn,)] = made.query("SELECT pg_current_wal_flush_lsn()")
+    return parse_lsn(lsn)
+
+
+def slots(made: Database) -> list[str]:
+    """The slots of the database."""
+    rows = made.query(
+        "SELECT slot_name FROM pg_replication_slots WHERE database = current_database()"
+    )
+    return [name for (name,) in rows]
+
+
+def messages(folder: Path) -> list[bytes]:
+    """Every message of a log, in order."""
+    return [
+        message for batch in log.Log(folder).messages() for message in batch["data"].to_pylist()
+    ]
+
+
+def decoded(folder: Path, table: str, **options: Any) -> Iterator[dict[str, Any]]:
+    """The committed changes of a table, as rows."""
+    for changes in log.Log(folder).changes(**options):
+        for batch in changes.batches:
+            if f"{batch.relation.namespace}.{batch.relation.name}" == table:
+                yield from pa.record_batch(batch.to_arrow()).to_pylist()
+
+
+def applied(folder: Path, table: str, *key: str, **options: Any) -> AppliedTable:
+    """A table as the log's changes leave it; fails where a change came twice."""
+    changes = list(decoded(folder, table, **options))
+    places = Counter((change["_commit_lsn"], change["_seq"]) for change in changes)
+    assert not {place: count for place, count in places.items() if count > 1}
+    result = AppliedTable(key)
+    result.apply(changes)
+    return result

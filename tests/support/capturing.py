@@ -1,0 +1,42 @@
+"""What the tests of captures do again and again."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from pgwire_codec.capture import Capture
+from pgwire_codec.protocol.lsn import parse_lsn
+from tests.support.servers import Database
+
+
+def opened(made: Database, **options: Any) -> Capture:
+    """A capture of the database's slot and publication, to be entered."""
+    return Capture(made.dsn, **{"slot": made.slot, "publication": made.publication, **options})
+
+
+def read(capture: Capture, **limits: Any) -> list[bytes]:
+    """All messages up to now."""
+    batches = capture.batches(until_lsn=capture.current_lsn(), **limits)
+    return [message for batch in batches for message in batch.data]
+
+
+def tags(messages: list[bytes]) -> bytes:
+    """The first byte of each message."""
+    return b"".join(message[:1] for message in messages)
+
+
+def confirmed_by_server(made: Database) -> int:
+    [(lsn,)] = made.query(
+        f"SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = '{made.slot}'"
+    )
+    return parse_lsn(lsn)
+
+
+def wait_until(condition: Any, seconds: float = 10.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False

@@ -1,0 +1,59 @@
+"""Logs to test with: captures of the corpus written as one, and places where there is no append."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pyarrow import fs
+
+import pgwire_codec as pgc
+from pgwire_codec import log
+from tests.support.corpus import Capture
+
+SOURCE = log.Source("7000000000000000001", 1, "shop", "slot", 180004, {"proto_version": "4"})
+
+#: Plays the clock of the server: a second each message.
+EPOCH = np.datetime64("2024-05-01T00:00:00", "us")
+
+
+def times(start: int, stop: int) -> Any:
+    return EPOCH + np.arange(start, stop) * np.timedelta64(1, "s")
+
+
+def append(writer: log.LogWriter, messages: Sequence[bytes], lsns: Any = None) -> None:
+    """Append messages, without LSNs where there are none."""
+    start = writer.end_ordinal
+    lsns = np.zeros(len(messages), np.uint64) if lsns is None else lsns
+    writer.append(list(messages), lsns, times(start, start + len(messages)))
+
+
+def write(capture: Capture, uri: Path | str, seals: Iterable[int] = (), **options: Any) -> log.Log:
+    """Write a capture as a log of one session, with segments that end at these messages."""
+    filesystem = options.get("filesystem")
+    with log.LogWriter(uri, SOURCE, **options) as writer:
+        start = 0
+        for stop in [*sorted(seals), len(capture.messages)]:
+            append(writer, capture.messages[start:stop], capture.lsns[start:stop])
+            writer.seal()
+            start = stop
+    return log.Log(uri, filesystem=filesystem)
+
+
+def no_appends(directory: Path) -> fs.FileSystem:
+    """A file system that plays an object store: pyarrow does not know that it is local."""
+    return fs.SubTreeFileSystem(str(directory), fs.LocalFileSystem())
+
+
+def memory() -> fs.FileSystem:
+    """An object store in memory; it is not pickled."""
+    filesystem, _ = fs.FileSystem.from_uri("mock:///")
+    return filesystem
+
+
+def commit_lsns(capture: Capture) -> list[int]:
+    """The commit LSNs of a capture, ascending."""
+    found: list[int] = pgc.Decoder().decode(capture.messages).transactions.commit_lsn.tolist()
+    return found

@@ -1,0 +1,199 @@
+"""However a stream is cut, the changes are those of one serial pass."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pgwire_codec as pgc
+from tests.support import corpus
+
+DENSE = [c for c in corpus.oldest_and_newest() if c.scenario in ("immediate", "traps", "dml")]
+DENSE.append(corpus.capture("types.pg18.v1-text"))  # one small transaction behind the other
+LARGE = [c for c in corpus.oldest_and_newest() if c.scenario == "streams"]
+
+
+def rows(changes: Iterable[pgc.Changes]) -> list[tuple[Any, ...]]:
+    """Every change, as states and wire bytes, with all that says whose it is; in total order."""
+    found = []
+    for each in changes:
+        for batch in each:
+            lsns = [None] * len(batch) if batch.lsn is None else batch.lsn.tolist()
+            whose = zip(
+                batch.commit_lsn.tolist(),
+                batch.seq.tolist(),
+                batch.xid.tolist(),
+                batch.commit_time.tolist(),
+                batch.origin.tolist(),
+                batch.op.tolist(),
+                lsns,
+                [batch.message(row) for row in range(len(batch))],
+                strict=True,
+            )
+            found += [(*change, batch.relation.oid, batch.relation) for change in whose]
+    return sorted(found, key=lambda change: change[:2])
+
+
+def transactions(changes: Iterable[pgc.Changes]) -> list[tuple[Any, ...]]:
+    found: list[tuple[Any, ...]] = []
+    for each in changes:
+        t = each.transactions
+        found += zip(
+            t.xid.tolist(),
+            t.commit_lsn.tolist(),
+            t.end_lsn.tolist(),
+            t.commit_time.tolist(),
+            t.origin.tolist(),
+            t.gid.tolist(),
+            t.changes.tolist(),
+            strict=True,
+        )
+    return found
+
+
+@cache
+def serial(capture: corpus.Capture) -> tuple[list[Any], list[Any], list[Any], pgc.Carry]:
+    decoder = pgc.Decoder()
+    changes = decoder.decode(capture.messages, capture.lsns)
+    return rows([changes]), transactions([changes]), changes.logical_messages, decoder.carry
+
+
+def pieces(capture: corpus.Capture, cuts: Iterable[int]) -> list[tuple[list[bytes], Any]]:
+    edges = [0, *sorted(cuts), len(capture.messages)]
+    return [(capture.messages[a:b], capture.lsns[a:b]) for a, b in itertools.pairwise(edges)]
+
+
+def check_batches(capture: corpus.Capture, cuts: Iterable[int], *, atomic: bool = True) -> None:
+    decoder = pgc.Decoder(atomic=atomic)
+    changes = [decoder.decode(messages, lsns) for messages, lsns in pieces(capture, cuts)]
+    expected_rows, expected_transactions, expected_messages, _ = serial(capture)
+    assert rows(changes) == expected_rows
+    assert transactions(changes) == expected_transactions
+    messages = [message for each in changes for message in each.logical_messages]
+    assert messages == expected_messages
+
+
+def check_parts(capture: corpus.Capture, cuts: Iterable[int]) -> None:
+    parts = pieces(capture, cuts)
+    summaries = [pickle.loads(pickle.dumps(pgc.summarise(messages))) for messages, _ in parts]
+    plan = pickle.loads(pickle.dumps(pgc.plan(summaries)))
+    decoder = pgc.Decoder()
+    changes = [
+        decoder.decode_part(messages, part, lsns)
+        for (messages, lsns), part in reversed(list(zip(parts, plan.parts, strict=True)))
+    ][::-1]
+    expected_rows, expected_transactions, expected_messages, expected_carry = serial(capture)
+    assert rows(changes) == expected_rows
+    assert transactions(changes) == expected_transactions
+    messages = [message for each in changes for message in each.logical_messages]
+    assert sorted(messages, key=repr) == sorted(expected_messages, key=repr)
+    assert without_clock(plan.carry) == without_clock(expected_carry)
+    folded = pgc.Carry()
+    for summary in summaries:
+        folded = pgc.fold(folded, summary)
+    assert folded == plan.carry
+
+
+def without_clock(carry: pgc.Carry) -> Any:
+    """What a carry says, less the count of Relation messages: a summary leaves out repetitions."""
+    relations = {oid: version for oid, (_, version) in carry.scope.relations.items()}
+    return relations, carry.scope.types, carry.pending, carry.delivered_lsn, carry.in_stream
+
+
+def cuts_of(capture: corpus.Capture) -> st.SearchStrategy[list[int]]:
+    return st.lists(st.integers(0, len(capture.messages)), max_size=12)
+
+
+@pytest.mark.parametrize("capture", DENSE, ids=str)
+def test_one_message_at_a_time(capture: corpus.Capture) -> None:
+    everywhere = range(1, len(capture.messages))
+    check_batches(capture, everywhere)
+    check_batches(capture, everywhere, atomic=False)
+    check_parts(capture, everywhere)
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_any_batches_of_dense_captures(data: st.DataObject) -> None:
+    capture = data.draw(st.sampled_from(DENSE))
+    check_batches(capture, data.draw(cuts_of(capture)), atomic=data.draw(st.booleans()))
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_any_parts_of_dense_captures(data: st.DataObject) -> None:
+    capture = data.draw(st.sampled_from(DENSE))
+    check_parts(capture, data.draw(cuts_of(capture)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("capture", LARGE, ids=str)
+@settings(max_examples=5)
+@given(data=st.data())
+def test_any_split_of_large_captures(capture: corpus.Capture, data: st.DataObject) -> None:
+    cuts = data.draw(cuts_of(capture))
+    check_batches(capture, cuts)
+    check_parts(capture, cuts)
+
+
+@pytest.mark.parametrize("capture", LARGE, ids=str)
+def test_a_summary_is_as_small_as_what_is_open(capture: corpus.Capture) -> None:
+    summary = pgc.summarise(capture.messages)
+    told = len({data[1:9] for data in capture.messages if data[:1] == b"R"})
+    ends = sum(data[:1] in b"cApPbKr" for data in capture.messages)
+    assert isinstance(summary.outside, tuple)
+    assert len(summary.outside) <= 3 * (told + 2 * ends) + 3
+
+
+@cache
+def restarts(capture: corpus.Capture) -> dict[int, list[pgc.Relation]]:
+    """Where a new session can begin: behind a message that leaves no transaction unfinished; with
+    the Relations that hold there, which the server tells the new session again."""
+    decoder = pgc.Decoder()
+    places: dict[int, list[pgc.Relation]] = {0: []}
+    for number, data in enumerate(capture.messages):
+        decoder.decode([data])
+        carry = decoder.carry
+        if carry.plain is None and not carry.streams:
+            places[number + 1] = list(decoder.relations.values())
+    return places
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_a_session_that_begins_again_doubles_nothing(data: st.DataObject) -> None:
+    """The connection breaks anywhere; the server goes on from the last place that it was told is
+    safe, which may be long before."""
+    capture = data.draw(st.sampled_from(DENSE))
+    broken = data.draw(st.integers(0, len(capture.messages)))
+    again = data.draw(st.sampled_from([at for at in restarts(capture) if at <= broken]))
+    begins = capture.messages[again : again + 1]
+    told = begins[:1] == [] or begins[0][:1] not in b"Bb" or data.draw(st.booleans())
+    relations = [pgc.encode_message(each) for each in restarts(capture)[again]]
+    if told:
+        second = relations + capture.messages[again:]
+    else:
+        second = begins + relations + capture.messages[again + 1 :]
+    decoder = pgc.Decoder(atomic=data.draw(st.booleans()))
+    changes = [decoder.decode(capture.messages[:broken])]
+    if told:
+        decoder.new_session()
+    changes.append(decoder.decode(second))
+    expected_rows, expected_transactions, _, _ = serial(capture)
+    expected_rows = [(*row[:6], None, *row[7:]) for row in expected_rows]  # without LSNs
+    assert rows(changes) == expected_rows
+    assert transactions(changes) == expected_transactions
+    assert decoder.pending == []
+
+    parts = [capture.messages[:broken], second]
+    plan = pgc.plan([pgc.summarise(parts[0]), pgc.summarise(parts[1], new_session=told)])
+    changes = [decoder.decode_part(part, how) for part, how in zip(parts, plan.parts, strict=True)]
+    assert rows(changes) == expected_rows
+    assert transactions(changes) == expected_transactions
