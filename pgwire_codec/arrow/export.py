@@ -1,4 +1,4 @@
-"""Columns in Arrow's layout, and what Arrow, numpy and Python make of them.
+"""Export of columns in Arrow's layout, to nanoarrow and pyarrow.
 
 The buffers are those of the Arrow columnar format, so that wrapping them costs nothing. The format
 strings are those of the Arrow C data interface.
@@ -7,40 +7,18 @@ strings are those of the Arrow C data interface.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import nanoarrow
 import numpy as np
 import numpy.typing as npt
-from nanoarrow._schema import CSchemaBuilder
 
-from pgwire_codec.arrow.layout import (
-    ArrowBuffers,
-    valid_rows,
-    validity_bitmap,
-    value_bytes,
-    without_views,
-)
-from pgwire_codec.arrow.values import Interval, to_numpy, to_pylist
+from pgwire_codec.arrow.layout import ArrowBuffers, without_views
 from pgwire_codec.errors import MissingExtraError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-__all__ = [
-    "ArrowBuffers",
-    "Interval",
-    "c_schema",
-    "to_c_array",
-    "to_numpy",
-    "to_pyarrow",
-    "to_pylist",
-    "valid_rows",
-    "validity_bitmap",
-    "value_bytes",
-    "without_views",
-]
-
 
 #: Arrow format to the name of the pyarrow function that gives the type.
 _PYARROW_TYPES: Final = {
@@ -63,25 +41,58 @@ _PYARROW_TYPES: Final = {
 }
 
 
+#: Arrow format to the name of nanoarrow's function that returns the type.
+_NANOARROW_TYPES: Final = _PYARROW_TYPES | {
+    "tin": "interval_month_day_nano",
+}
+
+
+class _Type(NamedTuple):
+    """Type of an array, hashable: its format and extension name, and those of its children."""
+
+    format: str
+    extension: str | None
+    names: tuple[str, ...]
+    children: tuple[_Type, ...]
+
+
+def _type_of(array: ArrowBuffers) -> _Type:
+    children = tuple(_type_of(child) for child in array.children)
+    return _Type(array.format.removeprefix("v"), array.extension, tuple(array.names), children)
+
+
 def c_schema(array: ArrowBuffers, name: str = "") -> Any:
-    """Give the nanoarrow.c_schema.CSchema that :func:`to_c_array` has for the array."""
-    return _schema_builder(array, name).finish()
+    """Return the nanoarrow.c_schema.CSchema that :func:`to_c_array` has for the array."""
+    return _c_schema(_type_of(array), name)
 
 
-def _schema_builder(array: ArrowBuffers, name: str) -> Any:
-    builder = CSchemaBuilder.allocate()
-    builder.set_format(array.format.removeprefix("v"))
-    builder.set_name(name)
-    builder.set_nullable(True)
-    if array.extension is not None:
-        builder.append_metadata(
-            {b"ARROW:extension:name": array.extension.encode(), b"ARROW:extension:metadata": b""}
+# A schema takes nanoarrow longer than a small batch takes to decode.
+@lru_cache(maxsize=1024)
+def _c_schema(type_: _Type, name: str) -> Any:
+    return nanoarrow.c_schema(nanoarrow.Schema(_nanoarrow_type(type_), name=name))
+
+
+def _nanoarrow_type(type_: _Type) -> Any:
+    """Return the nanoarrow type of a format of the C data interface."""
+    form = type_.format
+    if type_.extension is not None:
+        storage = _nanoarrow_type(type_._replace(extension=None))
+        return nanoarrow.extension_type(storage, type_.extension, b"")
+    if form == "+s":
+        children = zip(type_.children, type_.names, strict=True)
+        return nanoarrow.struct(
+            [nanoarrow.Schema(_nanoarrow_type(child), name=name) for child, name in children]
         )
-    builder.allocate_children(len(array.children))
-    names = array.names or ["item"] * len(array.children)
-    for index, (child, child_name) in enumerate(zip(array.children, names, strict=True)):
-        builder.set_child(index, child_name, c_schema(child))
-    return builder
+    if form == "+l":
+        return nanoarrow.list_(_nanoarrow_type(type_.children[0]))
+    if form.startswith("w:"):
+        return nanoarrow.fixed_size_binary(int(form[2:]))
+    if form.startswith("d:"):
+        precision, scale, *wide = map(int, form[2:].split(","))
+        return (nanoarrow.decimal256 if wide else nanoarrow.decimal128)(precision, scale)
+    if form.startswith("tsu:"):
+        return nanoarrow.timestamp("us", form[4:] or None)
+    return getattr(nanoarrow, _NANOARROW_TYPES[form])(*(["us"] if form == "ttu" else []))
 
 
 def to_c_array(array: ArrowBuffers, name: str = "") -> Any:
@@ -102,7 +113,7 @@ def to_c_array(array: ArrowBuffers, name: str = "") -> Any:
 
 
 def _plain(buffer: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Give a buffer whose elements the buffer protocol can name: bytes for a structured one."""
+    """Return a buffer whose elements the buffer protocol can name: bytes for a structured one."""
     return buffer.view(np.uint8) if buffer.dtype.names else buffer
 
 
@@ -121,7 +132,7 @@ def to_pyarrow(array: ArrowBuffers) -> pa.Array:
         import pyarrow
     except ImportError as error:
         raise MissingExtraError(
-            "pyarrow is needed for this: pip install 'pgwire-codec[arrow]'"
+            "pyarrow is not installed", hint="Install it with: pip install 'pgwire-codec[arrow]'"
         ) from error
     return _to_pyarrow(array, pyarrow)
 
@@ -142,7 +153,7 @@ def _to_pyarrow(array: ArrowBuffers, pyarrow: Any) -> pa.Array:
 
 
 def _pyarrow_type(array: ArrowBuffers, children: Sequence[pa.Array], pyarrow: Any) -> pa.DataType:
-    """Give the pyarrow type of a format of the C data interface."""
+    """Return the pyarrow type of a format of the C data interface."""
     form = array.format
     if form == "+s":
         types = [child.type for child in children]

@@ -66,26 +66,26 @@ class ArrowBuffers:
 
 
 def validity_bitmap(valid: npt.ArrayLike) -> tuple[int, npt.NDArray[np.uint8] | None]:
-    """Give the null count and the bitmap of a boolean array, None where nothing is null."""
+    """Return the null count and the bitmap of a boolean array, None where nothing is null."""
     flags = np.asarray(valid, dtype=bool)
     null_count = len(flags) - int(np.count_nonzero(flags))
     return null_count, np.packbits(flags, bitorder="little") if null_count else None
 
 
 def valid_rows(array: ArrowBuffers) -> npt.NDArray[np.bool_]:
-    """Give a boolean a row: whether it has a value."""
+    """Return a boolean a row: whether it has a value."""
     if array.validity is None:
         return np.ones(array.length, dtype=bool)
     return np.unpackbits(array.validity, count=array.length, bitorder="little").astype(bool)
 
 
 def is_view(array: ArrowBuffers) -> bool:
-    """Say whether rows are views into other buffers."""
+    """Return whether rows are views into other buffers."""
     return array.format in ("vu", "vz")
 
 
 def value_bytes(array: ArrowBuffers, row: int) -> bytes:
-    """Give the bytes of one row of strings or binaries, of either layout."""
+    """Return the bytes of one row of strings or binaries, of either layout."""
     if is_view(array):
         views, *pool = array.buffers
         length, _, index, offset = (int(word) for word in views[4 * row : 4 * row + 4])
@@ -97,7 +97,7 @@ def value_bytes(array: ArrowBuffers, row: int) -> bytes:
 
 
 def without_views(array: ArrowBuffers) -> ArrowBuffers:
-    """Give the array with its views copied into plain strings."""
+    """Return the array with its views copied into plain strings."""
     if not is_view(array):
         return array
     valid = valid_rows(array)

@@ -1,4 +1,4 @@
-"""What numpy and Python make of a column in Arrow's layout, without pyarrow."""
+"""Values of a column in Arrow's layout, as numpy and Python have them, without pyarrow."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Interval(NamedTuple):
 
 
 def to_numpy(array: ArrowBuffers) -> npt.NDArray[Any]:
-    """Give a column as numpy has it.
+    """Return a column as numpy has it.
 
     Returns
     -------
@@ -72,7 +72,7 @@ def to_numpy(array: ArrowBuffers) -> npt.NDArray[Any]:
 
 
 def to_pylist(array: ArrowBuffers) -> list[Any]:
-    """Give a column as Python values, None for null.
+    """Return a column as Python values, None for null.
 
     Integers, floats, booleans, str, bytes, :class:`~decimal.Decimal`, :class:`uuid.UUID`,
     :class:`datetime.date`, :class:`datetime.time`, :class:`datetime.datetime` (of a timestamptz
