@@ -1,7 +1,7 @@
-"""The one place that chooses the implementation.
+"""Choice of the implementation, by the environment variable ``PGWIRE_CODEC_IMPL``.
 
-``PGWIRE_CODEC_IMPL`` says which: ``python``, ``cython``, or ``auto`` (the default), which takes the
-compiled one where it is installed. An explicit request that cannot be met raises.
+Its values are ``python``, ``cython`` and ``auto`` (the default), which takes the compiled one if it
+is installed. An explicit request that cannot be met raises.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _MODULES: Final = {"cython": "pgwire_codec._core.codec", "python": "pgwire_codec
 
 
 def choose(request: str) -> tuple[str, Any]:
-    """Give the name and the module of the implementation that was asked for.
+    """Return the name and the module of the requested implementation.
 
     Raises
     ------
     OptionError
-        For a word that is none of auto, cython and python.
+        If the request is not auto, cython or python.
     ImportError
-        When the compiled implementation was asked for and is not installed, or does not load.
+        If the compiled implementation is requested and is not installed, or does not load.
     """
     if request == "auto":
         request = "cython" if _is_compiled() else "python"
@@ -37,7 +37,7 @@ def choose(request: str) -> tuple[str, Any]:
 
 
 def _is_compiled() -> bool:
-    """Whether the compiled core is there at all; one that does not load is another matter."""
+    """Return whether the compiled core is installed, even if it does not load."""
     core = Path(__file__).with_name("_core")
     suffixes = tuple(importlib.machinery.EXTENSION_SUFFIXES)
     return (core / "codec.py").exists() and any(

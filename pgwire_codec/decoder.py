@@ -222,7 +222,7 @@ class BaseDecoder:
         self._session.begin()
 
     def for_part(self, part: PartPlan) -> PartDecoder:
-        """Return a decoder of one part of a log, by what :func:`pgwire_codec.plan` says of it.
+        """Return a decoder of one part of a log, by its plan from :func:`pgwire_codec.plan`.
 
         It has this decoder's options; this decoder's own stream is not touched.
         """
@@ -236,8 +236,8 @@ class BaseDecoder:
 class PartDecoder:
     """Decode one part of a log: the same changes as in a serial pass, without the other parts.
 
-    Changes of a transaction come with the part that contains them, if the part's plan says that
-    it commits; ``Changes.transactions`` has the transactions whose commit is in this part.
+    Changes of a transaction come with the part that contains them, if by its plan the
+    transaction commits; ``Changes.transactions`` has the transactions whose commit is in this part.
     """
 
     def __init__(self, codec: Codec, options: DecoderOptions, part: PartPlan) -> None:

@@ -7,7 +7,7 @@ from pgwire_codec.transactions.summary import Summariser, Summary
 
 
 def summarise(messages: object, *, on_error: str = "raise", new_session: bool = False) -> Summary:
-    """Say what a part of a stream does to the state of a decoder, whatever came before it.
+    """Summarise the effect of a part of a stream on a decoder's state, whatever came before it.
 
     Parameters
     ----------
@@ -27,8 +27,8 @@ def summarise(messages: object, *, on_error: str = "raise", new_session: bool = 
     Raises
     ------
     DecodeError
-        For the first message that does not decode. Where nothing in the part tells whether it
-        begins inside a stream block, the error waits for the fold, which knows.
+        For the first message that does not decode. If no message of the part shows whether it
+        begins inside a stream block, the fold raises the error.
     """
     summariser = summarise_pieces(on_error=on_error, new_session=new_session)
     summariser.add(messages)

@@ -26,7 +26,7 @@ CASES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: pgc.summarise("x"), TypeError, "messages must be a sequence of bytes-likes"),
     (lambda: pgc.summarise([], on_error="no"), pgc.OptionError, "on_error must be"),
     (lambda: pgc.format_lsn("0/0"), TypeError, "integer"),
-    (lambda: pgc.parse_lsn(5), TypeError, "an LSN is read from a str like 16/B374D848, not int"),
+    (lambda: pgc.parse_lsn(5), TypeError, "LSN must be a str like 16/B374D848, not int"),
     (lambda: pgc.register_type("1", "mood", like="text"), pgc.OptionError, "an OID, an int"),
 ]
 

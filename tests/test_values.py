@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgwire_codec.arrow.export import Interval, to_pylist, valid_rows
+from pgwire_codec.arrow.layout import valid_rows
+from pgwire_codec.arrow.values import Interval, to_pylist
 from pgwire_codec.codec.values import ValueProblem
 from pgwire_codec.reference import values_build
 from pgwire_codec.reference.values_calendar import MAX_DATE, MIN_DATE, date_from_days

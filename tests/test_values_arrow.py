@@ -13,17 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pgwire_codec.arrow.export import (
-    ArrowBuffers,
-    Interval,
-    c_schema,
-    to_c_array,
-    to_numpy,
-    to_pyarrow,
-    to_pylist,
-    valid_rows,
-    validity_bitmap,
-)
+from pgwire_codec.arrow.export import c_schema, to_c_array, to_pyarrow
+from pgwire_codec.arrow.layout import ArrowBuffers, valid_rows, validity_bitmap
+from pgwire_codec.arrow.values import Interval, to_numpy, to_pylist
 from pgwire_codec.reference import values_build
 from pgwire_codec.spark.arrow_types import SPARK
 from tests.values import decode

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pgwire_codec.arrow.export import to_numpy, to_pyarrow, to_pylist
+from pgwire_codec.arrow.export import to_pyarrow
+from pgwire_codec.arrow.values import to_numpy, to_pylist
 from pgwire_codec.codec.values import Decoded, ValueProblem
 from pgwire_codec.types import ColumnType, TypeOptions, column_type
 from tests.support.corpus import Capture, captures, truth

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgwire_codec.arrow.export import to_numpy, to_pyarrow, to_pylist
+from pgwire_codec.arrow.export import to_pyarrow
+from pgwire_codec.arrow.values import to_numpy, to_pylist
 from pgwire_codec.codec.values import ValueProblem
 from pgwire_codec.errors import ErrorCode
 from pgwire_codec.types import ColumnType, TypeOptions, column_type

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgwire_codec.arrow.export import to_pylist
+from pgwire_codec.arrow.values import to_pylist
 from pgwire_codec.codec.values import ValueProblem
 from pgwire_codec.types.builtin import BUILTIN
 from tests.support.corpus import captures, truth

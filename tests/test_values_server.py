@@ -12,7 +12,7 @@ from typing import Any
 import psycopg2
 import pytest
 
-from pgwire_codec.arrow.export import to_pylist
+from pgwire_codec.arrow.values import to_pylist
 from pgwire_codec.demo.server import EmbeddedServer
 from pgwire_codec.types import builtin as _pg_type
 from tests.values import decode, type_of

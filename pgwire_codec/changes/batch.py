@@ -22,7 +22,7 @@ from pgwire_codec.codec.tables import (
     tagged,
 )
 from pgwire_codec.codec.values import ValueProblem
-from pgwire_codec.errors import DecodeError, MissingExtraError
+from pgwire_codec.errors import DecodeError
 from pgwire_codec.protocol.messages import Relation, RelationColumn
 from pgwire_codec.protocol.spec import WITH_OLD_TUPLE
 from pgwire_codec.transactions.carry import RelationVersion
@@ -61,7 +61,7 @@ class ChangeBatch:
     Attributes
     ----------
     relation : Relation
-        The table, as the publisher told it.
+        The table, as the publisher declared it.
     op : numpy.ndarray of uint8, rows
         ``ord`` of I (insert), U (update), D (delete) or T (truncate).
     xid : numpy.ndarray of uint32, rows
@@ -125,7 +125,7 @@ class ChangeBatch:
 
     @property
     def has_origin(self) -> bool:
-        """Whether any of the transactions came from a replication origin."""
+        """True if any of the transactions came from a replication origin."""
         return any(origin is not None for origin in self._transactions.origin)
 
     @cached_property
@@ -160,7 +160,7 @@ class ChangeBatch:
         return self.new if table is self._tables[1] else _Tuples(self, table)
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Give a ``pyarrow.RecordBatch``: the table's columns, then the metadata columns.
+        """Return a ``pyarrow.RecordBatch``: the table's columns, then the metadata columns.
 
         Parameters
         ----------
@@ -171,24 +171,20 @@ class ChangeBatch:
         -----
         The metadata columns are ``_op`` string, ``_xid`` int64, ``_lsn`` int64, ``_commit_lsn``
         int64, ``_commit_time`` timestamp[us, UTC], ``_seq`` int64, ``_origin`` string,
-        ``_unchanged`` list<string> (names of unchanged TOAST columns, null where there are none),
+        ``_unchanged`` list<string> (names of unchanged TOAST columns, else null),
         ``_before`` struct (the old tuple's key columns, or all of them with ``before="full"``; not
         there with ``before="none"`` or without a replica identity), and, unless
         ``unrepresentable="raise"``, ``_invalid`` list<string> (names of the columns whose value was
         made null or clamped; ``_before.name`` for one of the old tuple). A metadata column whose
         name the table has, too, gets a further underscore in front.
         """
-        try:
-            import pyarrow
-        except ImportError:
-            raise MissingExtraError(
-                "to_arrow() needs pyarrow: pip install 'pgwire-codec[arrow]'"
-            ) from None
         struct: pa.StructArray = to_pyarrow(build(self, columns))
+        import pyarrow
+
         return pyarrow.RecordBatch.from_struct_array(struct)
 
     def to_pylist(self) -> list[dict[str, Any]]:
-        """Give a dict a row, of the columns of :meth:`to_arrow`; needs no pyarrow."""
+        """Return a dict a row, of the columns of :meth:`to_arrow`; needs no pyarrow."""
         return to_pylist(build(self, None))
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
@@ -248,7 +244,7 @@ class ChangeBatch:
 
     @property
     def names_invalid(self) -> bool:
-        """Whether values that a type cannot hold are named in ``_invalid``."""
+        """True if the columns of values that a type cannot hold are named in ``_invalid``."""
         return self._decoding.options.unrepresentable != "raise"
 
     def with_types(self, types: str) -> ChangeBatch:
@@ -266,7 +262,7 @@ class ChangeBatch:
         return batch
 
     def without(self, rows: npt.NDArray[np.bool_]) -> ChangeBatch:
-        """Give the batch less the rows where the mask is true."""
+        """Return the batch less the rows where the mask is true."""
         keep = ~rows
         return ChangeBatch(
             self.version,
@@ -285,7 +281,7 @@ class ChangeBatch:
         return offsets[self._rows + 1] - offsets[self._rows]
 
     def errors(self) -> dict[int, DecodeError]:
-        """Give the first error of each row that has a value which does not decode, by row."""
+        """Return the first error of each row that has a value which does not decode, by row."""
         found: dict[int, DecodeError] = {}
         for columns in (self.current, self.old):
             for column in columns.values():
@@ -294,11 +290,11 @@ class ChangeBatch:
         return found
 
     def message_index(self, row: int) -> int:
-        """Give the index of a row's message in the call that it came in."""
+        """Return the index of a row's message in the call that it came in."""
         return self._source.base + int(self._rows[row])
 
     def message(self, row: int) -> bytes:
-        """Give the bytes of a row's message."""
+        """Return the bytes of a row's message."""
         return self._source.messages[int(self._rows[row])]
 
     def _column(self, name: str, table: TupleTable) -> Column:
@@ -316,7 +312,7 @@ class ChangeBatch:
         )
 
     def column_type(self, column: RelationColumn) -> ColumnType:
-        """Give a column's type under the decoder's options."""
+        """Return a column's type under the decoder's options."""
         return column_type(
             column.type_oid,
             column.type_modifier,

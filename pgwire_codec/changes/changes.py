@@ -1,4 +1,4 @@
-"""What one call of a decoder returns: batches of changes, transactions, and rejected messages."""
+"""Result of one call of a decoder: batches of changes, transactions, and rejected messages."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Changes:
     batches : list of ChangeBatch
         Committed changes, one batch a Relation version and input array.
     transactions : Transactions
-        What committed.
+        The committed transactions.
     logical_messages : list of Message
         Logical decoding messages: transactional ones when their transaction committed, others
         when they came.
     rejected : list of Rejected
         Messages set aside, under ``on_error="skip"``.
     warnings : list of DecodeError
-        What is odd and was decoded all the same: tuples wider or narrower than their Relation.
+        Irregularities that were decoded all the same: tuples wider or narrower than their Relation.
     """
 
     batches: list[ChangeBatch]

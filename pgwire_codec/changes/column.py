@@ -58,7 +58,7 @@ class Column:
 
     Notes
     -----
-    Values are decoded when first asked for. Then bytes that are no value of the type, and under
+    Values are decoded when first asked for. Then bytes that are not a value of the type, and under
     ``unrepresentable="raise"`` values that the Arrow type cannot hold, raise ``DecodeError`` with
     the message's index and the byte's offset in it.
     """
@@ -128,7 +128,7 @@ class Column:
         return decoded
 
     def errors(self) -> Iterator[tuple[int, DecodeError]]:
-        """Give the rows whose values do not decode, with the error of each."""
+        """Return the rows whose values do not decode, with the error of each."""
         start = 0
         while start < len(self):
             try:
@@ -141,19 +141,19 @@ class Column:
                 return
 
     def to_pylist(self) -> list[Any]:
-        """Give Python values; None for what is NULL, unchanged or not sent (see ``state``)."""
+        """Return Python values; None for what is NULL, unchanged or not sent (see ``state``)."""
         return to_pylist(self.decode().array)
 
     def to_numpy(self) -> npt.NDArray[Any]:
-        """Give a typed array of one element a row.
+        """Return a typed array of one element a row.
 
-        Where a row has no value (``state`` tells why), the array is a ``numpy.ma.MaskedArray``, or
-        has NaT (datetime64) or None (object) there.
+        If a row has no value, the array is a ``numpy.ma.MaskedArray``, or has NaT (datetime64) or
+        None (object) there; ``state`` has the reason.
         """
         return to_numpy(self.decode().array)
 
     def to_arrow(self) -> pa.Array:
-        """Give a ``pyarrow.Array``; null for what is NULL, unchanged or not sent."""
+        """Return a ``pyarrow.Array``; null for what is NULL, unchanged or not sent."""
         return to_pyarrow(self.decode().array)
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:

@@ -22,7 +22,7 @@ def gather(collector: Collector, decoding: Decoding) -> list[ChangeBatch]:
             for chunk in held.chunks
         ],
     )
-    everything = [singly, *collector.stretches]
+    everything = [singly, *collector.runs]
     transactions = Transactions.concatenate([each.transactions for each in everything])
     first = np.cumsum([0, *(len(each.transactions) for each in everything)])
     gathered = _Gathered()
@@ -75,7 +75,7 @@ class _Gathered:
 
 
 def _commit_order(lsn: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64] | slice:
-    """Give the order that sorts rows by commit; those of a transaction are in order already."""
+    """Return the order that sorts rows by commit; those of a transaction are in order already."""
     if bool(np.all(lsn[:-1] <= lsn[1:])):
         return slice(None)
     return np.argsort(lsn, kind="stable")

@@ -48,7 +48,7 @@ class ChangedRows(Protocol):
 
 
 def build(batch: ChangedRows, columns: Sequence[str] | None) -> ArrowBuffers:
-    """Give the struct; see :meth:`pgwire_codec.ChangeBatch.to_arrow`.
+    """Return the struct; see :meth:`pgwire_codec.ChangeBatch.to_arrow`.
 
     Raises ``KeyError`` for a column that the relation does not have.
     """
@@ -96,7 +96,7 @@ def _metadata(
         "_unchanged": _names(unchanged, rows),
     }
     if batch.before_columns:
-        # The old tuple's columns that were asked for; null where there is no old tuple.
+        # The old tuple's columns that were asked for; null without an old tuple.
         before = batch.decode("old", batch.before_columns)
         values = dict(zip(batch.before_columns, before.columns, strict=True))
         arrays = {name: each.array for name, each in values.items()}
@@ -119,7 +119,7 @@ def _struct(
 def _numbers(
     form: str, values: npt.NDArray[Any], valid: npt.NDArray[np.bool_] | None = None
 ) -> ArrowBuffers:
-    """Give integers or times as 64-bit values."""
+    """Return integers or times as 64-bit values."""
     null_count, validity = (0, None) if valid is None else validity_bitmap(valid)
     data = values.view(np.int64) if values.dtype.itemsize == 8 else values.astype(np.int64)
     return ArrowBuffers(form, len(values), null_count, validity, [data])
@@ -134,14 +134,14 @@ def _strings(values: Sequence[str | None]) -> ArrowBuffers:
 
 
 def _nothing(rows: int) -> ArrowBuffers:
-    """Give strings that are all null."""
+    """Return strings that are all null."""
     null_count, validity = validity_bitmap(np.zeros(rows, np.bool_))
     offsets, data = np.zeros(rows + 1, np.int32), np.zeros(0, np.uint8)
     return ArrowBuffers("u", rows, null_count, validity, [offsets, data])
 
 
 def _names(rows_by_name: Mapping[str, npt.NDArray[np.int64]], rows: int) -> ArrowBuffers:
-    """Give, for each row, the list of the names whose rows it is among; null for none."""
+    """Return, for each row, the list of the names whose rows it is among; null for none."""
     counts = np.zeros(rows, np.int64)
     for which in rows_by_name.values():
         counts[which] += 1

@@ -1,1 +1,1 @@
-"""What both implementations of the codec share: their interface, inputs, tables and errors."""
+"""Parts that both implementations of the codec share: interface, inputs, tables and errors."""

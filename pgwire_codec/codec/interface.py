@@ -1,4 +1,4 @@
-"""What an implementation has to offer: the functions that everything else is written over."""
+"""Interface of an implementation: the functions that everything else is built on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pgwire_codec.protocol.messages import LogicalMessage
 
 
 class Codec(Protocol):
-    """The functions of an implementation; ``pgwire_codec.reference`` documents each."""
+    """Functions of an implementation; ``pgwire_codec.reference`` documents each."""
 
     decode_message: Callable[..., LogicalMessage]
     scan: Callable[..., MessageTable]

@@ -1,7 +1,7 @@
-"""Whatever messages come in becomes one shape: a byte buffer and the offsets of the messages in it.
+"""Messages in Arrow's binary layout: a byte buffer and the offsets of the messages in it.
 
-That is Arrow's binary layout. Arrow arrays keep their buffers (nothing is copied, but for
-binary_view, whose bytes lie in pieces); a sequence of bytes-likes is joined once.
+Every input becomes such arrays. Arrow arrays keep their buffers: nothing is copied, except of
+binary_view, whose bytes lie in pieces. A sequence of bytes-likes is joined once.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Messages:
         return self.data[self.offsets[index] : self.offsets[index + 1]].tobytes()
 
     def tag(self, index: int) -> bytes:
-        """Give the tag byte of a message; empty for an empty message."""
+        """Return the tag byte of a message; empty for an empty message."""
         start = self.offsets[index]
         return self.data[start : min(start + 1, self.offsets[index + 1])].tobytes()
 
 
 def to_message_arrays(messages: object) -> list[Messages]:
-    """Give the input arrays of what a caller passed: one, or one a chunk.
+    """Return the input arrays of what a caller passed: one, or one a chunk.
 
     Raises ``TypeError`` for anything else, and ``ValueError`` for a null message.
     """
@@ -67,7 +67,7 @@ def to_message_arrays(messages: object) -> list[Messages]:
 
 
 def to_lsns(lsn: object, count: int) -> npt.NDArray[np.uint64] | None:
-    """Give the messages' LSNs as uint64, and check that there is one a message."""
+    """Return the messages' LSNs as uint64, and check that there is one a message."""
     if lsn is None:
         return None
     if hasattr(lsn, "__arrow_c_array__") or hasattr(lsn, "__arrow_c_stream__"):
@@ -122,7 +122,7 @@ def _bytes(buffer: object) -> npt.NDArray[np.uint8]:
 
 
 def _views(view: Any, start: int, length: int) -> Iterable[memoryview]:
-    """Give a binary_view array's messages: short ones lie in the view, long ones in a buffer."""
+    """Return a binary_view array's messages: short ones lie in the view, long ones in a buffer."""
     views = np.frombuffer(view.buffer(1), dtype=np.int32).reshape(-1, 4)[start : start + length]
     raw = memoryview(views.tobytes())
     for row, (size, _, buffer, offset) in enumerate(views.tolist()):

@@ -1,4 +1,4 @@
-"""The struct-of-arrays tables that the layers hand on: what is where in the messages' bytes."""
+"""Struct-of-arrays tables that the layers hand on: positions in the bytes of the messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ BINARY: Final = 1
 
 
 def tagged(kind: npt.NDArray[np.uint8], tags: bytes) -> npt.NDArray[np.bool_]:
-    """Say of each tag byte whether it is one of a few; ``numpy.isin`` takes forty times as long."""
+    """Return, for each tag byte, whether it is one of ``tags``.
+
+    ``numpy.isin`` takes forty times as long.
+    """
     found: npt.NDArray[np.bool_] = kind == tags[0]
     for tag in tags[1:]:
         found |= kind == tag
@@ -33,7 +36,7 @@ def tagged(kind: npt.NDArray[np.uint8], tags: bytes) -> npt.NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MessageTable:
-    """What ``scan`` found in ``n`` messages.
+    """Result of ``scan``: the heads of ``n`` messages.
 
     Attributes
     ----------
@@ -89,7 +92,7 @@ class TupleTable:
 
     @classmethod
     def current(cls, old: TupleTable, new: TupleTable) -> TupleTable:
-        """Give the new tuples, and where there is only an old one (a delete) that."""
+        """Return the new tuples, and where there is only an old one (a delete) that."""
         gone = (new.marker == 0) & (old.marker != 0)
         if not gone.any():
             return new
@@ -102,7 +105,7 @@ class TupleTable:
 
     @classmethod
     def empty(cls, columns: int, rows: int) -> TupleTable:
-        """Give a table in which nothing is sent."""
+        """Return a table in which nothing is sent."""
         shape = (columns, rows)
         return cls(
             marker=np.zeros(rows, np.uint8),
@@ -115,7 +118,7 @@ class TupleTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Boundaries:
-    """What the Begin and the Commit messages of transactions say, one element a transaction.
+    """Fields of the Begin and the Commit messages of transactions, one element a transaction.
 
     Attributes
     ----------
@@ -153,7 +156,7 @@ class DecodedColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScannedArray:
-    """An input array with what ``scan`` found in it.
+    """An input array with the result of ``scan``.
 
     Attributes
     ----------

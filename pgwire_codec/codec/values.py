@@ -40,7 +40,7 @@ class ValueProblem(Exception):
         Byte offset in the value: of the first wrong byte in text that is not UTF-8 and in a
         structure (an array, a binary form); of the scalar that cannot be read otherwise.
     expected : str
-        What was wanted there; where a session setting is the likely cause, which to pin.
+        What the type requires there, and the session setting that is the likely cause.
     """
 
     def __init__(self, code: str, offset: int, expected: str, row: int = -1) -> None:
@@ -62,7 +62,7 @@ class Unrepresentable(Exception):
     what : str
         The value and the type.
     nearest : object
-        The nearest value that the type holds, None where there is none.
+        The nearest value that the type holds, or None.
     """
 
     def __init__(self, what: str, nearest: object = None) -> None:

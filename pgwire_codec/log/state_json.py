@@ -227,7 +227,7 @@ def _open_to_json(open_: OpenTransaction) -> OpenJson:
         position=open_.position,
         first=_places_to_json(open_.first),
         scope=_scope_to_json(open_.scope),
-        told=open_.told,
+        told=open_.delivered,
     )
 
 
@@ -241,7 +241,7 @@ def _open_from_json(value: OpenJson) -> OpenTransaction:
         position=Position(*value.position),
         first=_places_from_json(value.first),
         scope=_scope_from_json(value.scope),
-        told=value.told,
+        delivered=value.told,
     )
 
 

@@ -1,4 +1,4 @@
-"""Log sequence numbers: ints inside, ``X/X`` for people."""
+"""Log sequence numbers: integers, and their text form ``X/X``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ def format_lsn(lsn: int) -> str:
 
     Raises ``ValueError`` when it does not fit 64 bits.
     """
-    lsn = operator.index(lsn)  # numpy's integers too; TypeError for what is no integer
+    lsn = operator.index(lsn)  # numpy's integers, too; TypeError for other types
     if not 0 <= lsn < 1 << 64:
-        raise ValueError(f"an LSN is an int from 0 to 2**64 - 1, not {lsn!r}")
+        raise ValueError(f"LSN must be an int from 0 to 2**64 - 1, not {lsn!r}")
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
@@ -25,8 +25,8 @@ def parse_lsn(text: str) -> int:
     Raises ``ValueError`` for anything but two hexadecimal numbers of 1 to 8 digits around a slash.
     """
     if not isinstance(text, str):
-        raise TypeError(f"an LSN is read from a str like 16/B374D848, not {type(text).__name__}")
+        raise TypeError(f"LSN must be a str like 16/B374D848, not {type(text).__name__}")
     match = _LSN.fullmatch(text)
     if match is None:
-        raise ValueError(f"an LSN is written like 16/B374D848, not {text!r}")
+        raise ValueError(f"LSN must be written like 16/B374D848, not {text!r}")
     return int(match[1], 16) << 32 | int(match[2], 16)

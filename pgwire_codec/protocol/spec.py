@@ -1,8 +1,8 @@
-"""The wire format as data: which message has which fields, in which order, since which version.
+"""Wire format as data: the fields of each message, in order, with the version they came in.
 
 Source: PostgreSQL's documentation, "Logical Replication Message Formats" and "Streaming
-Replication Protocol", and ``src/backend/replication/logical/proto.c``. Nothing else in the
-package says again what stands here: the reference codec reads and writes by these tables, the
+Replication Protocol", and ``src/backend/replication/logical/proto.c``. These
+facts are nowhere else in the package: the reference codec reads and writes by these tables, the
 message classes are tested against them, and the protocol pages are made from them.
 """
 
@@ -107,7 +107,7 @@ def _gid() -> Field:
 
 
 def _relation_oid() -> Field:
-    return Field("relation_oid", Wire.UINT32, "OID of the relation, as its Relation message said.")
+    return Field("relation_oid", Wire.UINT32, "OID of the relation, as in its Relation message.")
 
 
 #: A column of a Relation message.
@@ -118,7 +118,7 @@ RELATION_COLUMN = (
     Field("type_modifier", Wire.INT32, "The column's atttypmod; -1 for none."),
 )
 
-#: What a column of a TupleData can be. After ``t`` and ``b`` come an Int32 length and the bytes.
+#: Kinds of a column of a TupleData. After ``t`` and ``b`` come an Int32 length and the bytes.
 TUPLE_KINDS = {
     b"n": "NULL, or not part of the key in a key tuple",
     b"u": "unchanged TOAST value, not sent",
@@ -419,19 +419,19 @@ FRAMES = (
     ),
 )
 
-#: What may stand between Stream Start and Stream Stop. Any other message ends the block, too: a
-#: session that broke off in mid-block goes on with one of them.
+#: Messages inside a stream block, between Stream Start and Stream Stop. Any other message ends the
+#: block, too: after a session that broke off in mid-block, the next one begins with such a message.
 STREAM_CONTENT = b"RYOMIUDT"
 
-#: What may have an old tuple: Update and Delete.
+#: Changes that may have an old tuple: Update and Delete.
 WITH_OLD_TUPLE = b"UD"
 
-#: What commits a transaction, and tells when: Commit, Stream Commit and Commit Prepared.
+#: Messages that commit a transaction, with its commit time: Commit, Stream Commit, Commit Prepared.
 COMMITS = b"CcK"
 
 
 def in_stream_block(tag: bytes, before: bool) -> bool:
-    """Say whether the message behind one with this tag is inside a stream block."""
+    """Return whether the message after one with this tag is inside a stream block."""
     if tag == b"S":
         return True
     known = any(message.tag == tag for message in MESSAGES)

@@ -1,4 +1,4 @@
-"""The carry: all that the messages read so far leave behind for those that come.
+"""Carry: the state that the messages read so far leave for the messages to come.
 
 It is small and picklable. It grows with relations, with streamed and prepared transactions that
 are open (and their subtransactions), never with messages or with transactions that are over.
@@ -14,10 +14,10 @@ from pgwire_codec.protocol.messages import Relation, Type
 
 @dataclass(frozen=True, slots=True)
 class RelationVersion:
-    """A Relation as it was told, with the user-defined types among its columns' types.
+    """A Relation as it was sent, with the user-defined types among its columns' types.
 
-    ``relation.xid`` and the types' ``xid`` are None: versions are equal when a table is the same,
-    whichever transaction told it.
+    ``relation.xid`` and the types' ``xid`` are None: versions are equal when the table is the same,
+    in whichever transaction it was sent.
     """
 
     relation: Relation
@@ -90,19 +90,19 @@ class OpenTransaction:
     xid : int
         The top-level transaction's ID.
     final_lsn, commit_time : int
-        Of a plain transaction, whose Begin tells them; else 0.
+        Of a plain transaction, from its Begin; else 0.
     gid : str or None
         Of a transaction that is prepared, or will be.
     origin : str or None
         The replication origin that its Origin message named.
     position : Position
-        Where its next change stands.
+        Position of its next change.
     first : dict of int to Position
-        Of a streamed transaction: where each subtransaction's first change stands.
+        Of a streamed transaction: the position of each subtransaction's first change.
     scope : Scope
-        Relations and Types that a streamed transaction told; they hold for it alone until it
+        Relations and Types sent in a streamed transaction; they hold for it alone until it
         commits.
-    told : int
+    delivered : int
         Of a plain transaction: how many of its changes came before, in a session that broke off.
     """
 
@@ -114,7 +114,7 @@ class OpenTransaction:
     position: Position = START
     first: dict[int, Position] = field(default_factory=dict)
     scope: Scope = field(default_factory=Scope)
-    told: int = 0
+    delivered: int = 0
 
     def copy(self) -> OpenTransaction:
         return replace(self, first=dict(self.first), scope=self.scope.copy())
@@ -135,8 +135,8 @@ class Carry:
     prepared : dict of str to OpenTransaction
         Prepared transactions by gid.
     in_block : bool
-        Whether the last message stands between Stream Start and Stream Stop: then changes carry
-        an xid.
+        Whether the last message is between Stream Start and Stream Stop: then changes carry an
+        xid.
     in_stream : int or None
         The xid of the transaction whose stream block is open.
     delivered_lsn : int

@@ -1,4 +1,4 @@
-"""What the open transactions did so far, and what of it was committed."""
+"""Changes of the open transactions, held until they commit, and those that did."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pgwire_codec.transactions.resolver import Key
 
 @dataclass(slots=True)
 class Chunk:
-    """Changes that stand together in one input array: of one transaction, or of a stretch."""
+    """Changes of one input array: of one transaction, or of a run of plain transactions."""
 
     source: ScannedArray
     rows: npt.NDArray[np.int64]  # message indexes
@@ -33,7 +33,7 @@ class Chunk:
 
 @dataclass(slots=True)
 class Held:
-    """What a transaction did so far; logical messages with their number in it."""
+    """Changes of a transaction so far, and its logical messages with their number in it."""
 
     chunks: list[Chunk] = field(default_factory=list)
     messages: list[tuple[int, Message]] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """Changes that are given out: chunks, and for each the transaction of its rows.
+    """Changes that are delivered: chunks, and for each the transaction of its rows.
 
     ``numbers`` index ``transactions``: one number for a whole chunk, or one a row.
     """
@@ -62,12 +62,12 @@ class Emitted:
 
 
 class Collector:
-    """The sink that holds changes until they commit, and gathers those that did."""
+    """Transaction listener that holds changes until they commit, and collects those that did."""
 
     def __init__(self, held: dict[Key, Held]) -> None:
         self.held = held
         self.emitted: list[tuple[Committed, Held]] = []
-        self.stretches: list[Emitted] = []
+        self.runs: list[Emitted] = []
         self.committed: list[Committed | Transactions] = []
         self.logical_messages: list[Message] = []
         self.rejected: list[Rejected] = []
@@ -84,12 +84,12 @@ class Collector:
         self.emitted.append((committed, held))
         self.logical_messages += [message for _, message in held.messages]
 
-    def emit_stretch(
+    def emit_run(
         self, transactions: Transactions, chunk: Chunk, numbers: npt.NDArray[np.int64]
     ) -> None:
         """Take many committed transactions at once; ``numbers`` has the transaction of each row."""
         self.committed.append(transactions)
-        self.stretches.append(Emitted(transactions, [(chunk, numbers)]))
+        self.runs.append(Emitted(transactions, [(chunk, numbers)]))
 
     def drop(self, key: Key) -> None:
         self.held.pop(key, None)
@@ -103,7 +103,7 @@ class Collector:
             self.held[new] = self.held.pop(key)
 
     def transactions(self) -> Transactions:
-        """Give what committed, in commit order."""
+        """Return the committed transactions, in commit order."""
         pieces: list[Transactions] = []
         singly: list[Committed] = []
         for each in self.committed:

@@ -1,6 +1,6 @@
-"""Walk a scanned input from one message that matters to the next.
+"""Events of a scanned array: runs of changes, runs of plain transactions, and other messages.
 
-Changes matter by their number only: a run of them is one step. So is a stretch of plain
+Of changes only the number matters, so a run of them is one event. So is a run of plain
 transactions, of which there may be millions. Every other message is decoded to its object.
 """
 
@@ -22,21 +22,21 @@ from pgwire_codec.transactions.carry import Position
 
 _CHANGES: Final = b"IUD"
 
-#: Fewer plain transactions than this, one behind the other, are not worth a stretch.
-_STRETCH: Final = 8
+#: Number of consecutive plain transactions from which on they are read as one run.
+_SHORTEST: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """Inserts, updates and deletes one behind the other: messages ``start`` to ``stop - 1``."""
+class ChangeRun:
+    """Consecutive inserts, updates and deletes: messages ``start`` to ``stop - 1``."""
 
     start: int
     stop: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stretch:
-    """Whole plain transactions one behind the other, with nothing in them but changes.
+class PlainRun:
+    """Consecutive whole plain transactions that contain nothing but changes.
 
     Attributes
     ----------
@@ -53,62 +53,64 @@ class Stretch:
 
 
 @dataclass(slots=True)
-class Walk:
-    """Goes through an input. ``decode_message`` is the implementation's."""
+class ScannedEvents:
+    """Events of an input array. ``decode_message`` is the implementation's."""
 
     messages: Messages
     table: MessageTable
     decode_message: Callable[..., LogicalMessage]
 
-    def steps(self, streaming: bool) -> Iterator[tuple[int, Stretch | Run | LogicalMessage]]:
-        """Give the steps in order, each with its (first) index.
+    def iterate(
+        self, streaming: bool
+    ) -> Iterator[tuple[int, PlainRun | ChangeRun | LogicalMessage]]:
+        """Yield the events in order, each with the index of its (first) message.
 
-        Messages that did not decode (``kind`` 0) are passed over; they end a run.
+        Messages that did not decode (``kind`` 0) are skipped; they end a run.
         """
         place = 0
-        for stretch in _stretches(self.table.kind):
-            yield from self.between(place, stretch.start, streaming)
-            yield stretch.start, stretch
-            place, streaming = stretch.stop, False
-        yield from self.between(place, len(self.messages), streaming)
+        for run in _plain_runs(self.table.kind):
+            yield from self.iterate_between(place, run.start, streaming)
+            yield run.start, run
+            place, streaming = run.stop, False
+        yield from self.iterate_between(place, len(self.messages), streaming)
 
-    def between(
+    def iterate_between(
         self, start: int, stop: int, streaming: bool
-    ) -> Iterator[tuple[int, Run | LogicalMessage]]:
-        """Give the steps from one message to another, without stretches."""
+    ) -> Iterator[tuple[int, ChangeRun | LogicalMessage]]:
+        """Yield the events of some of the messages, without runs of plain transactions."""
         kind = self.table.kind[start:stop]
         for index in (start + np.flatnonzero(~tagged(kind, _CHANGES))).tolist():
             if index > start:
-                yield start, Run(start, index)
+                yield start, ChangeRun(start, index)
             start = index + 1
             if self.table.kind[index]:
                 yield index, self.decode_message(self.messages[index], streaming=streaming)
             # A message that did not decode may still have opened or closed a stream block.
             streaming = in_stream_block(self.messages.tag(index), streaming)
         if start < stop:
-            yield start, Run(start, stop)
+            yield start, ChangeRun(start, stop)
 
 
-def _stretches(kind: npt.NDArray[np.uint8]) -> list[Stretch]:
-    """Find the stretches of plain transactions."""
+def _plain_runs(kind: npt.NDArray[np.uint8]) -> list[PlainRun]:
+    """Return the runs of plain transactions that are long enough."""
     places = np.flatnonzero(~tagged(kind, _CHANGES))
     tags = kind[places]
-    # Begin with Commit as the next that is no change.
+    # A Begin whose next message that is not a change is a Commit.
     pairs = np.flatnonzero((tags[:-1] == ord("B")) & (tags[1:] == ord("C")))
-    if len(pairs) < _STRETCH:
+    if len(pairs) < _SHORTEST:
         return []
     begin, commit = places[pairs], places[pairs + 1]
     cuts = 1 + np.flatnonzero(begin[1:] != commit[:-1] + 1)
     edges = [0, *cuts.tolist(), len(pairs)]
     return [
-        Stretch(int(begin[a]), int(commit[b - 1]) + 1, begin[a:b], commit[a:b])
+        PlainRun(int(begin[a]), int(commit[b - 1]) + 1, begin[a:b], commit[a:b])
         for a, b in itertools.pairwise(edges)
-        if b - a >= _STRETCH
+        if b - a >= _SHORTEST
     ]
 
 
-def first_of_each(table: MessageTable, run: Run) -> dict[int, Position]:
-    """Give where in a run each (sub)transaction first stands; empty outside stream blocks."""
+def first_of_each(table: MessageTable, run: ChangeRun) -> dict[int, Position]:
+    """Return the first position of each (sub)transaction in a run; none outside stream blocks."""
     xids: npt.NDArray[Any] = table.xid[run.start : run.stop]
     if not xids[0]:
         return {}

@@ -1,4 +1,4 @@
-"""Plain transactions by the million: what their Begins and Commits say, as arrays."""
+"""Plain transactions by the million: the fields of their Begins and Commits, as arrays."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from pgwire_codec.codec.message_array import Messages
 from pgwire_codec.codec.tables import Boundaries
 from pgwire_codec.protocol.epoch import EPOCH_MICROSECONDS, unix_microseconds
 from pgwire_codec.transactions.committed import Transactions
-from pgwire_codec.transactions.events import Stretch
+from pgwire_codec.transactions.events import PlainRun
 
 
 def plain_transactions(
-    messages: Messages, stretch: Stretch, boundaries: Callable[..., Boundaries]
+    messages: Messages, run: PlainRun, boundaries: Callable[..., Boundaries]
 ) -> Transactions | None:
-    """Give the transactions of a stretch, or None where something about them is out of order.
+    """Return the transactions of a run, or None if their LSNs are out of order.
 
     ``boundaries`` is the implementation's.
     """
-    told = boundaries(messages, stretch.begin, stretch.commit)
-    if (told.final_lsn != told.commit_lsn).any():
+    found = boundaries(messages, run.begin, run.commit)
+    if (found.final_lsn != found.commit_lsn).any():
         return None
-    if (told.commit_lsn[:-1] >= told.commit_lsn[1:]).any():
+    if (found.commit_lsn[:-1] >= found.commit_lsn[1:]).any():
         return None
-    nothing = np.full(len(stretch.begin), None, np.object_)
+    nothing = np.full(len(run.begin), None, np.object_)
     return Transactions(
-        xid=told.xid,
-        commit_lsn=told.commit_lsn,
-        end_lsn=told.end_lsn,
-        commit_time=_times(told.commit_time),
+        xid=found.xid,
+        commit_lsn=found.commit_lsn,
+        end_lsn=found.end_lsn,
+        commit_time=_times(found.commit_time),
         origin=nothing,
         gid=nothing,
-        changes=stretch.commit - stretch.begin - 1,
+        changes=run.commit - run.begin - 1,
     )
 
 
 def _times(wire: npt.NDArray[np.int64]) -> npt.NDArray[np.datetime64]:
-    """Give wire times as datetime64; what passes int64 stays at its end."""
+    """Convert wire times to datetime64; times past int64 become the latest one."""
     latest = unix_microseconds(2**63 - 1)
     return np.where(wire > latest - EPOCH_MICROSECONDS, latest, wire + EPOCH_MICROSECONDS).view(
         "datetime64[us]"

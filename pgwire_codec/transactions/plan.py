@@ -1,4 +1,4 @@
-"""Fold summaries into what the decoding of each part needs to know of the other parts."""
+"""Plans: summaries folded into the context that each part needs to be decoded alone."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from pgwire_codec.transactions.summary import ChangeCount, Summary
 
 
 def fold(carry: Carry, summary: Summary, *, on_error: str = "raise") -> Carry:
-    """Give the carry behind a part, from the carry before it and the part's summary.
+    """Return the carry after a part, from the carry before it and the part's summary.
 
     Raises ``DecodeError`` (without message index) when the part cannot follow this carry; with
-    ``on_error="skip"`` what cannot follow is passed over, as ``Decoder`` does.
+    ``on_error="skip"`` an event that cannot follow is skipped, as ``Decoder`` does.
     """
     return plan([summary], carry, on_error=on_error).carry
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What becomes, behind a part, of a transaction that the part leaves open.
+    """Outcome, in later parts, of a transaction that a part leaves open.
 
     Attributes
     ----------
     committed : Committed or None
         Its commit; None when it is rolled back, repeated, or open to the end.
     before : Position or None
-        Only what stands before it in the transaction counts; None: all does.
+        Only the changes before it in the transaction count; None: all of them do.
     """
 
     committed: Committed | None = None
@@ -40,7 +40,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class PartPlan:
-    """What the decoding of a part needs to know of the others. Picklable.
+    """Context that the decoding of a part needs from the others. Picklable.
 
     ``outcomes`` are those of the transactions that the part leaves open and has changes of.
     """
@@ -51,9 +51,9 @@ class PartPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to decode each part, and the carry behind the last.
+    """How to decode each part, and the carry after the last.
 
-    ``versions`` has every version of a Relation that was told, in the order in which they were.
+    ``versions`` has every version of a Relation that was sent, in the order in which they were.
     """
 
     parts: tuple[PartPlan, ...]
@@ -67,7 +67,7 @@ def plan(
     *,
     on_error: str = "raise",
 ) -> Plan:
-    """Fold the summaries of consecutive parts into what each part's decoding needs.
+    """Fold the summaries of consecutive parts into the context that each needs.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def plan(
         In the order of the parts. A sequence stands for a part that was summarised piece by piece;
         only the first piece may begin a new session.
     carry : Carry, optional
-        What came before the first part; nothing by default.
+        State before the first part; by default that of a new stream.
     on_error : {"raise", "skip"}
         As for ``Decoder``, and the same as for the decoding of the parts.
 
@@ -100,7 +100,7 @@ def plan(
 
 
 class _Planner:
-    """The sink that tells earlier parts what becomes of the transactions that they left open."""
+    """Transaction listener that fills in the outcomes of transactions that parts left open."""
 
     def __init__(self) -> None:
         self._watched: dict[Key, list[Outcome]] = {}
@@ -111,7 +111,7 @@ class _Planner:
         self._changed.add(key)
 
     def watch(self) -> dict[Key, Outcome]:
-        """Give an outcome, to be filled in, for each that the part changed and leaves open."""
+        """Return an outcome, to be filled in, for each that the part changed and leaves open."""
         outcomes = {key: Outcome() for key in sorted(self._changed, key=repr)}
         self._changed.clear()
         for key, outcome in outcomes.items():
@@ -150,7 +150,7 @@ def _pieces(part: Summary | Sequence[Summary]) -> Sequence[Summary]:
 
 
 def open_keys(carry: Carry) -> list[Key]:
-    """Name the transactions that are open."""
+    """Return the keys of the open transactions."""
     keys: list[Key] = [] if carry.plain is None else [PLAIN]
     keys += [("stream", xid) for xid in carry.streams]
     keys += [("prepared", gid) for gid in carry.prepared]
@@ -165,11 +165,11 @@ def apply_summary(
     changed: Callable[[Key], None] | None = None,
     stop: int | None = None,
 ) -> None:
-    """Do to a resolver what a part does, or the first ``stop`` events of it.
+    """Apply the events of a part, or the first ``stop`` of them, to a resolver.
 
     ``changed`` is called with each transaction that it has changes of. ``new_session`` of the
-    summary is the caller's business. Raises ``DecodeError`` (without message index) for what cannot
-    follow, unless it is to be skipped.
+    summary is the caller's business. Raises ``DecodeError`` (without message index) for an event
+    that cannot follow, unless it is to be skipped.
     """
     carry = resolver.carry
     for event in summary.events(carry.in_block)[:stop]:

@@ -1,4 +1,4 @@
-"""Resolve input arrays: the steps of a walk, told to the resolver and the collector."""
+"""Reader of input arrays: it hands their events to the resolver and the collector."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pgwire_codec.protocol.messages import LogicalMessage, Message, Truncate
 from pgwire_codec.transactions.carry import START, OpenTransaction, Position, RelationVersion
 from pgwire_codec.transactions.collector import Chunk, Collector, Held
 from pgwire_codec.transactions.committed import Committed
-from pgwire_codec.transactions.events import Run, Stretch, Walk, first_of_each
+from pgwire_codec.transactions.events import ChangeRun, PlainRun, ScannedEvents, first_of_each
 from pgwire_codec.transactions.plain import plain_transactions
 from pgwire_codec.transactions.resolver import PLAIN, Advance, Key, Resolver
 
 
 class Reader:
-    """Reads input arrays, one behind the other, into a collector.
+    """Read input arrays, one after the other, into a collector.
 
     Parameters
     ----------
     codec : Codec
         The implementation.
     resolver : Resolver
-        Follows the transactions; its sink is the collector.
+        Follows the transactions; its listener is the collector.
     collector : Collector
         Takes the changes.
     atomic, skip : bool
@@ -55,7 +55,7 @@ class Reader:
             table = self._codec.scan(messages, streaming=carry.in_block, skip=self._skip)
         except DecodeError as error:
             index = error.message_index or 0
-            # An earlier message that decodes may be wrong where it stands: its error comes first.
+            # An earlier message that decodes may be out of place: its error comes first.
             head = Messages(messages.data, messages.offsets[: index + 1])
             self.read(head, lsns, base)
             raise error.at(base + index) from None
@@ -63,22 +63,18 @@ class Reader:
         self._source = ScannedArray(messages, table.kind, self._table.body, lsns, base)
         for index, damage in table.errors.items():
             self._reject(index, damage)
-        walk = Walk(messages, table, self._codec.decode_message)
-        for index, item in walk.steps(carry.in_block):
-            if not isinstance(item, Stretch):
-                self._step(index, item)
-            elif not self._stretch(item):
-                for place, step in walk.between(item.start, item.stop, streaming=False):
-                    self._step(place, step)
+        events = ScannedEvents(messages, table, self._codec.decode_message)
+        for index, item in events.iterate(carry.in_block):
+            if not isinstance(item, PlainRun):
+                self._event(index, item)
+            elif not self._plain_run(item):
+                for place, event in events.iterate_between(item.start, item.stop, streaming=False):
+                    self._event(place, event)
         carry.in_block = table.streaming
 
-    def _step(
-        self,
-        index: int,
-        item: Run | LogicalMessage,
-    ) -> None:
+    def _event(self, index: int, item: ChangeRun | LogicalMessage) -> None:
         try:
-            if isinstance(item, Run):
+            if isinstance(item, ChangeRun):
                 self._run(item)
             elif isinstance(item, Truncate):
                 self._truncate(index, item)
@@ -87,27 +83,24 @@ class Reader:
             else:
                 self._resolver.apply(item)
         except DecodeError as error:
-            if error.message_index is not None:  # rejected where it stands
+            if error.message_index is not None:  # placed already
                 raise
-            stop = item.stop if isinstance(item, Run) else index + 1
+            stop = item.stop if isinstance(item, ChangeRun) else index + 1
             for place in range(index, stop):
                 self._reject(place, error)
 
-    def _stretch(
-        self,
-        stretch: Stretch,
-    ) -> bool:
-        """Take a stretch of plain transactions at once; False where it has to be walked through."""
-        transactions = plain_transactions(self._source.messages, stretch, self._codec.boundaries)
+    def _plain_run(self, run: PlainRun) -> bool:
+        """Take a run of plain transactions at once; False if its events have to be read singly."""
+        transactions = plain_transactions(self._source.messages, run, self._codec.boundaries)
         if transactions is None or transactions.commit_lsn[0] <= self._resolver.carry.delivered_lsn:
             return False
         if self._resolver.carry.cut_off[0] >= transactions.commit_lsn[0]:
             return False
-        is_change = self._table.body[stretch.start : stretch.stop] >= 0
+        is_change = self._table.body[run.start : run.stop] >= 0
         chunk = Chunk(
             self._source,
-            stretch.start + np.flatnonzero(is_change),
-            self._table.relation[stretch.start : stretch.stop][is_change],
+            run.start + np.flatnonzero(is_change),
+            self._table.relation[run.start : run.stop][is_change],
             np.zeros(0, np.int64),
             {},
         )
@@ -122,7 +115,7 @@ class Reader:
                 chunk.versions[oid] = version
                 self._check_width(chunk, oid, version)
         self._resolver.apply(Advance(int(transactions.commit_lsn[-1])))
-        self._collector.emit_stretch(transactions, chunk, numbers)
+        self._collector.emit_run(transactions, chunk, numbers)
         return True
 
     def _reject(self, index: int, error: DecodeError) -> None:
@@ -133,10 +126,7 @@ class Reader:
             Rejected(self._source.base + index, self._source.messages[index], placed)
         )
 
-    def _run(
-        self,
-        run: Run,
-    ) -> None:
+    def _run(self, run: ChangeRun) -> None:
         key, start = self._resolver.advance(
             Position(run.stop - run.start), first_of_each(self._table, run)
         )
@@ -184,12 +174,8 @@ class Reader:
                 )
             )
 
-    def _truncate(
-        self,
-        index: int,
-        message: Truncate,
-    ) -> None:
-        """A truncate is a row in the batch of each table that it names."""
+    def _truncate(self, index: int, message: Truncate) -> None:
+        """Add a truncate: a row in the batch of each table that it names."""
         oids = message.relation_oids
         first = {} if message.xid is None else {message.xid: START}
         key, start = self._resolver.advance(Position(len(oids)), first)
@@ -227,7 +213,7 @@ class Reader:
             self._collector.of(key).messages.append((start.messages, message))
 
     def _arrives(self, key: Key) -> bool:
-        """Whether the transaction's changes are given as they arrive."""
+        """Return whether the transaction's changes are delivered as they arrive."""
         plain = self._resolver.carry.plain
         return not self._atomic and key == PLAIN and plain is not None and plain.gid is None
 
@@ -236,7 +222,7 @@ class Reader:
         if plain is not None and self._arrives(key):
             if plain.final_lsn <= self._resolver.carry.delivered_lsn:
                 return  # repeated by a new session
-            chunk = chunk.keep(chunk.seq >= plain.told)
+            chunk = chunk.keep(chunk.seq >= plain.delivered)
             if len(chunk.rows):
                 self._collector.emit(Held([chunk]), _promised(plain))
         elif len(chunk.rows):
@@ -244,7 +230,7 @@ class Reader:
 
 
 def _promised(plain: OpenTransaction) -> Committed:
-    """Give what Begin says of a plain transaction, which the server sends once it is committed."""
+    """Return a plain transaction as Begin declares it: the server sends it once it is committed."""
     return Committed(
         xid=plain.xid,
         commit_lsn=plain.final_lsn,

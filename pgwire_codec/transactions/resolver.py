@@ -61,20 +61,20 @@ class TransactionListener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """Stands for plain transactions that were read whole, the last with this commit LSN."""
+    """Plain transactions that were read whole, the last with this commit LSN."""
 
     commit_lsn: int
 
 
 class Resolver:
-    """Follows the transactions of a stream, message by message.
+    """Follow the transactions of a stream, message by message.
 
     Parameters
     ----------
     carry : Carry
-        What came before. It is changed in place.
+        State before the first message. It is changed in place.
     listener : TransactionListener
-        Is told of commits and rollbacks.
+        Is called with commits and rollbacks.
 
     Notes
     -----
@@ -85,19 +85,19 @@ class Resolver:
         self.carry = carry
         self._listener = listener
         self.rolled_back = 0  #: changes rolled back since, with a transaction or a savepoint
-        #: Every version of a Relation that holds or was told, in order.
+        #: Every version of a Relation that holds or was sent, in order.
         self.versions = [version for _, version in carry.scope.relations.values()]
 
     def apply(self, event: LogicalMessage | Advance) -> None:
         """Follow one message that is not a change (nor a logical message).
 
-        Raises ``DecodeError`` with code ``protocol`` when it cannot come here; nothing is committed
+        Raises ``DecodeError`` with code ``protocol`` if it may not come here; nothing is committed
         then.
         """
         _HANDLERS[type(event)](self, event)
 
     def new_session(self) -> None:
-        """Leave what a session that ended left open: the server sends it again, whole.
+        """Drop the transactions that a session left open: the server sends them again, whole.
 
         Prepared transactions stay: once their Prepare was confirmed they are not sent again.
         """
@@ -109,9 +109,9 @@ class Resolver:
         self.carry.in_stream = None
 
     def current(self) -> tuple[Key, OpenTransaction]:
-        """Give the transaction that a change at this place belongs to.
+        """Return the transaction that a change at this place belongs to.
 
-        Raises ``DecodeError`` with code ``protocol`` when there is none.
+        Raises ``DecodeError`` with code ``protocol`` outside of transactions.
         """
         if self.carry.in_stream is not None:
             return ("stream", self.carry.in_stream), self.carry.streams[self.carry.in_stream]
@@ -122,8 +122,8 @@ class Resolver:
     def advance(self, by: Position, first: Mapping[int, Position]) -> tuple[Key, Position]:
         """Count changes and logical messages of the current transaction.
 
-        ``first`` has the (sub)transactions that made them, and where among them is the first of
-        each. Returns where in the transaction they stand.
+        ``first`` has the (sub)transactions that made them, with the position of the first of each
+        among them. Returns their position in the transaction.
         """
         key, transaction = self.current()
         start = transaction.position
@@ -133,19 +133,19 @@ class Resolver:
         return key, start
 
     def version(self, oid: int) -> RelationVersion | None:
-        """Give the Relation that holds here for an OID, or None."""
+        """Return the Relation that holds here for an OID, or None."""
         for scope in self._scopes():
             if oid in scope.relations:
                 return scope.relations[oid][1]
         return None
 
     def _scopes(self) -> list[Scope]:
-        """Give the scopes that hold here, the nearest first."""
+        """Return the scopes that hold here, the nearest first."""
         if self.carry.in_stream is None:
             return [self.carry.scope]
         return [self.carry.streams[self.carry.in_stream].scope, self.carry.scope]
 
-    # What may come inside a transaction.
+    # Messages inside a transaction.
 
     def _relation(self, message: Relation) -> None:
         scopes = self._scopes()
@@ -175,7 +175,7 @@ class Resolver:
         transaction = OpenTransaction(message.xid, message.final_lsn, message.commit_time)
         self._open_plain(transaction)
         if self.carry.cut_off[0] == message.final_lsn:
-            transaction.told = self.carry.cut_off[1]
+            transaction.delivered = self.carry.cut_off[1]
 
     def _begin_prepare(self, message: BeginPrepare) -> None:
         self._open_plain(OpenTransaction(message.xid, gid=message.gid))
@@ -191,7 +191,7 @@ class Resolver:
         if transaction is None:
             return
         if transaction.final_lsn > self.carry.delivered_lsn:
-            come = max(transaction.told, transaction.position.changes)
+            come = max(transaction.delivered, transaction.position.changes)
             self.carry.cut_off = (transaction.final_lsn, come)
         self.carry.plain = None
         self._listener.drop(PLAIN)

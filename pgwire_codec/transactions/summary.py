@@ -1,10 +1,10 @@
 """Parallel decode of a stateful log: summarise each part, fold, decode each part.
 
-A part is any run of messages. Its :class:`Summary` says what the part does to a
+A part is any run of messages. Its :class:`Summary` is the effect of the part on a
 :class:`~pgwire_codec.Carry`, whatever came before it; summaries fold from left to right.
-:func:`pgwire_codec.plan` folds them all and gives each part what its decoding needs to know of the
-parts before it (the carry) and of those behind it (the outcomes of the transactions that it leaves
-open), so that parts can be decoded at the same time and in any order.
+:func:`pgwire_codec.plan` folds them all. Each part gets the carry of the parts before it, and the
+outcomes, in later parts, of the transactions that it leaves open. With these, parts can be decoded
+at the same time and in any order.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from pgwire_codec.protocol.messages import (
 )
 from pgwire_codec.protocol.spec import MESSAGES, STREAM_CONTENT
 from pgwire_codec.transactions.carry import START, Position
-from pgwire_codec.transactions.events import Run, Stretch, Walk, first_of_each
+from pgwire_codec.transactions.events import ChangeRun, PlainRun, ScannedEvents, first_of_each
 from pgwire_codec.transactions.plain import plain_transactions
 from pgwire_codec.transactions.resolver import Advance
 
 
 @dataclass(slots=True)
 class ChangeCount:
-    """Stands for changes and logical messages of the transaction that is current.
+    """Changes and logical messages of the current transaction.
 
     With ``xid``, for stream blocks of that transaction; ``first_segment`` as in Stream Start.
     """
@@ -69,15 +69,15 @@ Event = LogicalMessage | Advance | ChangeCount
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a part does to a carry. Picklable; as small as a carry.
+    """Effect of a part on a carry. Picklable; as small as a carry.
 
     Attributes
     ----------
     messages : int
         How many messages the part has.
     outside, inside : tuple of events, DecodeError, or None
-        What happens if the part begins outside a stream block, or inside one. A part that tells
-        which it is has one of them only. An error stands where the bytes cannot be read so.
+        Events if the part begins outside a stream block, or inside one. If the part's messages
+        show which of them it is, the other is None. An error if the bytes cannot be read so.
     ends_in_block : bool or None
         Whether it ends inside a stream block; None: as it begins.
     new_session : bool
@@ -91,7 +91,7 @@ class Summary:
     new_session: bool = False
 
     def events(self, in_block: bool) -> tuple[Event, ...]:
-        """Give the events, knowing where the part begins. Raises the part's ``DecodeError``."""
+        """Return the events, by where the part begins. Raises the part's ``DecodeError``."""
         events = self.inside if in_block else self.outside
         if events is None:  # the other reading is the only one: a session broke off before
             events = self.outside if in_block else self.inside
@@ -101,9 +101,9 @@ class Summary:
 
 
 class Summariser:
-    """Summarises a part that comes in pieces; see :func:`pgwire_codec.summarise`.
+    """Summarise a part that comes in pieces; see :func:`pgwire_codec.summarise`.
 
-    As long as nothing tells whether the part began inside a stream block, it is read both ways.
+    Until a message shows whether the part began inside a stream block, it is read both ways.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Summariser:
 
     @property
     def committed(self) -> int:
-        """ChangeCount of the plain transactions read whole, less those delivered before.
+        """Number of changes in plain transactions read whole, less those delivered before.
 
         Only known if ``in_block`` was.
         """
@@ -155,7 +155,7 @@ class Summariser:
         return recorder.committed
 
     def summary(self) -> Summary:
-        """Give the summary of all that was added; more may be added behind it."""
+        """Return the summary of all that was added; more may be added after it."""
         readings = {
             in_block: self._errors.get(in_block, recorder.events())
             for in_block, recorder in self._recorders.items()
@@ -175,7 +175,7 @@ _ALL_TAGS: Final = b"".join(message.tag for message in MESSAGES)
 
 
 def _begins_in_stream(part: Messages) -> bool | None:
-    """Say whether a part begins inside a stream block; None when nothing in it tells."""
+    """Return whether a part begins inside a stream block; None if no message shows it."""
     for index in range(len(part)):
         tag = part.tag(index)
         if tag and tag in _ALL_TAGS and tag not in STREAM_CONTENT:
@@ -184,26 +184,26 @@ def _begins_in_stream(part: Messages) -> bool | None:
 
 
 class _Recorder:
-    """Records what a part does, in as few events as keep its meaning."""
+    """Record the effect of a part, in as few events as keep its meaning."""
 
     def __init__(self, in_block: bool, delivered_lsn: int) -> None:
         self.in_block = in_block
         self.committed = 0  # changes that no event has, of transactions not delivered before
         self._delivered_lsn = delivered_lsn
         self._events: list[Event] = []
-        self._begun: int | None = None  # where in the events the last Begin stands
+        self._begun: int | None = None  # index of the last Begin in the events
         self._block: ChangeCount | None = None  # the stream block that is open
         self._blocks: dict[int, ChangeCount] = {}  # by xid, as long as a block can be joined to it
-        self._relations: dict[int | None, dict[int, Relation]] = {}  # told last, by transaction
+        self._relations: dict[int | None, dict[int, Relation]] = {}  # sent last, by transaction
         self._types: dict[int | None, dict[int, Type]] = {}
         self._names: dict[tuple[str, str], int] = {}  # the relation that was last sent by a name
 
     def record(self, part: Messages, codec: Codec, skip: bool) -> None:
         table = codec.scan(part, streaming=self.in_block, skip=skip)
-        walk = Walk(part, table, codec.decode_message)
-        for _, item in walk.steps(self.in_block):
-            if not isinstance(item, Stretch):
-                self._step(item, table)
+        events = ScannedEvents(part, table, codec.decode_message)
+        for _, item in events.iterate(self.in_block):
+            if not isinstance(item, PlainRun):
+                self._event(item, table)
             elif (transactions := plain_transactions(part, item, codec.boundaries)) is not None:
                 self._begun = self._block = None
                 is_new = transactions.commit_lsn > self._delivered_lsn
@@ -211,12 +211,12 @@ class _Recorder:
                 self._advance(int(transactions.commit_lsn[0]))
                 self._advance(int(transactions.commit_lsn[-1]))
             else:
-                for _, step in walk.between(item.start, item.stop, streaming=False):
-                    self._step(step, table)
+                for _, event in events.iterate_between(item.start, item.stop, streaming=False):
+                    self._event(event, table)
         self.in_block = table.streaming
 
-    def _step(self, item: Run | LogicalMessage, table: MessageTable) -> None:
-        if isinstance(item, Run):
+    def _event(self, item: ChangeRun | LogicalMessage, table: MessageTable) -> None:
+        if isinstance(item, ChangeRun):
             self._count(Position(item.stop - item.start), first_of_each(table, item))
         else:
             self._message(item)
@@ -227,7 +227,7 @@ class _Recorder:
             replace(event, first=dict(event.first)) if isinstance(event, ChangeCount) else event
             for event in self._events
         ]
-        if self._block is not None:  # the part ends inside a stream block: say so
+        if self._block is not None:  # the part ends inside a stream block
             events.append(StreamStart(self._block.xid or 0, first_segment=False))
         return tuple(events)
 
@@ -242,7 +242,7 @@ class _Recorder:
         elif isinstance(message, Type):
             self._type(message)
         elif isinstance(message, Origin):
-            self._tell(message)
+            self._declare(message)
         elif isinstance(message, StreamStart):
             self._open_block(message)
         elif isinstance(message, StreamStop):
@@ -265,9 +265,9 @@ class _Recorder:
         last.extend(by, first)
 
     def _transaction(self, xid: int | None) -> int | None:
-        """Name the scope of a Relation: a streamed transaction, or None for everyone.
+        """Return the scope of a Relation: a streamed transaction, or None for all of them.
 
-        At the head of a part, the transaction of an open block is not known: it goes by 0.
+        At the head of a part, the transaction of an open block is not known: it is 0 here.
         """
         if xid is None:
             return None
@@ -282,11 +282,11 @@ class _Recorder:
             self._relations.setdefault(scope, {}).get(message.oid) == content
         ):
             return
-        # What others told of this relation is not the last word any more.
+        # Versions that other transactions sent of this relation are not the last any more.
         for other in self._relations.values():
             other.pop(message.oid, None)
         self._relations.setdefault(scope, {})[message.oid] = content
-        self._tell(message)
+        self._declare(message)
 
     def _type(self, message: Type) -> None:
         scope = self._transaction(message.xid)
@@ -298,9 +298,9 @@ class _Recorder:
         for other in self._types.values():
             other.pop(message.oid, None)
         self._types[scope][message.oid] = content
-        self._tell(message)
+        self._declare(message)
 
-    def _tell(self, message: Relation | Type | Origin) -> None:
+    def _declare(self, message: Relation | Type | Origin) -> None:
         if self._block is None:
             self._events.append(message)
             return
@@ -331,19 +331,19 @@ class _Recorder:
             self._events.append(message)
             return
         if begin.final_lsn != message.commit_lsn:
-            self._events.append(message)  # the fold says what is wrong
+            self._events.append(message)  # the fold raises the error
             return
-        # A transaction that was read whole: nothing of it is left but what it told, and how far
-        # the commits have come.
+        # A transaction that was read whole: only its declarations are kept, and how far the commits
+        # have come.
         events = self._events[self._begun :]
-        told = [event for event in events if isinstance(event, (Relation, Type))]
+        declared = [event for event in events if isinstance(event, (Relation, Type))]
         if message.commit_lsn > self._delivered_lsn:
             self.committed += sum(
                 event.position.changes for event in events if isinstance(event, ChangeCount)
             )
         del self._events[self._begun :]
         self._begun = None
-        self._events += told
+        self._events += declared
         self._advance(message.commit_lsn)
 
     def _advance(self, commit_lsn: int) -> None:
@@ -373,9 +373,9 @@ class _Recorder:
         self._events.append(message)
 
     def _forget(self, xid: int) -> None:
-        for told in (self._relations, self._types):
-            told.pop(xid, None)
-            told.pop(0, None)
+        for declared in (self._relations, self._types):
+            declared.pop(xid, None)
+            declared.pop(0, None)
 
 
 def _first(xid: int | None) -> dict[int, Position]:

@@ -176,7 +176,7 @@ def column_type(
     user_types: Mapping[int, tuple[str, str]] = _NO_USER_TYPES,
     registry: TypeRegistry = default_registry,
 ) -> ColumnType:
-    """Give the type that a relation's column is decoded as.
+    """Return the type that a relation's column is decoded as.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def column_type(
     Returns
     -------
     ColumnType
-        Of an OID that nothing tells, one of family ``"unknown"``.
+        Of an unknown OID, one of family ``"unknown"``.
     """
     pg = registry.lookup(type_oid)
     if pg is None:
@@ -236,7 +236,7 @@ def _format(pg: PgType, typmod: int, options: TypeOptions) -> str:
 
 
 def _numeric_format(typmod: int) -> str | None:
-    """Give the decimal128 of a numeric(p,s), or None where there is no such thing.
+    """Return the decimal128 of a numeric(p,s), or None where there is no such thing.
 
     numerictypmodin packs precision and scale above the header's four bytes; the scale has
     11 bits and a sign (15 on), so numeric(3,-2) holds thousands and numeric(3,5) thousandths.

@@ -53,11 +53,11 @@ class TypeRegistry:
         self._by_oid: dict[int, PgType] = dict(_BUILTIN_BY_OID)
 
     def lookup(self, oid: int) -> PgType | None:
-        """Give the type of an OID, or None."""
+        """Return the type of an OID, or None."""
         return self._by_oid.get(oid)
 
     def lookup_name(self, name: str) -> PgType | None:
-        """Give a type of pg_catalog by its name, or None.
+        """Return a type of pg_catalog by its name, or None.
 
         Array types answer to pg_type's own name, ``"_int4"``, and to ``"int4[]"``.
         """
@@ -71,7 +71,7 @@ class TypeRegistry:
         like: str | int | None = None,
         element: str | int | None = None,
     ) -> PgType:
-        """Tell what a user-defined type's OID is; see :func:`register_type`."""
+        """Register a user-defined type; see :func:`register_type`."""
         if not isinstance(oid, int) or not isinstance(name, str):
             raise OptionError(
                 f"a type has an OID, an int, and a name, a str: not {oid!r}, {name!r}"
@@ -127,10 +127,10 @@ def register_type(
     element: str | int | None = None,
     registry: TypeRegistry | None = None,
 ) -> PgType:
-    """Tell what a user-defined type's OID is.
+    """Register a user-defined type under its OID.
 
-    The stream does not tell what an enum, a composite type or an array of a user type is: without
-    this their text form is a string and their binary form is bytes.
+    The stream does not describe enums, composite types and arrays of user types. Unless they are
+    registered, their text form is decoded as a string and their binary form as bytes.
 
     Parameters
     ----------

@@ -63,7 +63,7 @@ opened = st.builds(
     position=positions,
     first=places,
     scope=scopes(),
-    told=count,
+    delivered=count,
 )
 
 
