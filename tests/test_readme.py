@@ -1,4 +1,4 @@
-"""README.md is true: its Python runs and prints what it says, its table of types is the code's."""
+"""README.md: its Python runs and prints the text after it, its table of types is the code's."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import io
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,13 +15,17 @@ import pytest
 from click.testing import CliRunner
 
 from pgwire_codec.cli.app import app
+from pgwire_codec.demo.server import EmbeddedServer
 from pgwire_codec.spark.arrow_types import SPARK
 from pgwire_codec.types import NATIVE, TypeOptions, column_type, default_registry
 from tests.support import logs
 from tests.support.corpus import capture
+from tests.support.servers import Database, database
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+#: Database of the first example.
+DSN = "dbname=shop"
 FENCED = re.compile(r"^```(\w+)\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 
 
@@ -32,6 +37,8 @@ def blocks(language: str) -> list[object]:
             line = README.count("\n", 0, match.start()) + 1
             with_spark = re.search(r"\bspark\b", match[2]) is not None
             marks = [pytest.mark.slow, pytest.mark.xdist_group("spark")] if with_spark else []
+            if DSN in match[2]:
+                marks = [pytest.mark.slow]
             found.append(pytest.param(match[2], match[3], id=f"line{line}", marks=marks))
     return found
 
@@ -45,6 +52,15 @@ def write_messages(folder: Path) -> None:
         ordinals = range(start, start + len(data))
         part = pa.table({"ordinal": ordinals, "data": pa.array(data, pa.binary())})
         pq.write_table(part, folder / f"{start:03}.parquet")
+
+
+@pytest.fixture
+def shop(pg18: EmbeddedServer) -> Iterator[Database]:
+    """The database of the first example, made by the README's own statements."""
+    with database(pg18) as made:
+        [statements] = re.findall(r"^```sql\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+        made.execute(*(each.strip() for each in statements.split(";\n") if each.strip()))
+        yield made
 
 
 @pytest.mark.parametrize(("code", "expected"), blocks("python"))
@@ -63,6 +79,9 @@ def test_python_block(
         # Spark's idea of the current folder is that of its start.
         for name in ("messages", "shop.log"):
             code = code.replace(f'"{name}"', repr(str(tmp_path / name)))
+    if DSN in code:
+        made = request.getfixturevalue("shop")
+        code = code.replace(DSN, made.dsn)
     monkeypatch.chdir(tmp_path)
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
@@ -72,7 +91,7 @@ def test_python_block(
 
 
 def test_python_blocks_are_found() -> None:
-    assert len(blocks("python")) == 5
+    assert len(blocks("python")) == 6
 
 
 INSPECT = re.findall(r"^pgwire-codec (inspect .*)$", README, re.MULTILINE)
