@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["tests.support.servers"]
 
-#: What needs more than the core: where the package is not installed, the files are left out.
+#: Files that need more than the core: they are left out if the package is not installed.
 NEEDS = {
     "psycopg2": ["capture/*", "demo/*", "test_values_server.py"],
     "adbc_driver_postgresql": ["benchmarks/test_benchmarks.py"],
@@ -33,7 +33,7 @@ hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("dev", deadline=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
-# What the tests start of Java has little memory and, but for their one session, a short life.
+# Java processes of the tests have little memory and, except for the one session, a short life.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
 
 
@@ -54,7 +54,7 @@ def pytest_report_header() -> list[str]:
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in its own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where several processes share the tests out, one has all those with the Spark session."""
+    """Put all tests with the Spark session into one of several processes."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))

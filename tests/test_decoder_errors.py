@@ -1,4 +1,4 @@
-"""A decoder given wrong messages: what it tells, and how it goes on."""
+"""A decoder given wrong messages: its errors, and how it goes on."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tests.support.wrong import (
     CHANGE,
     T_STREAMED,
     UNKNOWN_TAG,
+    all_rows,
     each_wrong,
     error_of,
     many,
     place,
-    told,
 )
 
 
@@ -96,7 +96,7 @@ def test_an_abort_of_what_was_never_streamed_is_no_error() -> None:
 def test_an_error_changes_nothing(
     messages: list[Any], wanted: tuple[str, int, int], atomic: bool
 ) -> None:
-    """What can be decoded is decoded as if the wrong batch had never been given."""
+    """The good messages are decoded as if the wrong batch had never been passed."""
     before = wire(
         [*transaction(T, insert(1, "1", "a", None), lsn=50), *streamed(T_STREAMED, CHANGE, xid=5)]
     )
@@ -109,8 +109,8 @@ def test_an_error_changes_nothing(
     assert bad.pending == good.pending == [5]
     assert bad.relations == good.relations
     assert bad.carry == good.carry
-    found = told(bad.decode(after))
-    assert found == told(good.decode(after))
+    found = all_rows(bad.decode(after))
+    assert found == all_rows(good.decode(after))
     assert len(found) == 2
 
 

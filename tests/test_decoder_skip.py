@@ -32,11 +32,11 @@ from tests.support.wrong import (
     T_STREAMED,
     TRUNCATED,
     UNKNOWN_TAG,
+    all_rows,
     each_wrong,
     error_of,
     many,
     place,
-    told,
 )
 
 # Messages.
@@ -80,7 +80,7 @@ def test_good_transactions_around_whatever_is_wrong_are_decoded(
     good = [*range(10, 30), *range(5000, 5020)]
     stream = [T, *many(10), *messages, T, *many(5000)]
     changes = decode(stream, on_error="skip")
-    found = [each for each in told(changes) if each["v"] == "good"]
+    found = [each for each in all_rows(changes) if each["v"] == "good"]
     assert [(each["id"], each["_commit_lsn"], each["_xid"], each["_seq"]) for each in found] == [
         (lsn, lsn, 1000 + lsn, 0) for lsn in good
     ]

@@ -26,7 +26,7 @@ from tests.support.servers import database
 
 ALL = pages()
 
-#: What starts something; anything else that a page needs is a module.
+#: Services that are started; anything else that a page needs is a module.
 SERVICES = {"server", "spark", "kafka", "s3"}
 #: Has what it needs, and is run, in tests/spark/test_auto_cdc.py.
 ELSEWHERE = test_auto_cdc.PAGE
@@ -49,7 +49,7 @@ def _marks(page: Page) -> list[pytest.MarkDecorator]:
 def names(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[dict[str, object]]:
-    """What a page may take for granted, by the front matter that says what it needs."""
+    """Names that a page may use, by the ``needs`` of its front matter."""
     needs: set[str] = request.node.callspec.params["page"].needs
     for module in needs - SERVICES:
         pytest.importorskip(module)
@@ -106,7 +106,7 @@ def test_page(page: Page, names: dict[str, object], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", ALL, ids=lambda page: page.name)
 def test_every_block_says_what_it_is(page: Page) -> None:
-    """A block that is no code to run is ``text``; what is not run is not a block."""
+    """A block without code to run is ``text``; nothing else may be a block."""
     for block in page.blocks:
         assert block.language in LANGUAGES, f"{page.name}, line {block.line}"
         assert block.language not in ("yaml", "ini") or block.title, (

@@ -1,4 +1,4 @@
-"""What a user in a hurry gives the public functions: each answer says what was wanted."""
+"""Typical mistakes in calls of the public functions: each error names the accepted input."""
 
 from __future__ import annotations
 

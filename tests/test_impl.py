@@ -1,4 +1,4 @@
-"""Which implementation is used, and what an explicit request that cannot be met does."""
+"""Choice of the implementation, and errors of explicit requests that cannot be met."""
 
 from __future__ import annotations
 

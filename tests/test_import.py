@@ -1,4 +1,4 @@
-"""What importing the package costs: the core needs numpy and nanoarrow, and nothing else."""
+"""Imports of the package: the core needs numpy and nanoarrow, and nothing else."""
 
 from __future__ import annotations
 

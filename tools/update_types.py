@@ -64,7 +64,7 @@ BUILTIN: Final[tuple[tuple[int, str, str, int, str, int], ...]] = (
 
 
 def family_of(name: str, kind: str) -> str:
-    """Give the family of a type; a type that nobody has thought about is an error."""
+    """Return the family of a type; a type without one is an error."""
     if kind in "rm":
         return {"r": "range", "m": "multirange"}[kind]
     for family, names in FAMILIES.items():
@@ -87,7 +87,7 @@ def read_types(connection: Any) -> list[tuple[int, str, str, int, str, int]]:
 
 
 def render(connection: Any) -> str:
-    """Give the table's text, from an open psycopg2 connection."""
+    """Return the table's text, from an open psycopg2 connection."""
     text = HEADER.format(major=connection.server_version // 10000)
     for oid, name, family, array, delimiter, subtype in read_types(connection):
         text += f'    ({oid}, "{name}", "{family}", {array}, "{delimiter}", {subtype}),\n'

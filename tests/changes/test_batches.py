@@ -129,7 +129,7 @@ def test_a_batch_is_of_one_relation_version_and_one_input() -> None:
 @settings(max_examples=50)
 @given(st.lists(st.lists(st.integers(1, 3), max_size=4), max_size=30))
 def test_plain_transactions_in_any_number(transactions: list[list[int]]) -> None:
-    """What each of them changes, in order, under its own xid and LSN, whole or bit by bit."""
+    """Each transaction's changes come in order, under its own xid and LSN, whole or bit by bit."""
     tables = [relation(oid, column("v", "int8"), name=f"t{oid}") for oid in (1, 2, 3)]
     messages: list[Any] = list(tables)
     wanted: dict[str, list[tuple[int, int, int, int]]] = {}

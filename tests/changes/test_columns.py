@@ -201,7 +201,7 @@ def test_tuples_of_the_right_width_are_not_told_of() -> None:
     assert changes.warnings == []
 
 
-# Where the bytes are.
+# Positions of the bytes.
 
 
 def test_values_are_views_of_the_input() -> None:

@@ -1,4 +1,4 @@
-"""Errors of values say which row has them, and how to go on."""
+"""Errors of values name the row's key, and the option that goes on."""
 
 from __future__ import annotations
 

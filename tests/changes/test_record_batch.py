@@ -234,7 +234,7 @@ def test_names_of_any_characters() -> None:
     assert list(record.to_pylist()[0].values())[: len(names)] == list("123456")
 
 
-# Which columns.
+# Choice of columns.
 
 
 def test_columns_chosen_come_in_the_order_given() -> None:
@@ -268,7 +268,7 @@ def test_a_relation_without_columns() -> None:
 
 
 def test_every_batch_of_a_table_has_the_same_schema() -> None:
-    """Whatever is null in it: record batches of one table can be put together."""
+    """Record batches of one table can be concatenated, whichever columns are null in them."""
     nothing = batch(truncate(1)).to_arrow()
     everything = made_of_everything().to_arrow()
     assert nothing.schema == everything.schema
@@ -307,7 +307,7 @@ def test_target_spark() -> None:
     assert [str(each) for each in made.schema.types[:3]] == ["int64", "string", "string"]
 
 
-# Who takes it.
+# Consumers.
 
 
 def plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

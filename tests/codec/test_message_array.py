@@ -1,4 +1,4 @@
-"""Whatever messages come in: one shape, nothing copied that need not be, nothing guessed."""
+"""Inputs of messages: every one becomes message arrays, without needless copies or guesses."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_large_binary_offsets_are_not_copied() -> None:
 
 @each_arrow_type
 def test_bytes_outlive_the_array(kind: pa.DataType) -> None:
-    gc.collect()  # what earlier tests left behind must not count
+    gc.collect()  # what earlier tests left must not count
     before = pa.total_allocated_bytes()
     array = pa.array([bytes([i]) * 100_000 for i in range(10)], kind)
     (messages,) = to_message_arrays(array)
@@ -219,7 +219,7 @@ def test_bytes_outlive_the_array(kind: pa.DataType) -> None:
 
 
 class Producer:
-    """What exports an Arrow array and counts on whoever took it to keep it."""
+    """Exporter of an Arrow array that counts on its consumer to keep it."""
 
     def __init__(self, messages: Sequence[bytes]) -> None:
         self.array = pa.array(messages)

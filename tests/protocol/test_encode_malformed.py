@@ -1,4 +1,4 @@
-"""What encode_message refuses: never bytes that would decode as something else."""
+"""Messages that encode_message refuses: it never writes bytes that decode as something else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes that are no message: an error that says what and where, or a message; nothing else."""
+"""Malformed messages: an error with code and offset, or a message; nothing else."""
 
 from __future__ import annotations
 
@@ -141,14 +141,14 @@ def test_any_bytes_behind_a_tag_give_a_message_or_an_error(
     decode_or_error(bytes([tag]) + data, streaming)
 
 
-# Named ways of being wrong: bytes, code, and the byte that is told.
+# Named ways of being wrong: bytes, code, and the offset in the error.
 
 XID = "000002e7"
 OID = "00004001"
 
 BAD = {
     "empty": ("", ErrorCode.TRUNCATED, 0),
-    "tag that is none": ("5a 00", ErrorCode.UNKNOWN_TAG, 0),
+    "unknown tag": ("5a 00", ErrorCode.UNKNOWN_TAG, 0),
     "tag of a frame": ("77 00", ErrorCode.UNKNOWN_TAG, 0),
     "tag not ASCII": ("ff", ErrorCode.UNKNOWN_TAG, 0),
     "value of length -1": (f"49 {OID} 4e 0001 74 ffffffff", ErrorCode.BAD_LENGTH, 9),
@@ -252,7 +252,7 @@ def test_names_that_are_not_utf8_tell_of_the_setting() -> None:
         pgc.decode_message(b"O" + bytes(8) + "Ü".encode("latin-1") + b"\0")
 
 
-# What is not bytes at all.
+# Values that are not bytes.
 
 
 @pytest.mark.parametrize("decode", [pgc.decode_message, pgc.decode_frame])

@@ -19,7 +19,7 @@ from tests.support.golden import FRAMES, MESSAGES, Golden
 KINDS = typing.get_args(LogicalMessage)
 
 
-# What PostgreSQL's documentation says.
+# PostgreSQL's documentation.
 
 
 @pytest.mark.parametrize("golden", MESSAGES, ids=str)
@@ -39,7 +39,7 @@ def test_every_kind_is_written_by_hand() -> None:
     assert {type(each.message) for each in FRAMES} == set(typing.get_args(Frame))
 
 
-# What servers sent.
+# Messages that servers sent.
 
 
 def test_every_message_of_the_corpus_comes_back_byte_for_byte() -> None:
@@ -100,7 +100,7 @@ def test_lsn_and_xid_are_those_that_the_server_tells_beside_the_message(capture:
 
 @pytest.mark.parametrize("options", ["v1-text", "v4-parallel"])
 def test_begin_commit_and_time_agree(options: str) -> None:
-    """Begin's final LSN is Commit's commit LSN, not its end LSN; both tell the commit time."""
+    """Begin's final LSN is Commit's commit LSN, not its end LSN; both contain the commit time."""
     for capture in captures(options=options):
         began = None
         for data, streaming in walk(capture):
@@ -114,7 +114,7 @@ def test_begin_commit_and_time_agree(options: str) -> None:
                 began = None
 
 
-# Whatever the wire can carry.
+# Any message that the wire can carry.
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["plain", "streamed"])

@@ -42,7 +42,7 @@ DOCUMENTED_FRAMES = {
     "h": "HotStandbyFeedback",
 }
 
-#: What the class of each wire type is in Python.
+#: Python class of each wire type.
 PYTHON_TYPES = {
     Wire.INT8: int,
     Wire.BOOL: bool,
@@ -68,7 +68,7 @@ each_layout = pytest.mark.parametrize("layout", MESSAGES + FRAMES, ids=lambda ea
 
 def test_messages_are_those_of_the_documentation() -> None:
     assert {each.tag.decode(): (each.name, each.since) for each in MESSAGES} == DOCUMENTED
-    assert len(MESSAGES) == len(DOCUMENTED)  # so that no tag stands twice
+    assert len(MESSAGES) == len(DOCUMENTED)  # so that no tag occurs twice
 
 
 def test_frames_are_those_of_the_documentation() -> None:
@@ -140,7 +140,7 @@ def test_kinds_of_columns_in_a_tuple() -> None:
 
 
 def test_stream_content_is_what_carries_an_xid_and_what_ends_the_block() -> None:
-    """Facts: R Y I U D T M carry an xid inside a block; O and E stand in one and carry none."""
+    """Facts: R Y I U D T M carry an xid inside a block; O and E occur in one without an xid."""
     with_xid = {
         layout.tag
         for layout in MESSAGES

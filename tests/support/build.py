@@ -1,4 +1,4 @@
-"""Messages to feed to a decoder, in a few words; and captures walked with what a decoder must know.
+"""Messages to feed to a decoder, in a few words, and the messages of captures with their context.
 
 Values of a tuple: a str is sent in text form, bytes in binary form, None is NULL and ``...`` an
 unchanged TOAST value.
@@ -116,7 +116,7 @@ def wire(messages: Iterable[Any]) -> list[bytes]:
 
 
 def decode(messages: Iterable[Any], *, lsn: object = None, **options: Any) -> pgc.Changes:
-    """What a new decoder makes of the messages."""
+    """Return the changes that a new decoder returns for the messages."""
     return pgc.Decoder(**options).decode(wire(messages), lsn)
 
 
@@ -132,7 +132,7 @@ def batch(*inside: Any, relation: pgc.Relation = T, **options: Any) -> pgc.Chang
 
 
 def walk(capture: Capture) -> Iterator[tuple[bytes, bool]]:
-    """The messages of a capture, each with whether it stands inside a stream block."""
+    """The messages of a capture, each with whether it is inside a stream block."""
     streaming = False
     for data in capture.messages:
         yield data, streaming
@@ -158,7 +158,7 @@ def shapes() -> tuple[tuple[bytes, bool], ...]:
 
 
 def _content(message: Any) -> tuple[object, ...]:
-    """What tells one shape of a kind of message from another."""
+    """Features that distinguish messages of one kind."""
     tuples = [getattr(message, name, None) for name in ("key", "old", "new")]
     kinds = tuple(None if each is None else frozenset(each.kinds) for each in tuples)
     identity = getattr(message, "replica_identity", None)

@@ -1,6 +1,6 @@
-"""The captures under tests/corpus: real pgoutput streams, and what the server says of them.
+"""The captures under tests/corpus: real pgoutput streams, and the server's own values.
 
-tests/corpus/README.md tells what is in each. Listing reads file names only; a capture's messages
+tests/corpus/README.md describes each. Listing reads file names only; a capture's messages
 are read at the first use and kept.
 """
 
@@ -49,7 +49,7 @@ class Capture:
 
     @property
     def session(self) -> tuple[str, ...]:
-        """What the session set beside the usual pins; empty but under "settings"."""
+        """Settings of the session beside the usual pins; empty but under "settings"."""
         return tuple(self._lines[0].get("session", ()))
 
     @cached_property
@@ -102,7 +102,7 @@ def oldest_and_newest() -> list[Capture]:
 
 
 def capture(name: str) -> Capture:
-    """The capture of that name; KeyError where there is none."""
+    """The capture of that name; KeyError if it is missing."""
     return {capture.name: capture for capture in captures_in(DIRECTORY)}[name]
 
 
@@ -112,6 +112,6 @@ def _truth(path: Path) -> dict[str, Any]:
 
 
 def truth(capture: Capture) -> dict[str, Any]:
-    """What the server itself said after the run: table name to rows. Not to be changed."""
+    """The server's own answer after the run: table name to rows. Not to be changed."""
     name = f"{capture.scenario}.pg{capture.major}.truth.json.gz"
     return _truth(capture.directory / name)

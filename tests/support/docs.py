@@ -16,7 +16,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs"
-#: What benchmarks write has commands that are tested elsewhere.
+#: Commands in pages that benchmarks write are tested elsewhere.
 _WRITTEN = "benchmarks"
 
 _FRONT_MATTER = re.compile(r"\A---\n(.*?)^---\n", re.MULTILINE | re.DOTALL)
@@ -26,7 +26,7 @@ LANGUAGES = ("python", "sql", "sh", "text", "yaml", "ini")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: where it stands, its text, and the output that the page says it has.
+    """A fenced block: its line, its text, and the output that the page shows.
 
     One with a title is a file of that name.
     """
@@ -54,14 +54,14 @@ class Page:
 
     @property
     def needs(self) -> set[str]:
-        """What its front matter says under ``needs``: services, and modules to import."""
+        """Entries of the front matter under ``needs``: services, and modules to import."""
         front = _FRONT_MATTER.match(self.text)
         found = re.search(r"^needs: (.+)$", front[1], re.MULTILINE) if front else None
         return set(found[1].split()) if found else set()
 
     @property
     def blocks(self) -> list[Block]:
-        """The blocks to run: a ``text`` block right behind another one is its output."""
+        """The blocks to run: a ``text`` block right after another one is its output."""
         text = self.text
         found: list[Block] = []
         end = 0
@@ -94,7 +94,7 @@ class Session:
         self._connection: Any = None
 
     def run(self, block: Block) -> None:
-        """Run a block, and compare what it prints with what the page says.
+        """Run a block, and compare what it prints with the page.
 
         A command may print what the page does not show.
         """
@@ -119,7 +119,7 @@ class Session:
         wanted = _without_trailing_blanks(block.output or "")
         printed = _without_trailing_blanks(printed)
         assert doctest.OutputChecker().check_output(wanted, printed, doctest.ELLIPSIS), (
-            f"{where}: the page says\n{wanted}\nand it prints\n{printed}"
+            f"{where}: the page shows\n{wanted}\nand it prints\n{printed}"
         )
 
     def close(self) -> None:
@@ -178,7 +178,7 @@ def main() -> None:
     """Run the pages that are named, as a reader would who has nothing but their text."""
     for name in sys.argv[1:]:
         run(Page(PAGES / name), Path.cwd())
-        print(f"{name}: all as it stands")
+        print(f"{name}: all as it is")
 
 
 if __name__ == "__main__":

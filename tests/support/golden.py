@@ -15,7 +15,7 @@ import pgwire_codec as pgc
 
 @dataclass(frozen=True)
 class Golden:
-    """A message, whether it stands in a stream block, and its bytes in hex (spaces are free)."""
+    """A message, whether it is in a stream block, and its bytes in hex (spaces are free)."""
 
     message: Any
     hex: str

@@ -1,4 +1,4 @@
-"""What is on an HTML page, for tests: its tables, its text, and its elements."""
+"""Content of an HTML page, for tests: its tables, its text, and its elements."""
 
 from __future__ import annotations
 

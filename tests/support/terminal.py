@@ -1,4 +1,4 @@
-"""What the command shows on a terminal."""
+"""Output of the command on a terminal."""
 
 from __future__ import annotations
 

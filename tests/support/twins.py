@@ -1,7 +1,7 @@
 """The compiled implementation and the reference, asked the same and compared in all they answer.
 
-What either gives, or raises, becomes plain Python data that ``==`` compares: arrays with their
-dtype, shape and bytes, dataclasses field by field, errors with everything they tell.
+The result or the error of either becomes plain Python data that ``==`` compares: arrays with their
+dtype, shape and bytes, dataclasses field by field, errors with all of their attributes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def plain(value: Any) -> Any:
 
 
 def outcome(call: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """What a call gave, or the error with which it refused; any other error is not caught."""
+    """Result of a call, or its error if it is one of the package's; other errors are not caught."""
     try:
         return plain(call(*args, **options))
     except (pgc.DecodeError, pgc.EncodeError, ValueProblem) as error:

@@ -30,35 +30,35 @@ CHANGE = insert(1, "5", "s", None, xid=5)
 
 #: Messages, and what is wrong with them: code, index of the message, byte in it.
 WRONG: dict[str, tuple[list[Any], tuple[str, int, int]]] = {
-    "tag that is none": ([begin(), T, UNKNOWN_TAG], (ErrorCode.UNKNOWN_TAG, 2, 0)),
+    "unknown tag": ([begin(), T, UNKNOWN_TAG], (ErrorCode.UNKNOWN_TAG, 2, 0)),
     "empty message": ([begin(), b""], (ErrorCode.TRUNCATED, 1, 0)),
     "cut message": ([begin(), T, TRUNCATED], (ErrorCode.TRUNCATED, 2, len(TRUNCATED))),
-    "bytes behind a message": (
+    "bytes after a message": (
         [begin(), pgc.encode_message(T) + b"\0"],
         (ErrorCode.TRAILING_BYTES, 1, len(pgc.encode_message(T))),
     ),
-    "relation not told": (transaction(insert(9, "1")), (ErrorCode.UNKNOWN_RELATION, 1, 1)),
-    "relation not told, streamed": (
+    "undeclared relation": (transaction(insert(9, "1")), (ErrorCode.UNKNOWN_RELATION, 1, 1)),
+    "undeclared relation, streamed": (
         streamed(insert(9, "1", xid=7)),
         (ErrorCode.UNKNOWN_RELATION, 1, 5),
     ),
-    "relation not told, behind others": (
+    "undeclared relation after others": (
         transaction(T, insert(1, "1", "a", None), insert(1, "2", "b", None), delete(9, key=row())),
         (ErrorCode.UNKNOWN_RELATION, 4, 1),
     ),
-    "the first of two relations not told": (
+    "the first of two undeclared relations": (
         transaction(T, insert(1, "1", "a", None), insert(9, "1"), insert(8, "1")),
         (ErrorCode.UNKNOWN_RELATION, 3, 1),
     ),
-    "relation not told to a truncate": (
+    "undeclared relation of a truncate": (
         transaction(T, truncate(1, 9)),
         (ErrorCode.UNKNOWN_RELATION, 2, 10),
     ),
-    "two relations not told to a truncate": (
+    "two undeclared relations of a truncate": (
         transaction(T, truncate(9, 8, 1)),
         (ErrorCode.UNKNOWN_RELATION, 2, 6),
     ),
-    "relation not told to a streamed truncate": (
+    "undeclared relation of a streamed truncate": (
         streamed(truncate(9, xid=7)),
         (ErrorCode.UNKNOWN_RELATION, 1, 10),
     ),
@@ -102,10 +102,10 @@ WRONG: dict[str, tuple[list[Any], tuple[str, int, int]]] = {
         [pgc.StreamPrepare(0, 100, 110, 0, 7, "g")],
         (ErrorCode.PROTOCOL, 0, 0),
     ),
-    # The first is told, whichever way it is wrong.
+    # The first error counts, whichever it is.
     "wrong place before wrong bytes": ([commit(), UNKNOWN_TAG], (ErrorCode.PROTOCOL, 0, 0)),
     "wrong bytes before wrong place": ([UNKNOWN_TAG, commit()], (ErrorCode.UNKNOWN_TAG, 0, 0)),
-    "relation not told before wrong bytes": (
+    "undeclared relation before wrong bytes": (
         [begin(), insert(9, "1"), UNKNOWN_TAG],
         (ErrorCode.UNKNOWN_RELATION, 1, 1),
     ),
@@ -115,7 +115,7 @@ each_wrong = pytest.mark.parametrize(("messages", "wanted"), WRONG.values(), ids
 
 
 def many(first_lsn: int, count: int = 20) -> list[Any]:
-    """Good plain transactions one behind the other, as a log has them."""
+    """Return good plain transactions, one after the other, as a log has them."""
     return [
         message
         for lsn in range(first_lsn, first_lsn + count)
@@ -133,5 +133,5 @@ def place(error: pgc.DecodeError) -> tuple[str, int | None, int]:
     return error.code, error.message_index, error.offset
 
 
-def told(changes: pgc.Changes) -> list[dict[str, Any]]:
+def all_rows(changes: pgc.Changes) -> list[dict[str, Any]]:
     return [each for batch in changes for each in batch.to_arrow().to_pylist()]

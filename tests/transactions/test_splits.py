@@ -16,7 +16,7 @@ import pgwire_codec as pgc
 from tests.support import corpus
 
 DENSE = [c for c in corpus.oldest_and_newest() if c.scenario in ("immediate", "traps", "dml")]
-DENSE.append(corpus.capture("types.pg18.v1-text"))  # one small transaction behind the other
+DENSE.append(corpus.capture("types.pg18.v1-text"))  # consecutive small transactions
 LARGE = [c for c in corpus.oldest_and_newest() if c.scenario == "streams"]
 
 
@@ -102,7 +102,7 @@ def check_parts(capture: corpus.Capture, cuts: Iterable[int]) -> None:
 
 
 def without_clock(carry: pgc.Carry) -> Any:
-    """What a carry says, less the count of Relation messages: a summary leaves out repetitions."""
+    """Content of a carry, less the count of Relation messages: a summary omits repetitions."""
     relations = {oid: version for oid, (_, version) in carry.scope.relations.items()}
     return relations, carry.scope.types, carry.pending, carry.delivered_lsn, carry.in_stream
 
@@ -154,8 +154,9 @@ def test_a_summary_is_as_small_as_what_is_open(capture: corpus.Capture) -> None:
 
 @cache
 def restarts(capture: corpus.Capture) -> dict[int, list[pgc.Relation]]:
-    """Where a new session can begin: behind a message that leaves no transaction unfinished; with
-    the Relations that hold there, which the server tells the new session again."""
+    """Places at which a new session can begin, after messages that leave no transaction unfinished.
+
+    Each comes with the Relations that hold there, which the server sends the new session again."""
     decoder = pgc.Decoder()
     places: dict[int, list[pgc.Relation]] = {0: []}
     for number, data in enumerate(capture.messages):
@@ -169,8 +170,8 @@ def restarts(capture: corpus.Capture) -> dict[int, list[pgc.Relation]]:
 @settings(max_examples=60)
 @given(data=st.data())
 def test_a_session_that_begins_again_doubles_nothing(data: st.DataObject) -> None:
-    """The connection breaks anywhere; the server goes on from the last place that it was told is
-    safe, which may be long before."""
+    """The connection breaks anywhere; the server resumes at the last confirmed position,
+    which may be long before."""
     capture = data.draw(st.sampled_from(DENSE))
     broken = data.draw(st.integers(0, len(capture.messages)))
     again = data.draw(st.sampled_from([at for at in restarts(capture) if at <= broken]))

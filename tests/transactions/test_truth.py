@@ -108,7 +108,7 @@ def as_read(value: Any, type_name: str | None) -> Any:
 
 
 def user_types(capture: corpus.Capture) -> pgc.TypeRegistry:
-    """Register the scenarios' enums, which the stream tells by name only."""
+    """Register the scenarios' enums, which the stream declares by name only."""
     registry = pgc.TypeRegistry()
     streaming = False
     for data in capture.messages:

@@ -72,7 +72,7 @@ def test_arrow_and_spark_types(name: str, arrow: str, spark: str) -> None:
     assert of(name, arrow_types=SPARK).format == spark
     assert of(name, types="text").format == "u"
     assert of(name).extension == ("arrow.uuid" if name == "uuid" else None)
-    # Views stand in for strings, and for nothing else.
+    # Views replace strings, and nothing else.
     assert of(name, strings="view").format == ("vu" if arrow == "u" else arrow)
 
 
@@ -197,7 +197,7 @@ def test_registered_types() -> None:
     assert register_type(20002, "spans", like="int8range", registry=mine).subtype == 20
     assert register_type(20003, "boxes", element=603, registry=mine).delimiter == ";"
     assert process_wide.lookup(20000) is None
-    # What a program says goes before what the stream says.
+    # A registered type has precedence over one that the stream declares.
     told = {20000: ("", "int4")}
     column = column_type(20000, -1, TypeOptions(), user_types=told, registry=mine)
     assert column.pg.family == "text"
