@@ -174,7 +174,7 @@ class BaseDecoder:
 
     @property
     def pending(self) -> list[int]:
-        """xids of the transactions begun and not yet committed or rolled back, ascending."""
+        """IDs of the transactions begun and not yet committed or rolled back, ascending."""
         return self._session.carry.pending
 
     @property

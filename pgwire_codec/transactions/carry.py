@@ -170,7 +170,7 @@ class Carry:
 
     @property
     def pending(self) -> list[int]:
-        """xids of the transactions begun and not yet committed or rolled back."""
+        """IDs of the transactions begun and not yet committed or rolled back."""
         opened = [] if self.plain is None else [self.plain]
         opened += [*self.streams.values(), *self.prepared.values()]
         return sorted({open_.xid for open_ in opened})
