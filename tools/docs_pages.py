@@ -1,7 +1,7 @@
-"""What the documentation says of the code is made from the code, when the site is built.
+"""Hook of mkdocs that generates parts of the documentation from the code.
 
-A hook of mkdocs. A line ``<!-- from the code: NAME ARGUMENT -->`` in a page is replaced by what the
-function of that name gives; CHANGELOG.md and CONTRIBUTING.md become pages of their own.
+It replaces each line ``<!-- from the code: NAME ARGUMENT -->`` of a page by the output of the
+function of that name. It also adds CHANGELOG.md and CONTRIBUTING.md as pages.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FRAGMENTS = re.compile(r"\+[\w-]+\.(added|changed|fixed|removed)\.md")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Add to the last section what benchmarks have written, behind the page that is there."""
+    """Add the pages that benchmarks have written to the last section, after the first of them."""
     assert config.nav is not None
     [pages] = config.nav[-1].values()
     place = pages.index({"Benchmarks": "benchmarks.md"}) + 1
@@ -40,7 +40,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add the pages that are files of the repository."""
+    """Add the pages that are files of the repository outside of ``docs``."""
     from mkdocs.structure.files import File
 
     contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -50,10 +50,10 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def changelog() -> str:
-    """Give CHANGELOG.md with what the next release brings, which is in files of its own.
+    """Return CHANGELOG.md with the entries of the next release, which are in ``changelog.d``.
 
-    Raises ``ValueError`` for one whose name towncrier, which makes the release's section of them,
-    would not understand.
+    Raises ``ValueError`` for a file whose name towncrier does not support. towncrier builds a
+    release's section from these files.
     """
     released = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     notes = []
@@ -63,22 +63,22 @@ def changelog() -> str:
         notes.append(f"- {path.read_text(encoding='utf-8')}")
     if not notes:
         return released
-    before, after = re.split(r"^What the next release[^<]*<!-- .* -->$", released, flags=re.M)
+    before, after = re.split(r"^The entries of the next release[^<]*<!-- .* -->$", released, flags=re.M)
     return f"{before}## Not yet released\n\n{''.join(notes)}{after}"
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Fill in what a page has from the code."""
+    """Fill in the generated parts of a page."""
     return fill_in(markdown)
 
 
 def fill_in(markdown: str) -> str:
-    """Replace the marked lines. Raises ``KeyError`` for a name that nothing makes."""
+    """Replace the marked lines. Raises ``KeyError`` for a name without a generator."""
     return _PLACE.sub(lambda match: "\n".join(_MAKERS[match[1]](match[2])), markdown)
 
 
 def _versions(_: str | None) -> Iterator[str]:
-    """Every message, and the protocol versions that have it."""
+    """Yield a table of the messages, with the protocol versions of each."""
     yield "| tag | message | " + " | ".join(f"v{v}" for v in spec.PROTOCOL_VERSIONS) + " | |"
     yield "|---|---|" + "---|" * (len(spec.PROTOCOL_VERSIONS) + 1)
     for message in spec.MESSAGES:
@@ -88,14 +88,14 @@ def _versions(_: str | None) -> Iterator[str]:
 
 
 def _messages(version: str | None) -> Iterator[str]:
-    """The messages that a protocol version brought, or the frames."""
+    """Yield the messages that a protocol version introduced, or the frames."""
     messages: tuple[spec.MessageSpec, ...] = spec.FRAMES
     if version is not None:
         messages = tuple(each for each in spec.MESSAGES if each.since == int(version))
     for message in messages:
         yield f"\n## {message.name} {{ #{message.name.lower()} }}\n"
         yield f"{_doc(message.name)}\n"
-        yield "| field | on the wire | there | since | |"
+        yield "| field | on the wire | present | since | |"
         yield "|---|---|---|---|---|"
         yield f"| *tag* | Byte1: `{message.tag.decode()}` | always | v{message.since} | |"
         for field in message.fields:
@@ -103,9 +103,9 @@ def _messages(version: str | None) -> Iterator[str]:
 
 
 def _added_fields(version: str | None) -> Iterator[str]:
-    """The fields that a protocol version brought to messages of older ones."""
-    assert version is not None, "say which version"
-    yield "| message | field | on the wire | there | |"
+    """Yield the fields that a protocol version added to messages of older versions."""
+    assert version is not None, "the version is missing"
+    yield "| message | field | on the wire | present | |"
     yield "|---|---|---|---|---|"
     for message in spec.MESSAGES:
         for field in message.fields:
@@ -152,7 +152,7 @@ def _when(field: spec.Field) -> str:
 
 
 def _types(_: str | None) -> Iterator[str]:
-    """Every built-in type: its Arrow type, and what Spark gets."""
+    """Yield a table of the built-in types, with their Arrow types and their types on Spark."""
     yield "| PostgreSQL | OID | Arrow | on Spark |"
     yield "|---|---|---|---|"
     for oid, name, *_rest in BUILTIN:
@@ -162,14 +162,14 @@ def _types(_: str | None) -> Iterator[str]:
 def _arrow(oid: int) -> str:
     kind = column_type(oid, -1, TypeOptions())
     if kind.pg.family == "numeric":
-        return "decimal128(p, s), or string without precision or past 38 digits"
+        return "decimal128(p, s); string if without precision or over 38 digits"
     return "arrow.uuid" if kind.extension else _ARROW[kind.format]
 
 
 def _spark(oid: int) -> str:
     kind = column_type(oid, -1, TypeOptions(arrow_types=SPARK))
     if kind.pg.family == "numeric":
-        return "decimal(p, s), or string without precision or past 38 digits"
+        return "decimal(p, s); string if without precision or over 38 digits"
     return _SPARK[kind.format]
 
 
@@ -186,15 +186,16 @@ _SPARK = {
 
 
 def _error_codes(_: str | None) -> Iterator[str]:
-    """The codes of ``DecodeError``, with the words that stand behind them in the source."""
-    yield "| `code` | what is wrong |"
+    """Yield the codes of ``DecodeError``, with their comments in the source."""
+    comments = dict(re.findall(r'= "(\w+)"  #: (.+)', getsource(pgc.ErrorCode)))
+    yield "| `code` | meaning |"
     yield "|---|---|"
-    for code, words in re.findall(r'Final = "(\w+)"  #: (.+)', getsource(pgc.ErrorCode)):
-        yield f"| `{code}` | {words} |"
+    for code in pgc.ErrorCode:
+        yield f"| `{code}` | {comments[code]} |"
 
 
 def _command(name: str | None) -> Iterator[str]:
-    """A command's help, as it prints it."""
+    """Yield the help of a command, as ``--help`` prints it."""
     width: dict[str, Any] = {"terminal_width": 80, "max_content_width": 80}
     context = click.Context(app, info_name="pgwire-codec", **width, **app.context_settings)
     for part in (name or "").split():
@@ -206,7 +207,7 @@ def _command(name: str | None) -> Iterator[str]:
 
 
 def _doc(name: str) -> str:
-    """What a message's class says of it."""
+    """Return the docstring of a message's class."""
     text = cleandoc(getattr(pgc, name).__doc__ or "")
     return re.sub(r":\w+:`~?(?:[\w.]+\.)?(\w+)`", r"`\1`", text)
 

@@ -1,7 +1,7 @@
-"""What mkdocstrings has to be told of this package's docstrings. An extension of griffe.
+"""Extension of griffe that adapts this package's docstrings for mkdocstrings.
 
-They name other objects as Sphinx does, ``:class:`~package.Name```: on the site these become links.
-The options of a data source are a section of their own.
+Docstrings refer to other objects as in Sphinx, ``:class:`~package.Name```. The site has links in
+their place. The options of a data source have a section of their own.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _OPTIONS = re.compile(r"^Options\n-------$", re.MULTILINE)
 
 
 class Roles(griffe.Extension):
-    """Rewrites the roles of every docstring, and sections that numpydoc has under another name."""
+    """Rewrite the roles of every docstring, and the headings that numpydoc names otherwise."""
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
-        # A statement there gives it this docstring, which reading the source does not show.
+        # The module assigns this docstring in a statement, which griffe does not execute.
         pkg["reference.Decoder"].docstring = pkg["decoder.BaseDecoder"].docstring
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
@@ -33,12 +33,12 @@ class Roles(griffe.Extension):
 def _link(match: re.Match[str], obj: griffe.Object) -> str:
     shortened, target = match.groups()
     shown = target.rpartition(".")[2] if shortened else target
-    # The targets that are not on the site stay words: `optional`.
+    # `optional`: a target that is not on the site stays plain text.
     return f'<autoref identifier="{_full(target, obj)}" optional><code>{shown}</code></autoref>'
 
 
 def _full(target: str, obj: griffe.Object) -> str:
-    """Give a target's full name: docstrings name what is near them without its module."""
+    """Return the full name of a target: near objects are named without their module."""
     if target.startswith("pgwire_codec"):
         return target
     scope: griffe.Object | None = obj
