@@ -197,6 +197,12 @@ def test_nothing_of_the_code_is_left_out(docs_pages: ModuleType) -> None:
     assert commands == {None, *_commands(app)}
 
 
+def test_every_error_code_has_a_meaning(docs_pages: ModuleType) -> None:
+    table = docs_pages.fill_in("<!-- from the code: error_codes -->")
+    for code in pgc.ErrorCode:
+        assert re.search(rf"^\| `{code}` \| \w.* \|$", table, re.MULTILINE), code
+
+
 def _commands(group: click.Group, before: str = "") -> Iterator[str]:
     for name, command in group.commands.items():
         yield before + name

@@ -15,13 +15,32 @@ CODE = tuple(
     f"pgwire_codec/{name}"
     for name in ("protocol", "types", "arrow", "codec", "transactions", "changes")
 )
-PAGES = ("docs/protocol",)
+TOOLS = ("tools/docs_pages.py", "tools/docs_roles.py")
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "changelog.d",
+    "docs/comparison.md",
+    "docs/explanation",
+    "docs/howto/own-types.md",
+    "docs/howto/polars-duckdb.md",
+    "docs/howto/psycopg.md",
+    "docs/index.md",
+    "docs/protocol",
+    "docs/reference",
+    "docs/tutorial.md",
+    "fuzz/README.md",
+    "tests/corpus/README.md",
+)
 
 
-def files(suffixes: tuple[str, ...], folders: tuple[str, ...]) -> list[Path]:
-    found = [ROOT / name for name in ("README.md", "CONTRIBUTING.md") if ".md" in suffixes]
-    for folder in folders:
-        found += [path for path in (ROOT / folder).rglob("*") if path.suffix in suffixes]
+def files(suffixes: tuple[str, ...], names: tuple[str, ...]) -> list[Path]:
+    """Return the files of these names, and those with a suffix in the folders of these names."""
+    found = []
+    for path in (ROOT / name for name in names):
+        inside = (each for each in path.rglob("*") if each.suffix in suffixes)
+        found += [path] if path.is_file() else inside
     return sorted(found)
 
 
@@ -36,7 +55,7 @@ def check(texts: list[Prose]) -> None:
 
 def test_python() -> None:
     here = (Path(__file__), ROOT / "tests/support/prose.py")
-    paths = [path for path in files((".py", ".pyi"), CODE) if path not in here]
+    paths = [path for path in files((".py", ".pyi"), (*CODE, *TOOLS)) if path not in here]
     check(list(itertools.chain.from_iterable(of_python(path) for path in paths)))
 
 
@@ -63,10 +82,15 @@ def test_pages() -> None:
         "Which files of a log are what.",
         "Give the end of the column at p, whatever its kind; NULL where it is not whole.",
         "What becomes of a value that the Arrow type cannot hold.",
+        "- [Whether a null is NULL](states.md) depends on the server.",
+        "For the files see [What is in a log](log-files.md).",
+        "Null where there is no old tuple.",
+        "Version 4: two fields: the LSN and the time.",
+        " ".join(["Short"] + ["words"] * 40) + ".",
     ],
 )
 def test_sentences_that_are_not_to_be_written(text: str) -> None:
-    assert problems(Prose("here", text, is_of_a_function=True))
+    assert problems(Prose("here", text, is_of_a_function=True, is_of_a_page=True))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +107,10 @@ def test_sentences_that_are_not_to_be_written(text: str) -> None:
         "Classification of the files in a log directory.",
         "Return the end of the column at `p`, or NULL if it is truncated.",
         "How to handle values that the Arrow type cannot represent.",
+        "Learn [why a null is not always NULL](states.md).",
+        "- **Which message?** The error has its index.",
+        "LSN\n:   Log sequence number: a position in the write-ahead log.",
     ],
 )
 def test_sentences_that_are(text: str) -> None:
-    assert not problems(Prose("here", text, is_of_a_function=True))
+    assert not problems(Prose("here", text, is_of_a_function=True, is_of_a_page=True))

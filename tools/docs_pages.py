@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 _PLACE = re.compile(r"^<!-- from the code: (\w+)(?: ([\w -]+))? -->$", re.MULTILINE)
+_UNRELEASED = re.compile(r"^The entries of the next release[^<]*<!-- .* -->$", re.MULTILINE)
 _FRAGMENTS = re.compile(r"\+[\w-]+\.(added|changed|fixed|removed)\.md")
 
 
@@ -63,7 +64,7 @@ def changelog() -> str:
         notes.append(f"- {path.read_text(encoding='utf-8')}")
     if not notes:
         return released
-    before, after = re.split(r"^The entries of the next release[^<]*<!-- .* -->$", released, flags=re.M)
+    before, after = _UNRELEASED.split(released)
     return f"{before}## Not yet released\n\n{''.join(notes)}{after}"
 
 

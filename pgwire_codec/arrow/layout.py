@@ -39,7 +39,7 @@ class ArrowBuffers:
     length, null_count : int
         Rows, and how many of them are null.
     validity : numpy.ndarray of uint8 or None
-        Bitmap, least significant bit first, 1 for a value; None where nothing is null.
+        Bitmap, least significant bit first, 1 for a value; None if nothing is null.
     buffers : list of numpy.ndarray
         The layout's buffers after the validity bitmap, with the dtype of what is in them: values;
         or offsets (int32) and bytes (uint8); or, of a view, views (int32, four a row) and each of
@@ -66,7 +66,7 @@ class ArrowBuffers:
 
 
 def validity_bitmap(valid: npt.ArrayLike) -> tuple[int, npt.NDArray[np.uint8] | None]:
-    """Return the null count and the bitmap of a boolean array, None where nothing is null."""
+    """Return the null count and the bitmap of a boolean array, None if nothing is null."""
     flags = np.asarray(valid, dtype=bool)
     null_count = len(flags) - int(np.count_nonzero(flags))
     return null_count, np.packbits(flags, bitorder="little") if null_count else None

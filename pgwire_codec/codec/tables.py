@@ -92,7 +92,7 @@ class TupleTable:
 
     @classmethod
     def current(cls, old: TupleTable, new: TupleTable) -> TupleTable:
-        """Return the new tuples, and where there is only an old one (a delete) that."""
+        """Return the new tuples, or the old one if there is only that (a delete)."""
         gone = (new.marker == 0) & (old.marker != 0)
         if not gone.any():
             return new

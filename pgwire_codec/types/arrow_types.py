@@ -236,7 +236,7 @@ def _format(pg: PgType, typmod: int, options: TypeOptions) -> str:
 
 
 def _numeric_format(typmod: int) -> str | None:
-    """Return the decimal128 of a numeric(p,s), or None where there is no such thing.
+    """Return the decimal128 of a numeric(p,s), or None if Arrow has no such type.
 
     numerictypmodin packs precision and scale above the header's four bytes; the scale has
     11 bits and a sign (15 on), so numeric(3,-2) holds thousands and numeric(3,5) thousandths.

@@ -16,6 +16,12 @@ _NOT_A_VERB_OF_FUNCTIONS = ("Give", "Gives", "Hear", "Know", "Let", "Say", "Says
 #: A clause in the place of a subject. A question may begin so.
 _CLAUSE = re.compile(r"(What|Whatever|Who|Whoever|Where|Which|Whichever|Whether|Whose)\b")
 
+#: Words in the longest sentence of a page. Aim at 25.
+_LONGEST = 35
+
+#: Marks around a sentence: emphasis, links, quotes.
+_MARKS = '*_[]("“” '
+
 _DATA = (
     "bytes|carry|catalog|column|file|head|key|log|manifest|message|option|page|part|plan|publication"
     "|record|relation|report|row|schema|segment|sidecar|slot|snapshot|spec|stream|summary|table"
@@ -46,6 +52,8 @@ PHRASES = {
     r"\btakes? part in\b": "is part of",
     r"\bother words than\b": "does not match",
     r"; else where\b": "default",
+    r"\bwhere (there|none|nothing|nobody) (is|are|was|were)\b": "if, when",
+    r"\[(what|who|where|which|whether)\b[^\]?]*\]": "a noun phrase or an imperative as link text",
     r"\bwhat it is worth\b|\bto be had\b|\bto and fro\b": "plain words",
 }
 _PHRASES = [(re.compile(pattern, re.IGNORECASE), use) for pattern, use in PHRASES.items()]
@@ -58,6 +66,7 @@ class Prose:
     place: str
     text: str
     is_of_a_function: bool = False
+    is_of_a_page: bool = False
 
 
 def problems(prose: Prose) -> list[str]:
@@ -69,6 +78,8 @@ def problems(prose: Prose) -> list[str]:
     for sentence in sentences(prose.text):
         if _CLAUSE.match(sentence) and not sentence.endswith("?"):
             found.append(f"begins with a clause: {sentence[:60]!r}")
+        if prose.is_of_a_page and sentence.endswith("."):
+            found += _complexity(sentence)
     plain = without_code(prose.text).replace("None", "CODE")
     for pattern, use in _PHRASES:
         for match in pattern.finditer(plain):
@@ -76,14 +87,24 @@ def problems(prose: Prose) -> list[str]:
     return found
 
 
+def _complexity(sentence: str) -> list[str]:
+    found = []
+    if len(sentence.split()) > _LONGEST:
+        found.append(f"has more than {_LONGEST} words: {sentence[:60]!r}")
+    if sentence.count(": ") > 1:
+        found.append(f"has several colons: {sentence[:60]!r}")
+    return found
+
+
 def sentences(text: str) -> list[str]:
-    """Split a text into its sentences, headings and list items."""
-    blocks = re.split(r"\n\s*\n|\n(?=\s*(?:[-*#|>]|\d+\.) )", without_code(text))
+    """Split a text into its sentences, headings, list items and table cells."""
+    blocks = re.split(r"\n\s*\n|\n(?=\s*(?:[-*#|>:]|\d+\.) )", without_code(text))
     found = []
     for block in blocks:
-        block = re.sub(r"^[\s#>*\-|]+(\d+\. )?", "", " ".join(block.split()))
-        found += re.split(r"(?<=[.!?])\s+(?=[A-Z])|\s*\|\s*", block.strip("* "))
-    return [each.strip("* ") for each in found if each.strip("* ")]
+        block = re.sub(r"^[\s#>*\-|:]+(\d+\. )?", "", " ".join(block.split()))
+        found += re.split(r"(?<=[.!?])[*_)”\]]*\s+(?=\W?[A-Z])|\s*\|\s*", block)
+    plain = (each.strip(_MARKS) for each in found)
+    return [each for each in plain if each]
 
 
 def without_code(text: str) -> str:
@@ -150,4 +171,4 @@ def _comments(path: Path, source: str) -> Iterator[Prose]:
 
 def of_markdown(path: Path) -> Iterator[Prose]:
     """Yield the text of a page."""
-    yield Prose(f"{path}:1", path.read_text(encoding="utf-8"))
+    yield Prose(f"{path}:1", path.read_text(encoding="utf-8"), is_of_a_page=True)
