@@ -37,7 +37,7 @@ PAGES = (
 
 def files(suffixes: tuple[str, ...], names: tuple[str, ...]) -> list[Path]:
     """Return the files of these names, and those with a suffix in the folders of these names."""
-    found = []
+    found: list[Path] = []
     for path in (ROOT / name for name in names):
         inside = (each for each in path.rglob("*") if each.suffix in suffixes)
         found += [path] if path.is_file() else inside

@@ -65,7 +65,7 @@ def changelog() -> str:
     if not notes:
         return released
     before, after = _UNRELEASED.split(released)
-    return f"{before}## Not yet released\n\n{''.join(notes)}{after}"
+    return f"{before}## Unreleased\n\n{''.join(notes)}{after}"
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
