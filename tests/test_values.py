@@ -19,7 +19,7 @@ from pgwire_codec.arrow.layout import valid_rows
 from pgwire_codec.arrow.values import Interval, to_pylist
 from pgwire_codec.codec.values import ValueProblem
 from pgwire_codec.reference import values_build
-from pgwire_codec.reference.values_calendar import MAX_DATE, MIN_DATE, date_from_days
+from pgwire_codec.reference.families.calendar import MAX_DATE, MIN_DATE, date_from_days
 from pgwire_codec.spark.arrow_types import SPARK
 from tests.values import decode
 

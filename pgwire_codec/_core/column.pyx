@@ -31,7 +31,7 @@ from pgwire_codec._core.times cimport time_kernel
 from pgwire_codec._core.uuids cimport uuid_kernel
 from pgwire_codec._core.patch import patch_rows
 from pgwire_codec.reference import values as reference
-from pgwire_codec.reference.render import element_oid
+from pgwire_codec.reference.families.arrays import element_oid
 from pgwire_codec.reference.values_build import chunks_of, overflow
 from pgwire_codec.codec.values import ValueProblem
 

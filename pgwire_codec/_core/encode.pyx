@@ -33,9 +33,8 @@ from pgwire_codec.errors import EncodeError
 from pgwire_codec.reference import encode as reference
 from pgwire_codec.reference.encode_arrow import BINARIES, STRINGS, stored_values
 from pgwire_codec.reference.encode_plan import prepare
-from pgwire_codec.reference.encode_values import TEXTUAL, UNITS, numeric_digits
-from pgwire_codec.reference.text import SCALARS
-from pgwire_codec.reference.text_time import TIMES
+from pgwire_codec.reference.families.datetime import UNITS
+from pgwire_codec.reference.families.numeric import numeric_digits
 from pgwire_codec.types import default_registry
 
 # Powers of ten, for floats.
@@ -132,7 +131,7 @@ cdef class Columns:
         """Set the parameters of the writer that is for the column, and give it, or NULL."""
         cdef bint binary = source.binary
         family, arrow = source.column.pg.family, source.formats[0]
-        if arrow in STRINGS and not binary and (family in SCALARS or family in TIMES):
+        if arrow in STRINGS and not binary and source.family.is_text_checked:
             return NULL  # text that is to be checked
         if arrow in STRINGS or arrow in BINARIES or arrow[0] == "w":
             self.strings(v, arrow, view)
@@ -140,7 +139,7 @@ cdef class Columns:
                 return send_bytes if binary else text_uuid
             if family == "bytea":
                 return send_bytes if binary else text_bytea
-            return send_versioned if binary and TEXTUAL.get(family) else send_bytes
+            return send_versioned if binary and source.family.text_prefix else send_bytes
         if family == "array" or family == "interval" or family == "pg_lsn":
             return NULL
         v.data = self.keep(view.buffer(1)).data

@@ -15,7 +15,7 @@ from pgwire_codec._core.wire cimport store_bytes, store_u16, store_u32, store_u6
 
 cdef extern from *:
     """
-    /* Of reference.values_calendar: days and microseconds from 1970; PostgreSQL's are from 2000. */
+    /* Of reference.families.calendar: days and microseconds from 1970; PostgreSQL's are from 2000. */
     #define PGWIRE_EPOCH_DAYS 10957
     #define PGWIRE_MIN_DATE -2440588
     #define PGWIRE_MAX_DATE 2145042905

@@ -93,7 +93,7 @@ cdef inline int text_decimal(const Values* v, int64_t row, Out* out) noexcept no
 
 
 cdef inline uint8_t* put_date(uint8_t* p, int32_t days) noexcept nogil:
-    """Write a day of the years 1 to 9999, by the arithmetic of reference.values_calendar."""
+    """Write a day of the years 1 to 9999, by the arithmetic of reference.families.calendar."""
     cdef uint32_t of_all = <uint32_t> (days + 719468)
     cdef uint32_t era = of_all // 146097, of_era = of_all % 146097
     cdef uint32_t year = (of_era - of_era // 1460 + of_era // 36524 - of_era // 146096) // 365

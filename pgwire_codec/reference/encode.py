@@ -14,7 +14,7 @@ from pgwire_codec.protocol.messages import Delete, Insert, Relation, TupleData, 
 from pgwire_codec.reference.codec import encode_message
 from pgwire_codec.reference.encode_arrow import stored_values
 from pgwire_codec.reference.encode_plan import Part, Plan, Source, TuplePart, prepare
-from pgwire_codec.reference.encode_values import Unwritable, binary_form, text_form
+from pgwire_codec.reference.families.forms import Unwritable
 from pgwire_codec.types import TypeRegistry, default_registry
 
 MAX_VALUE: Final = 2**31 - 1  # what a value's length can say
@@ -171,9 +171,9 @@ def encode_cell(part: Part, source: Source, row: int, value: Any) -> tuple[bytes
         return b"n", None
     try:
         if source.binary:
-            form = binary_form(source.column, source.formats, value)
+            form = source.family.binary_form(source.column, source.formats, value)
         else:
-            form = text_form(source.column, source.formats, value)
+            form = source.family.text_form(source.column, source.formats, value)
         if len(form) > MAX_VALUE:
             raise Unwritable(f"a value of at most {MAX_VALUE} bytes, not {len(form)}")
     except Unwritable as problem:

@@ -1,87 +1,21 @@
-"""Arrow columns to be encoded: which ones a PostgreSQL type is written from, and their values."""
+"""Values of the Arrow columns that are encoded."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 
 from pgwire_codec.arrow.layout import DTYPES
-from pgwire_codec.types import ColumnType
 
 STRINGS: Final = ("u", "U", "vu")
 BINARIES: Final = ("z", "Z", "vz")
 LISTS: Final = ("+l", "+L", "+w")
-INTEGERS: Final = ("c", "C", "s", "S", "i", "I", "l", "L")
-_INTEGER_FAMILIES: Final = ("int2", "int4", "int8", "uint4", "uint8", "reg", "pg_lsn")
-
-
-def wanted_arrow(column: ColumnType) -> str:
-    """Say, for an error, which Arrow types a column is written from."""
-    family = column.pg.family
-    if family == "array":
-        assert column.child is not None
-        return f"a list of {wanted_arrow(column.child)}, or string (the server's text)"
-    native = "an integer" if family in _INTEGER_FAMILIES else _ARROW_NAMES.get(family)
-    return "string (the server's text)" if native is None else f"{native}, or string"
-
-
-_ARROW_NAMES: Final = {
-    "bool": "bool",
-    "float4": "float32",
-    "float8": "float32 or float64",
-    "numeric": "decimal or an integer",
-    "bytea": "binary",
-    "unknown": "binary (its binary form)",
-    "uuid": "fixed_size_binary(16)",
-    "date": "date32",
-    "time": "time32 or time64",
-    "timestamp": "timestamp without time zone",
-    "timestamptz": "timestamp with time zone",
-    "interval": "month_day_nano_interval",
-}
-
-
-def is_written_from(column: ColumnType, formats: Sequence[str]) -> bool:
-    """Say whether a column is written from an Arrow type: its format, then its elements'."""
-    arrow, *elements = formats
-    family = column.pg.family
-    if arrow in STRINGS:
-        return True
-    if family == "array":
-        assert column.child is not None
-        return (
-            arrow.split(":")[0] in LISTS
-            and column.child.pg.family != "unknown"
-            and is_written_from(column.child, elements)
-        )
-    if family in _INTEGER_FAMILIES:
-        return arrow in INTEGERS
-    if family == "numeric":
-        return arrow.startswith("d:") or arrow in INTEGERS
-    if family in ("bytea", "unknown"):
-        return arrow in BINARIES or (arrow.startswith("w:") and family == "bytea")
-    if family == "timestamptz":
-        return arrow[:2] == "ts" and len(arrow) > 4
-    return arrow in _FORMATS.get(family, ())
-
-
-_FORMATS: Final = {
-    "bool": ("b",),
-    "float4": ("f",),
-    "float8": ("f", "g"),
-    "uuid": ("w:16",),
-    "date": ("tdD",),
-    "time": ("tts", "ttm", "ttu", "ttn"),
-    "timestamp": ("tss:", "tsm:", "tsu:", "tsn:"),
-    "interval": ("tin",),
-}
 
 
 def stored_values(array: Any, start: int, length: int) -> list[Any]:
-    """Give rows of a nanoarrow.c_array.CArray as stored values, None for null."""
+    """Return rows of a nanoarrow.c_array.CArray as stored values, None for null."""
     view = array.view()
     start += array.offset
     values = _read(array, view, start, length)
@@ -127,7 +61,7 @@ def _read(array: Any, view: Any, start: int, length: int) -> list[Any]:
 
 
 def _dtype(arrow: str) -> np.dtype[Any]:
-    """Give what the values' buffer holds: of floats their bits, so that a NaN keeps its payload."""
+    """Return the dtype of the values' buffer: floats are read as bits, to keep a NaN's payload."""
     bits = {"f": "<u4", "g": "<u8", "c": "i1", "C": "u1", "S": "<u2", "tts": "<i4", "ttm": "<i4"}
     if arrow in bits:
         return np.dtype(bits[arrow])

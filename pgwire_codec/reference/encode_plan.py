@@ -14,8 +14,8 @@ import numpy.typing as npt
 from pgwire_codec.errors import EncodeError, OptionError
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.reference.cursor import write_int
-from pgwire_codec.reference.encode_arrow import is_written_from, wanted_arrow
-from pgwire_codec.reference.encode_values import has_binary_form
+from pgwire_codec.reference.families import family_of
+from pgwire_codec.reference.families.family import Family
 from pgwire_codec.types import ColumnType, TypeOptions, TypeRegistry, column_type
 
 _AS_TEXT = TypeOptions(types="text")
@@ -31,6 +31,8 @@ class Source:
         The column's name.
     column : ColumnType
         Its type; of the format that is asked for, only text form or binary form matters.
+    family : Family
+        Codec of the type's values.
     array : nanoarrow.c_array.CArray
         The values; `start` is the part's first row in it.
     formats : tuple of str
@@ -43,6 +45,7 @@ class Source:
 
     name: str
     column: ColumnType
+    family: Family
     array: Any
     start: int
     formats: tuple[str, ...]
@@ -285,10 +288,10 @@ def _source(
     binary: bool,
     unchanged: npt.NDArray[np.bool_] | None,
 ) -> Source:
-    formats = _formats(piece.array)
-    if not is_written_from(column, formats):
+    family, formats = family_of(column), _formats(piece.array)
+    if not family.is_written_from(formats):
         raise EncodeError(
-            f"column {name!r} of type {column.pg.name}: wanted {wanted_arrow(column)}, not Arrow "
+            f"column {name!r} of type {column.pg.name}: wanted {family.wanted_arrow}, not Arrow "
             f"{'/'.join(formats)}"
         )
     # What has a binary form of unknown meaning has no text form.
@@ -296,10 +299,11 @@ def _source(
     return Source(
         name,
         column,
+        family,
         piece.array,
         piece.start,
         formats,
-        (binary or always) and has_binary_form(column, formats),
+        (binary or always) and family.has_binary_form(formats),
         unchanged,
     )
 

@@ -1,8 +1,8 @@
-"""A column's values, read one by one: the oracle of what a compiled decoder must give.
+"""A column's values, read one by one: the oracle of a compiled decoder.
 
-Every family is read in two steps. The reader of its form (text or binary) gives a plain Python
-value or says what is malformed; :func:`_store` gives what the Arrow type holds of it or says that
-it cannot.
+A value is read in two steps. The reader of its form (text or binary) returns a plain Python value
+or raises what is malformed; the family's `store` returns what the Arrow type holds of it, or raises
+that it cannot.
 """
 
 from __future__ import annotations
@@ -14,17 +14,13 @@ import numpy.typing as npt
 
 from pgwire_codec.codec.values import Decoded, Unrepresentable, ValueProblem
 from pgwire_codec.errors import ErrorCode
-from pgwire_codec.reference.binary import BINARY, read_array
-from pgwire_codec.reference.render import element_oid, render
-from pgwire_codec.reference.text import SCALARS, check_utf8, read_numeric
-from pgwire_codec.reference.text_array import ArrayParts
-from pgwire_codec.reference.text_array import read_array as read_text_array
-from pgwire_codec.reference.text_time import TIMES
+from pgwire_codec.reference.families import family_of
+from pgwire_codec.reference.families.arrays import ArrayParts
+from pgwire_codec.reference.families.family import Family, Read
+from pgwire_codec.reference.families.forms import check_utf8
 from pgwire_codec.reference.values_build import Span, build
-from pgwire_codec.reference.values_store import store
 from pgwire_codec.types import ColumnType
 
-_TEXT: Final = SCALARS | TIMES
 _VALUE: Final = 1  # of the four states, the only one that has bytes
 _BINARY_FORM: Final = 1
 
@@ -52,7 +48,7 @@ def decode_values(
     formats : numpy.ndarray of uint8
         0 for a value in text form, 1 in binary form; a column may have both.
     unrepresentable : {"raise", "null", "clamp"}
-        What becomes of a good value that the Arrow type cannot hold. ``"clamp"`` takes the
+        How to handle good values that the Arrow type cannot hold. ``"clamp"`` takes the
         nearest that it can, and null where there is none: NaN in a decimal, an array of two
         dimensions.
 
@@ -66,6 +62,7 @@ def decode_values(
     ValueProblem
         At the first row whose bytes are not a value of the type.
     """
+    family = family_of(column)
     values: list[Any] = []
     invalid: list[int] = []
     for row in range(len(state)):
@@ -76,7 +73,7 @@ def decode_values(
         raw = data[start : start + length].tobytes()
         is_binary = bool(formats[row] == _BINARY_FORM)
         try:
-            value, kept = _decode(column, raw, is_binary, unrepresentable)
+            value, kept = _decode(column, family, raw, is_binary, unrepresentable)
         except ValueProblem as problem:
             problem.row = row
             raise
@@ -91,25 +88,26 @@ def decode_values(
 
 
 def _final_format(column: ColumnType, any_binary: bool) -> str:
-    """Give the format of the whole column: an unknown type is binary only if a value came so."""
+    """Return the format of the whole column: an unknown type is binary only if a value came so."""
     if column.pg.family == "unknown" and not any_binary:
         return column.format.replace("z", "u")
     return column.format
 
 
-def _decode(column: ColumnType, raw: bytes, is_binary: bool, policy: str) -> tuple[Any, bool]:
-    """Give one stored value, and whether it is the value that was sent."""
+def _decode(
+    column: ColumnType, family: Family, raw: bytes, is_binary: bool, policy: str
+) -> tuple[Any, bool]:
+    """Return one stored value, and whether it is the value that was sent."""
     if column.format in ("u", "vu"):
-        if is_binary:
-            return render(column, raw), True
-        return read_numeric(raw) if column.numeric else check_utf8(raw), True
-    if column.pg.family == "unknown":
-        return raw if is_binary else check_utf8(raw), True
+        return _decode_string(column, family, raw, is_binary), True
+    # Text of an unknown type is passed through, as it is in a column of strings.
+    read: Read | None = family.read_binary if is_binary else family.read_text or check_utf8
+    assert read is not None
     try:
-        if column.pg.family == "array":
-            return _decode_array(column, raw, is_binary, policy)
-        read = (BINARY if is_binary else _TEXT)[column.pg.family]
-        return store(column.format, read(raw)), True
+        value = read(raw)
+        if family.element is not None:
+            return _decode_elements(column, family.element, value, is_binary, policy)
+        return family.store(column.format, value), True
     except Unrepresentable as problem:
         if policy == "raise":
             advice = 'the option unrepresentable goes on with "null" or "clamp"'
@@ -117,29 +115,35 @@ def _decode(column: ColumnType, raw: bytes, is_binary: bool, policy: str) -> tup
         return problem.nearest if policy == "clamp" else None, False
 
 
-def _decode_array(
-    column: ColumnType, raw: bytes, is_binary: bool, policy: str
-) -> tuple[list[Any], bool]:
-    parts: ArrayParts
+def _decode_string(column: ColumnType, family: Family, raw: bytes, is_binary: bool) -> bytes:
+    """Return the server's text; that of a numeric, which becomes a Decimal, is read."""
     if is_binary:
-        parts = read_array(raw, element_oid(column))
-    else:
-        parts = read_text_array(raw, column.pg.delimiter)
+        return family.render(raw)
+    if column.numeric:
+        assert family.read_text is not None
+        text: bytes = family.read_text(raw)
+        return text
+    return check_utf8(raw)
+
+
+def _decode_elements(
+    column: ColumnType, element: Family, parts: ArrayParts, is_binary: bool, policy: str
+) -> tuple[list[Any], bool]:
     assert column.child is not None
-    elements: list[Any] = []
+    values: list[Any] = []
     all_kept = True
-    for element, at in parts.elements:
-        if element is None:
-            elements.append(None)
+    for raw, at in parts.elements:
+        if raw is None:
+            values.append(None)
             continue
         try:
-            value, kept = _decode(column.child, element, is_binary, policy)
+            value, kept = _decode(column.child, element, raw, is_binary, policy)
         except ValueProblem as problem:
             # An escaped element's own offsets are not those of the array.
             problem.offset = at + (problem.offset if is_binary else 0)
             raise
-        elements.append(value)
+        values.append(value)
         all_kept = all_kept and kept
     if len(parts.bounds) > 1:
         raise Unrepresentable(f"an array of one dimension for a list, not of {len(parts.bounds)}")
-    return elements, all_kept
+    return values, all_kept
