@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 from pgwire_codec.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from pgwire_codec.spark.auto_cdc import auto_cdc_rows
-    from pgwire_codec.spark.changes import PlannedChanges, decode_changes, plan_changes
-    from pgwire_codec.spark.merge import Merged, merge_into
-    from pgwire_codec.spark.partition import decode_partition, plan_partitions
+    from pgwire_codec.spark.decode.dataframe import PlannedChanges, decode_changes, plan_changes
+    from pgwire_codec.spark.decode.rdd import decode_partition, plan_partitions
+    from pgwire_codec.spark.reduction.latest import latest
+    from pgwire_codec.spark.sinks.auto_cdc import auto_cdc_rows
+    from pgwire_codec.spark.sinks.delta_merge import Merged, merge_into
     from pgwire_codec.spark.source import PgoutputDataSource
-    from pgwire_codec.spark.tables import latest
 
 __all__ = [
     "Merged",
@@ -29,16 +29,16 @@ __all__ = [
 # Loaded when they are first asked for: Spark 3.5 has no data sources in Python, and the table of
 # Spark's Arrow types needs no Spark.
 _MODULES = {
-    "Merged": "merge",
+    "Merged": "sinks.delta_merge",
     "PgoutputDataSource": "source",
-    "PlannedChanges": "changes",
-    "auto_cdc_rows": "auto_cdc",
-    "decode_changes": "changes",
-    "decode_partition": "partition",
-    "latest": "tables",
-    "merge_into": "merge",
-    "plan_changes": "changes",
-    "plan_partitions": "partition",
+    "PlannedChanges": "decode.dataframe",
+    "auto_cdc_rows": "sinks.auto_cdc",
+    "decode_changes": "decode.dataframe",
+    "decode_partition": "decode.rdd",
+    "latest": "reduction.latest",
+    "merge_into": "sinks.delta_merge",
+    "plan_changes": "decode.dataframe",
+    "plan_partitions": "decode.rdd",
 }
 
 

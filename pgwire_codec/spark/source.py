@@ -13,13 +13,13 @@ from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.log import Log
 from pgwire_codec.protocol.lsn import format_lsn
+from pgwire_codec.spark.formats.native import Shape, shape_of, spark_schema
 from pgwire_codec.spark.options import SourceOptions, parse_options
 from pgwire_codec.spark.relations import select_relation
-from pgwire_codec.spark.shapes import Shape, shape_of, spark_schema
 
 if TYPE_CHECKING:
     from pgwire_codec.log.partition import LogPartition
-    from pgwire_codec.spark.stream import PgoutputStreamReader
+    from pgwire_codec.spark.stream_reader import PgoutputStreamReader
 
 
 class PgoutputDataSource(DataSource):
@@ -82,7 +82,7 @@ class PgoutputDataSource(DataSource):
         return PgoutputReader(options, _checked(shape, schema), relation_oid)
 
     def streamReader(self, schema: StructType) -> PgoutputStreamReader:  # noqa: N802  (Spark's)
-        from pgwire_codec.spark.stream import PgoutputStreamReader
+        from pgwire_codec.spark.stream_reader import PgoutputStreamReader
 
         options = self._options()
         shape, relation_oid = _shape(options, Log(options.path))

@@ -11,9 +11,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs PySpark (Python 3.11)")
 
-from pgwire_codec.spark.change_columns import ChangeColumns
-from pgwire_codec.spark.key_chains import follow
-from pgwire_codec.spark.lives import ARROW_PLACE
+from pgwire_codec.spark.reduction.change_columns import ChangeColumns
+from pgwire_codec.spark.reduction.key_chains import follow
+from pgwire_codec.spark.reduction.lives import ARROW_PLACE
 
 COLUMNS = ChangeColumns(("id", "one", "two"), (0,), (1, 2), {}, ("id",))
 SCHEMA = pa.schema(

@@ -11,9 +11,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs PySpark (Python 3.11)")
 
-from pgwire_codec.spark.change_columns import ChangeColumns
-from pgwire_codec.spark.key_chains import follow
-from pgwire_codec.spark.lives import fold
+from pgwire_codec.spark.reduction.change_columns import ChangeColumns
+from pgwire_codec.spark.reduction.key_chains import follow
+from pgwire_codec.spark.reduction.lives import fold
 from tests.support.histories import KEYS, VALUES, History
 
 TABLE = (*KEYS, *VALUES)

@@ -17,9 +17,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pgwire_codec.spark.change_columns import ChangeColumns
-from pgwire_codec.spark.comparison import Mask, differs
-from pgwire_codec.spark.unchanged import Rows, missing_values, unchanged_names, with_old_values
+from pgwire_codec.spark.reduction.change_columns import ChangeColumns
+from pgwire_codec.spark.reduction.comparison import Mask, differs
+from pgwire_codec.spark.reduction.unsent_values import (
+    Rows,
+    missing_values,
+    unchanged_names,
+    with_old_values,
+)
 
 #: Place of a change in the total order.
 PLACE: Final = np.dtype([("lsn", np.int64), ("seq", np.int64)])

@@ -15,10 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pgwire_codec.spark.change_columns import ChangeColumns
-from pgwire_codec.spark.comparison import Mask, differs
-from pgwire_codec.spark.net_changes import lasting_changes
-from pgwire_codec.spark.unchanged import missing_values, with_old_values
+from pgwire_codec.spark.reduction.change_columns import ChangeColumns
+from pgwire_codec.spark.reduction.comparison import Mask, differs
+from pgwire_codec.spark.reduction.net_changes import lasting_changes
+from pgwire_codec.spark.reduction.unsent_values import missing_values, with_old_values
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pgwire_codec.errors import MissingExtraError
 from pgwire_codec.protocol.lsn import format_lsn
-from pgwire_codec.spark.change_columns import RELATION_OID, ChangeColumns
-from pgwire_codec.spark.merge_rows import (
+from pgwire_codec.spark.reduction.change_columns import RELATION_OID, ChangeColumns
+from pgwire_codec.spark.sinks.merge_rows import (
     CountedRows,
     KeyedRows,
     MergeSource,

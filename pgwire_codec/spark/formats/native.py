@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.spark.arrow_types import SPARK
+from pgwire_codec.spark.formats.table_rows import to_record_batch
+from pgwire_codec.spark.formats.table_schema import TableSchema, misfit, table_schema
 from pgwire_codec.spark.options import SourceOptions
-from pgwire_codec.spark.records import to_record_batch
-from pgwire_codec.spark.schema import TableSchema, misfit, table_schema
 from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.types import TypeOptions, default_registry
 
@@ -49,8 +49,8 @@ def shape_of(
     ``newest`` is the newest version of the table, or None for all tables; ``versions`` are those of
     all relations. Raises ``ValueError`` when the table does not have a column.
     """
-    from pgwire_codec.spark.any_table import AnyTable
-    from pgwire_codec.spark.envelopes import DebeziumRows, DeltaRows
+    from pgwire_codec.spark.formats.any_table import AnyTable
+    from pgwire_codec.spark.formats.debezium import DebeziumRows, DeltaRows
 
     if newest is None:
         return AnyTable.of(relation_oid=options.with_relation_oid)

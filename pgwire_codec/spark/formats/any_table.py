@@ -14,8 +14,8 @@ from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.column import Column
 from pgwire_codec.codec.tables import NULL, VALUE, tagged
 from pgwire_codec.protocol.spec import WITH_OLD_TUPLE
-from pgwire_codec.spark.change_columns import RELATION_OID
-from pgwire_codec.spark.shapes import exact, to_exact
+from pgwire_codec.spark.formats.native import exact, to_exact
+from pgwire_codec.spark.reduction.change_columns import RELATION_OID
 from pgwire_codec.transactions.carry import RelationVersion
 
 _TEXTS = pa.map_(pa.string(), pa.string())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pgwire_codec.spark.change_columns import RELATION_OID, ChangeColumns
+from pgwire_codec.spark.reduction.change_columns import RELATION_OID, ChangeColumns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pgwire_codec.spark.change_columns import RELATION_OID, ChangeColumns
-from pgwire_codec.spark.key_chains import CHAIN, follow
-from pgwire_codec.spark.lives import ARROW_PLACE, fold
+from pgwire_codec.spark.reduction.change_columns import RELATION_OID, ChangeColumns
+from pgwire_codec.spark.reduction.key_chains import CHAIN, follow
+from pgwire_codec.spark.reduction.lives import ARROW_PLACE, fold
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -112,7 +112,7 @@ def _events(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
 
 
 def _schema(events: DataFrame, columns: ChangeColumns) -> StructType:
-    """Return the schema of lives, as :func:`~pgwire_codec.spark.lives.fold` returns them."""
+    """Return the schema of lives, as :func:`fold` yields them."""
     from pyspark.sql.pandas.types import from_arrow_type
     from pyspark.sql.types import BooleanType, StructField, StructType
 

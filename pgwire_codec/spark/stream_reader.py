@@ -17,8 +17,8 @@ from pyspark.sql.streaming.datasource import (
 from pgwire_codec.errors import LogError, OptionError
 from pgwire_codec.log import Log, Position
 from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
+from pgwire_codec.spark.formats.native import Shape
 from pgwire_codec.spark.options import SourceOptions
-from pgwire_codec.spark.shapes import Shape
 from pgwire_codec.spark.source import plan_range, read_partition
 from pgwire_codec.transactions.carry import RelationVersion, Scope
 

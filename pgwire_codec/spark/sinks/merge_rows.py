@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pgwire_codec.spark.change_columns import ChangeColumns
-from pgwire_codec.spark.net_changes import net_changes
-from pgwire_codec.spark.row_counts import row_changes
-from pgwire_codec.spark.unchanged import Rows, missing_values
+from pgwire_codec.spark.reduction.change_columns import ChangeColumns
+from pgwire_codec.spark.reduction.net_changes import net_changes
+from pgwire_codec.spark.reduction.row_counts import row_changes
+from pgwire_codec.spark.reduction.unsent_values import Rows, missing_values
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pgwire_codec.spark.change_columns import ChangeColumns
-from pgwire_codec.spark.net_changes import net_changes
-from pgwire_codec.spark.row_counts import row_changes
+from pgwire_codec.spark.reduction.change_columns import ChangeColumns
+from pgwire_codec.spark.reduction.net_changes import net_changes
+from pgwire_codec.spark.reduction.row_counts import row_changes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from pgwire_codec.spark.change_columns import RELATION_OID
+from pgwire_codec.spark.reduction.change_columns import RELATION_OID
 from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.types import ColumnType, TypeOptions, TypeRegistry, column_type
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pgwire_codec.changes.batch import ChangeBatch
-from pgwire_codec.spark.schema import free_name
-from pgwire_codec.spark.shapes import TableRows, exact, to_exact
+from pgwire_codec.spark.formats.native import TableRows, exact, to_exact
+from pgwire_codec.spark.formats.table_schema import free_name
 from pgwire_codec.transactions.carry import RelationVersion
 
 _NAMES: Final = pa.list_(pa.string())

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from pgwire_codec.changes.batch import ChangeBatch
-from pgwire_codec.spark.change_columns import RELATION_OID
-from pgwire_codec.spark.schema import TableSchema
+from pgwire_codec.spark.formats.table_schema import TableSchema
+from pgwire_codec.spark.reduction.change_columns import RELATION_OID
 from pgwire_codec.types import TypeOptions
 
 

@@ -1,0 +1,1 @@
+"""Decoding of messages that Spark holds, in DataFrames or RDDs."""

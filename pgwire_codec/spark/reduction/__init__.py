@@ -1,0 +1,1 @@
+"""Reduction of a table's changes to the rows that they leave."""

@@ -1,0 +1,1 @@
+"""Rows for the tables that changes are applied to: Delta tables and AUTO CDC."""
