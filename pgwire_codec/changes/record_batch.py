@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pgwire_codec.arrow.layout import ArrowBuffers, validity_bitmap
+from pgwire_codec.changes.metadata import METADATA_COLUMNS, free_name
 from pgwire_codec.codec.tables import DecodedColumns
 from pgwire_codec.transactions.carry import RelationVersion
 
@@ -67,15 +68,10 @@ def build(batch: ChangedRows, columns: Sequence[str] | None) -> ArrowBuffers:
         unchanged=dict(zip(known, decoded.unchanged, strict=True)),
         invalid={name: each.invalid for name, each in values.items()},
     )
-    for name, array in metadata.items():
-        fields[_free_name(name, known)] = array
+    for name in METADATA_COLUMNS:
+        if name in metadata:
+            fields[free_name(name, known)] = metadata[name]
     return _struct(fields, len(batch), None)
-
-
-def _free_name(name: str, taken: Sequence[str]) -> str:
-    while name in taken:
-        name = f"_{name}"
-    return name
 
 
 def _metadata(

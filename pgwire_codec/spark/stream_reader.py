@@ -17,9 +17,9 @@ from pyspark.sql.streaming.datasource import (
 from pgwire_codec.errors import LogError, OptionError
 from pgwire_codec.log import Log, Position
 from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
-from pgwire_codec.spark.formats.native import Shape
+from pgwire_codec.spark.formats.row_format import RowFormat
 from pgwire_codec.spark.options import SourceOptions
-from pgwire_codec.spark.source import plan_range, read_partition
+from pgwire_codec.spark.partitions import plan_partitions, read_partition
 from pgwire_codec.transactions.carry import RelationVersion, Scope
 
 
@@ -35,11 +35,11 @@ class PgoutputStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     the option ``onRelationChange``.
     """
 
-    def __init__(self, options: SourceOptions, shape: Shape, relation_oid: int | None) -> None:
+    def __init__(self, options: SourceOptions, rows: RowFormat, relation_oid: int | None) -> None:
         if options.ending_lsn is not None:
             raise OptionError("endingLsn is for batch reads: a stream has no end")
         self._options = options
-        self._shape = shape
+        self._rows = rows
         self._relation_oid = relation_oid  # where the option names no table
         self._log: Log | None = None
         self._target: Position | None = None
@@ -86,12 +86,12 @@ class PgoutputStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._plan_table(log, self._options.table, after.lsn, until.lsn)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_partition(partition, self._options, self._shape)
+        return read_partition(partition, self._options, self._rows)
 
     def _plan(
         self, log: Log, after: int, until: int, relation_oid: int | None
     ) -> list[InputPartition]:
-        return plan_range(log, self._options, self._shape, after, until, relation_oid)
+        return plan_partitions(log, self._options, self._rows, after, until, relation_oid)
 
     def _plan_table(self, log: Log, table: str, after: int, until: int) -> list[InputPartition]:
         """Plan a micro-batch of the relation that has the table's name at its end.

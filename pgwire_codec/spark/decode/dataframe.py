@@ -16,7 +16,7 @@ from pgwire_codec.errors import DecodeError
 from pgwire_codec.options import DecoderOptions
 from pgwire_codec.spark.arrow_types import SPARK
 from pgwire_codec.spark.decode.survey import PART, Part, check_ordinals, split_by_part, survey
-from pgwire_codec.spark.formats.native import spark_schema
+from pgwire_codec.spark.formats.spark_schema import spark_schema
 from pgwire_codec.spark.formats.table_rows import to_record_batch
 from pgwire_codec.spark.formats.table_schema import TableSchema, table_schema
 from pgwire_codec.spark.relations import select_relation

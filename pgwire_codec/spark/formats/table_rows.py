@@ -1,19 +1,19 @@
-"""Batches of changes as record batches of exactly a table's schema on Spark."""
+"""Conversion of batches of changes to record batches of exactly a table's schema on Spark."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
 from pgwire_codec.changes.batch import ChangeBatch
+from pgwire_codec.changes.metadata import RELATION_OID, free_name
 from pgwire_codec.spark.formats.table_schema import TableSchema
-from pgwire_codec.spark.reduction.change_columns import RELATION_OID
 from pgwire_codec.types import TypeOptions
 
 
 def to_record_batch(batch: ChangeBatch, schema: TableSchema, types: TypeOptions) -> pa.RecordBatch:
     """Return a batch of any version of the table, or of another table, in the table's schema.
 
-    A column that the version lacks is null; one that it has more is left out, and not decoded.
+    A column that the version lacks is null. A column that the schema lacks is not decoded.
     """
     ours = {column.name for column in batch.relation.columns}
     metadata = {name: key for key, name in schema.metadata.items()}
@@ -31,15 +31,13 @@ def to_record_batch(batch: ChangeBatch, schema: TableSchema, types: TypeOptions)
             arrays.append(pa.repeat(pa.scalar(batch.relation.oid, field.type), len(batch)))
             continue
         if field.name in metadata:
-            # The batch evens out its own collisions of names, which may be another version's.
-            name = metadata[field.name]
-            while name in ours:
-                name = f"_{name}"
-            there = name in native.schema.names
+            # Names in the batch depend on the columns of its own version of the table.
+            name = free_name(metadata[field.name], ours)
+            is_present = name in native.schema.names
         else:
             name = field.name
-            there = name in ours
-        if not there:
+            is_present = name in ours
+        if not is_present:
             arrays.append(pa.nulls(len(batch), field.type))
         elif pa.types.is_struct(field.type):
             arrays.append(_before(native.column(name), text.column(name), field.type, schema))
@@ -52,7 +50,7 @@ def to_record_batch(batch: ChangeBatch, schema: TableSchema, types: TypeOptions)
 def _before(
     native: pa.StructArray, text: pa.StructArray, wanted: pa.StructType, schema: TableSchema
 ) -> pa.StructArray:
-    """Give ``_before`` with the fields of the table's schema."""
+    """Return ``_before`` with the fields of the table's schema."""
     children = []
     for field in wanted:
         source = text if field.name in schema.as_text else native

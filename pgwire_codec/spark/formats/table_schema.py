@@ -1,20 +1,20 @@
-"""The schema that a table's changes have on Spark, whichever versions the table had."""
+"""Schema of a table's changes on Spark, across all versions of the table."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from pgwire_codec.spark.reduction.change_columns import RELATION_OID
+from pgwire_codec.changes.metadata import METADATA_COLUMNS, RELATION_OID, free_name
 from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.types import ColumnType, TypeOptions, TypeRegistry, column_type
 
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """What the changes of one table become.
+    """Schema of the changes of one table.
 
     Attributes
     ----------
@@ -23,14 +23,14 @@ class TableSchema:
     arrow : pyarrow.Schema
         The columns of the newest version, then the metadata columns.
     as_text : frozenset of str
-        Columns that are strings because their type changed in a way that nothing else holds.
+        Columns that are strings because no other type holds the values of all versions.
     metadata : mapping of str to str
-        The metadata columns' names, by the name that the design gives them; they differ where the
-        table has a column of that name.
+        The metadata columns' actual names, by their usual names. They differ if the table has a
+        column of that name.
     columns : tuple of str
         The table's columns.
     is_whole : bool
-        Whether these are all that the newest version has.
+        Whether these are all columns of the newest version.
     """
 
     versions: frozenset[RelationVersion]
@@ -82,8 +82,9 @@ def table_schema(
             as_text.add(column.name)
         fields[column.name] = widest or pa.string()
     key = [c.name for c in relation.columns if before == "full" or c.flags & 1]
-    metadata = _metadata_fields(
-        pa.struct([pa.field(name, fields[name]) for name in key if before != "none"]),
+    has_before = bool(key) and before != "none"
+    metadata = metadata_types(
+        pa.struct([pa.field(name, fields[name]) for name in key]) if has_before else None,
         invalid=invalid,
         relation_oid=relation_oid,
     )
@@ -103,12 +104,13 @@ def table_schema(
 def misfit(
     version: RelationVersion, schema: TableSchema, types: TypeOptions, registry: TypeRegistry
 ) -> str | None:
-    """Say what a later version of the table has that its schema cannot hold; None if it fits.
+    """Return why a later version of the table does not fit the schema, or None if it fits.
 
-    A narrower integer, float or decimal fits, and so does every type where the schema has a string
-    because of earlier changes. A column that is there no more is null.
+    A narrower integer, float or decimal fits. Every type fits if the schema has a string because of
+    earlier changes. A column that was dropped is null.
     """
-    before = schema.arrow.field(schema.metadata["_before"]).type if _has_before(schema) else None
+    old = schema.metadata.get("_before")
+    before = None if old is None else schema.arrow.field(old).type
     for column in version.relation.columns:
         name = column.name
         if name not in schema.columns:
@@ -124,15 +126,15 @@ def misfit(
     return None
 
 
-def _has_before(schema: TableSchema) -> bool:
-    return "_before" in schema.metadata
-
-
-def _metadata_fields(
-    before: pa.StructType, *, invalid: bool, relation_oid: bool
+def metadata_types(
+    before: pa.StructType | None = None, *, invalid: bool, relation_oid: bool
 ) -> dict[str, pa.DataType]:
+    """Return the metadata columns that rows have, in order, with their types.
+
+    ``before`` is the type of ``_before``, or None for rows without it.
+    """
     names = pa.list_(pa.string())
-    fields: dict[str, pa.DataType] = {
+    types: dict[str, pa.DataType] = {
         "_op": pa.string(),
         "_xid": pa.int64(),
         "_lsn": pa.int64(),
@@ -142,20 +144,13 @@ def _metadata_fields(
         "_origin": pa.string(),
         "_unchanged": names,
     }
-    if before.num_fields:
-        fields["_before"] = before
+    if before is not None:
+        types["_before"] = before
     if invalid:
-        fields["_invalid"] = names
+        types["_invalid"] = names
     if relation_oid:
-        fields[RELATION_OID] = pa.int64()
-    return fields
-
-
-def free_name(name: str, taken: Container[str]) -> str:
-    """Give a metadata column's name, which gets further underscores where it is taken."""
-    while name in taken:
-        name = f"_{name}"
-    return name
+        types[RELATION_OID] = pa.int64()
+    return {name: types[name] for name in METADATA_COLUMNS if name in types}
 
 
 def _types_of(
@@ -176,7 +171,7 @@ def _types_of(
 
 
 def _arrow_type(column: ColumnType) -> pa.DataType:
-    """Give the pyarrow type of a column's format; of an array with its elements'."""
+    """Return the pyarrow type of a column's format, with that of an array's elements."""
     if column.format == "+l":
         assert column.child is not None  # an array has an element type
         return pa.list_(_arrow_type(column.child))
@@ -202,7 +197,7 @@ _TYPES: dict[str, pa.DataType] = {
 
 
 def _widest(kinds: set[pa.DataType]) -> pa.DataType | None:
-    """Give the type that holds all the values of these, or None."""
+    """Return the type that holds all values of these types, or None."""
     if len(kinds) == 1:
         return next(iter(kinds))
     for narrow_to_wide in ("sil", "fg"):

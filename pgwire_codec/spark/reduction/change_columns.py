@@ -6,17 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from pgwire_codec.changes.metadata import RELATION_OID, metadata_names
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-#: The metadata column that identifies a table, whatever its name was.
-RELATION_OID: Final = "_relation_oid"
-
-#: The metadata columns of changes, in their order.
-METADATA: Final = (
-    "_op", "_xid", "_lsn", "_commit_lsn", "_commit_time", "_seq", "_origin", "_unchanged",
-    "_before", "_invalid", RELATION_OID,
-)  # fmt: skip
 
 #: Metadata columns of the change that left a row in its last state.
 ROW_METADATA: Final = (
@@ -70,13 +63,7 @@ class ChangeColumns:
                 f"key, not {keys!r}"
             )
         present = changes.columns
-        metadata = {}
-        for name in METADATA:
-            found = name
-            while f"_{found}" in present:  # the table has a column of that name, too
-                found = f"_{found}"
-            if found in present:
-                metadata[name] = found
+        metadata = metadata_names(present)
         if missing := [name for name in _REQUIRED if name not in metadata]:
             raise ValueError(
                 f"not a DataFrame of changes, as decode_changes returns: it has no "

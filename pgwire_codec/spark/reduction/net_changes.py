@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pgwire_codec.spark.reduction.change_columns import RELATION_OID, ChangeColumns
+from pgwire_codec.changes.metadata import RELATION_OID
+from pgwire_codec.spark.reduction.change_columns import ChangeColumns
 from pgwire_codec.spark.reduction.key_chains import CHAIN, follow
 from pgwire_codec.spark.reduction.lives import ARROW_PLACE, fold
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pgwire_codec.spark.reduction.change_columns import RELATION_OID, ChangeColumns
+from pgwire_codec.changes.metadata import RELATION_OID
+from pgwire_codec.spark.reduction.change_columns import ChangeColumns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

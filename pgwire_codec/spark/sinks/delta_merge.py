@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pgwire_codec.changes.metadata import RELATION_OID
 from pgwire_codec.errors import MissingExtraError
 from pgwire_codec.protocol.lsn import format_lsn
-from pgwire_codec.spark.reduction.change_columns import RELATION_OID, ChangeColumns
+from pgwire_codec.spark.reduction.change_columns import ChangeColumns
 from pgwire_codec.spark.sinks.merge_rows import (
     CountedRows,
     KeyedRows,

@@ -1,0 +1,38 @@
+"""Names of the metadata columns that stand beside a table's columns in a batch of changes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container
+from typing import Final
+
+#: The metadata column that identifies a table, whatever its name was. Only Spark has it.
+RELATION_OID: Final = "_relation_oid"
+
+#: The metadata columns of changes, in their order. ``_before``, ``_invalid`` and ``_relation_oid``
+#: depend on options.
+METADATA_COLUMNS: Final = (
+    "_op", "_xid", "_lsn", "_commit_lsn", "_commit_time", "_seq", "_origin", "_unchanged",
+    "_before", "_invalid", RELATION_OID,
+)  # fmt: skip
+
+
+def free_name(name: str, taken: Container[str]) -> str:
+    """Return the name of a metadata column beside columns that have the names ``taken``.
+
+    The name gets further underscores until no other column has it.
+    """
+    while name in taken:
+        name = f"_{name}"
+    return name
+
+
+def metadata_names(columns: Collection[str]) -> dict[str, str]:
+    """Return the metadata columns among some columns: the actual names, by the usual names."""
+    found = {}
+    for name in METADATA_COLUMNS:
+        actual = name
+        while f"_{actual}" in columns:  # the table has a column of that name, too
+            actual = f"_{actual}"
+        if actual in columns:
+            found[name] = actual
+    return found
