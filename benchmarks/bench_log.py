@@ -20,7 +20,7 @@ TRANSACTION = 10_000  # rows
 
 def write(stream: Stream, folder: Path) -> None:
     """Write the changes as a log of transactions, with the sizes that a capture uses."""
-    source = log.Source("1", 1, "benchmark", "slot", 180_000)
+    source = log.LogSource("1", 1, "benchmark", "slot", 180_000)
     time = np.datetime64("2026-01-01", "us")
     with log.LogWriter(folder, source) as writer:
         for number, first in enumerate(range(0, len(stream.messages), TRANSACTION), 1):
@@ -56,7 +56,7 @@ def bench_read(benchmark: BenchmarkFixture, folder: Path, form: str) -> None:
                 batch.to_arrow()
 
     def read_unchecked() -> None:
-        with mock.patch("pgwire_codec.log.stream.check_extent"):
+        with mock.patch("pgwire_codec.log.ipc_file.check_extent"):
             read()
 
     segments = log.Log(folder).segments

@@ -59,7 +59,7 @@ def transactions(size: str) -> pa.LargeBinaryArray:
 
 
 def _write_log(messages: pa.LargeBinaryArray, folder: Path) -> None:
-    source = log.Source("1", 1, "bench", "bench", 180_000, {})
+    source = log.LogSource("1", 1, "bench", "bench", 180_000, {})
     with log.LogWriter(folder, source) as writer:
         for start in range(0, len(messages), 10_000):
             piece = messages.slice(start, 10_000).cast(pa.binary())

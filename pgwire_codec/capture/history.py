@@ -61,7 +61,7 @@ class LoggedTransactions:
                 found.append(np.unique(rows))
         self.transactions = np.unique(np.concatenate(found))
         numbers = {log.number_of(int(partition.segment)) for partition in plan.partitions}
-        self._options = [log.segment(each).head.source.plugin_options for each in numbers]
+        self._options = [log.segment(each).header.source.plugin_options for each in numbers]
 
     def were_selected_by(self, plugin_options: Mapping[str, str]) -> bool:
         """Whether these options of pgoutput select the same transactions as those in the log."""

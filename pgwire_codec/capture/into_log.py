@@ -28,7 +28,7 @@ from pgwire_codec.protocol.lsn import format_lsn
 if TYPE_CHECKING:
     from pgwire_codec.capture.copying import CopiedRows
     from pgwire_codec.capture.publications import CreatePublication
-    from pgwire_codec.log import LogWriter, Source
+    from pgwire_codec.log import LogSource, LogWriter
 
 _Result = TypeVar("_Result")
 
@@ -229,13 +229,13 @@ class LogCapture:
                 self._interrupt.release()
         return None
 
-    def _identify(self) -> Source:
+    def _identify(self) -> LogSource:
         return self._source(identify(self._dsn, self._options, self._interrupt))
 
-    def _source(self, identity: Identity) -> Source:
-        from pgwire_codec.log import Source
+    def _source(self, identity: Identity) -> LogSource:
+        from pgwire_codec.log import LogSource
 
-        return Source(
+        return LogSource(
             system_identifier=identity.system_identifier,
             timeline=identity.timeline,
             database=identity.database,
@@ -247,7 +247,7 @@ class LogCapture:
     def _capture(
         self,
         writer: LogWriter,
-        source: Source,
+        source: LogSource,
         until_lsn: int | None,
         idle_seconds: float | None,
     ) -> None:
@@ -266,7 +266,7 @@ class LogCapture:
         """Raise ``CaptureError`` when the log began without the snapshot that is asked for."""
         from pgwire_codec.log import Log
 
-        first = Log(self._log).segment(0).head
+        first = Log(self._log).segment(0).header
         if first.first_ordinal == 0 and not first.snapshot:
             raise CaptureError(
                 f"the log {self._log} began without a snapshot and holds changes",
@@ -307,7 +307,7 @@ class LogCapture:
     def _stream(
         self,
         writer: LogWriter,
-        source: Source,
+        source: LogSource,
         until_lsn: int | None,
         idle_seconds: float | None,
     ) -> None:
@@ -340,7 +340,7 @@ class LogCapture:
             capture.close()
 
     def _open(
-        self, writer: LogWriter, source: Source, repeats: Mapping[str, str] | None = None
+        self, writer: LogWriter, source: LogSource, repeats: Mapping[str, str] | None = None
     ) -> Capture:
         """Start the stream where the log ends, or with ``repeats`` where the slot is."""
         is_new = writer.confirm_lsn == 0
@@ -387,12 +387,12 @@ class LogCapture:
             )
         return capture.confirmed_lsn < end
 
-    def _check_history(self, writer: LogWriter, source: Source) -> None:
+    def _check_history(self, writer: LogWriter, source: LogSource) -> None:
         """Raise ``CaptureError`` unless the server repeats the transactions that the log has."""
         from pgwire_codec.log import Log
 
         log = Log(self._log)
-        last = log.segment(len(log) - 1).head.source if len(log) else source
+        last = log.segment(len(log) - 1).header.source if len(log) else source
         # Whether a transaction is streamed depends on what else is decoded.
         options = {k: v for k, v in last.plugin_options.items() if k != "streaming"}
         end = _end_of(writer)

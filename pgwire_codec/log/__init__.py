@@ -1,8 +1,8 @@
 """The durable log of a replication slot: raw messages in Arrow IPC segments.
 
-A slot has one reader and forgets what was confirmed. A capture therefore writes raw messages to a
-log, confirms what is safe there, and any number of readers decode the log, in parallel, from any
-commit LSN on.
+A slot has one reader, and the server discards confirmed changes. A capture therefore writes raw
+messages to a log and confirms those that are durable there. Any number of readers decode the log,
+in parallel, from any commit LSN on.
 
 >>> from pgwire_codec import log
 >>> with log.LogWriter("shop.log", source) as writer:
@@ -16,7 +16,7 @@ Needs the extra ``log``: ``pip install 'pgwire-codec[log]'``.
 
 from pgwire_codec.errors import LogError, MissingExtraError
 
-try:  # asked for here, so that the message is a clear one
+try:  # here, for a clear error message
     import msgspec  # noqa: F401
     import pyarrow  # noqa: F401
     import xxhash  # noqa: F401
@@ -28,41 +28,41 @@ except ImportError as error:
 from pgwire_codec.log.copying import copy
 from pgwire_codec.log.manifest import Manifest
 from pgwire_codec.log.partition import LogPartition, LogPlan
-from pgwire_codec.log.position import Position
+from pgwire_codec.log.position import LogPosition
 from pgwire_codec.log.prune import prune
 from pgwire_codec.log.reader import Log
 from pgwire_codec.log.relations import LoggedRelation
-from pgwire_codec.log.segment import Extent, Head, Part, Segment, TableCount
-from pgwire_codec.log.source import Source
+from pgwire_codec.log.segment import Extent, Segment, SegmentHeader, SegmentPart, TableCount
+from pgwire_codec.log.source import LogSource
 from pgwire_codec.log.statistics import (
     ChangeCounts,
     LogStatistics,
     OpenStatistics,
     statistics,
 )
-from pgwire_codec.log.verify import Damage, Report, verify
+from pgwire_codec.log.verify import Damage, Verification, verify
 from pgwire_codec.log.writer import LogWriter, WriterStatistics
 
 __all__ = [
     "ChangeCounts",
     "Damage",
     "Extent",
-    "Head",
     "Log",
     "LogError",
     "LogPartition",
     "LogPlan",
+    "LogPosition",
+    "LogSource",
     "LogStatistics",
     "LogWriter",
     "LoggedRelation",
     "Manifest",
     "OpenStatistics",
-    "Part",
-    "Position",
-    "Report",
     "Segment",
-    "Source",
+    "SegmentHeader",
+    "SegmentPart",
     "TableCount",
+    "Verification",
     "WriterStatistics",
     "copy",
     "prune",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
@@ -10,7 +11,7 @@ import xxhash
 from pgwire_codec.errors import LogError
 
 #: Version of the log's format: of segments, sidecars, the watermark and the manifest. A reader
-#: refuses one that it does not know.
+#: refuses other versions.
 FORMAT: Final = 2
 
 #: A number of messages, of bytes, or an ordinal.
@@ -22,9 +23,10 @@ _MARK: Final = b',"checksum":'
 RESTORE: Final = "Restore this file from a copy of the log."
 
 _T = TypeVar("_T")
+_V = TypeVar("_V")
 
 
-class _Format(msgspec.Struct):
+class _FormatVersion(msgspec.Struct):
     format: int
 
 
@@ -34,7 +36,7 @@ def checksum(data: Any) -> str:
 
 
 def dump(value: Any) -> bytes:
-    """Return the file of a struct or dataclass that has at least one field."""
+    """Return the file that contains a struct or dataclass with at least one field."""
     body = b'{"format":%d,' % FORMAT + msgspec.json.encode(value)[1:-1]
     return body + _ending(body)
 
@@ -45,25 +47,46 @@ def load(data: bytes, kind: type[_T], file: str) -> _T:
     Parameters
     ----------
     data : bytes
-        The file.
+        Content of the file.
     kind : type
-        The value's class, whose annotations are the schema.
+        Class of the value, whose annotations are the schema.
     file : str
-        The file's name for messages.
+        Name of the file in errors.
 
     Raises
     ------
     LogError
-        When a byte is wrong, the format version is unknown, or the content is not of this type.
+        When a byte is wrong, the format version is unknown, or the content is not of this class.
     """
     body = data[: data.rfind(_MARK)] if _MARK in data else b""
     if not body or data[len(body) :] != _ending(body):
         raise LogError(f"{file} is damaged: its checksum does not match its bytes", hint=RESTORE)
     try:
-        check_format(msgspec.json.decode(data, type=_Format).format, file)
+        check_format(msgspec.json.decode(data, type=_FormatVersion).format, file)
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, RecursionError) as error:
         raise invalid(file, error) from error
+
+
+def converted(value: object, kind: type[_T], **changed: Any) -> _T:
+    """Return a struct or dataclass of a class that has the fields of another value.
+
+    Parameters
+    ----------
+    value : object
+        Struct or dataclass.
+    kind : type
+        Class of the result.
+    **changed
+        Fields of the result that differ from those of the value.
+    """
+    same = {name: getattr(value, name) for name in kind.__annotations__ if name not in changed}
+    return kind(**same, **changed)
+
+
+def optional(convert: Callable[[_V], _T], value: _V | None) -> _T | None:
+    """Return a converted value, or None for None."""
+    return None if value is None else convert(value)
 
 
 def invalid(file: str, reason: object) -> LogError:
@@ -72,7 +95,7 @@ def invalid(file: str, reason: object) -> LogError:
 
 
 def check_format(found: int, file: str) -> None:
-    """Raise ``LogError`` for a version of the format that is not this one."""
+    """Raise ``LogError`` for another version of the format."""
     if found != FORMAT:
         raise LogError(
             f"{file} has format version {found}, and this release reads version {FORMAT}",

@@ -1,4 +1,4 @@
-"""Copy the complete segments of a log to another place."""
+"""Copying of the complete segments of a log to another place."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pgwire_codec.errors import LogError
-from pgwire_codec.log.directory import look, not_a_log, read_sidecar
+from pgwire_codec.log.directory import not_a_log, read_directory, read_sidecar
+from pgwire_codec.log.ipc_file import check_extent
+from pgwire_codec.log.local_store import FILE_MODE
 from pgwire_codec.log.manifest import MANIFEST, Manifest, manifest_to_bytes
 from pgwire_codec.log.segment import SEGMENT, SIDECAR, Segment
 from pgwire_codec.log.sidecar import segment_to_bytes
-from pgwire_codec.log.store import FILE_MODE, Store, open_store
-from pgwire_codec.log.stream import check_extent
+from pgwire_codec.log.store import Store, open_store
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -28,20 +29,20 @@ def copy(
 ) -> list[str]:
     """Copy the sealed segments of a log that a copy of it does not have yet.
 
-    The copy can be read while it is made, and up to its last complete segment. It is not written
-    to by a :class:`LogWriter`: it has no watermark, and its manifest says where it ends. The log
-    may be written and read meanwhile.
+    The copy can be read meanwhile, up to its last complete segment. A :class:`LogWriter` cannot
+    write to it: it has no watermark, and its manifest contains its end. The log may be written and
+    read meanwhile.
 
     Parameters
     ----------
     uri : str or path
-        The log.
+        Location of the log.
     target : str or path
-        The copy: a directory or URI that is empty, or holds an earlier copy of the same log.
+        Location of the copy: a directory or URI that is empty, or has an earlier copy of the log.
     filesystem, target_filesystem : pyarrow.fs.FileSystem, optional
-        Then ``uri`` or ``target`` is a path in it.
+        File systems in which ``uri`` and ``target`` are paths.
     file_mode : int
-        As for :class:`LogWriter`, of the copy's files.
+        Permissions of the copy's files, as for :class:`LogWriter`.
 
     Returns
     -------
@@ -54,7 +55,7 @@ def copy(
         When a file is missing or damaged, or the target is another log.
     """
     source = open_store(uri, filesystem)
-    found = look(source)
+    found = read_directory(source)
     if found.manifest is None:
         raise not_a_log(source)
     store = open_store(target, target_filesystem, file_mode=file_mode)
@@ -64,7 +65,7 @@ def copy(
         for name in missing:
             segment = read_sidecar(source, name, found.manifest)
             _copy_segment(source, store, segment)
-            # Last: from here on the copy has the segment.
+            # Last: only now the copy has the segment.
             manifest = replace(manifest, end_ordinal=segment.end_ordinal)
             store.write(MANIFEST, manifest_to_bytes(manifest))
     return [name + SEGMENT for name in missing]
@@ -72,7 +73,7 @@ def copy(
 
 def _manifest_of_copy(source: Store, manifest: Manifest, target: Store) -> Manifest:
     """Return the copy's manifest as it is, or write that of a copy without segments."""
-    held = look(target)
+    held = read_directory(target)
     if not held.is_log:
         empty = replace(manifest, end_ordinal=manifest.first_ordinal)
         target.write(MANIFEST, manifest_to_bytes(empty))
@@ -85,7 +86,7 @@ def _manifest_of_copy(source: Store, manifest: Manifest, target: Store) -> Manif
     if found.end_ordinal < manifest.first_ordinal:
         raise LogError(
             f"{source.name} was pruned: the copy {target.name} ends before ordinal "
-            f"{found.end_ordinal}, and the log begins at {manifest.first_ordinal}",
+            f"{found.end_ordinal}, but the log begins at {manifest.first_ordinal}",
             hint="Copy to an empty directory.",
         )
     return found
@@ -95,7 +96,7 @@ def _copy_segment(source: Store, target: Store, segment: Segment) -> None:
     """Copy the files of one segment, the sidecar last."""
     file = segment.name + SEGMENT
     data = source.read_buffer(file, 0, segment.bytes)
-    for extent in (segment.header, *(part.extent for part in segment.parts)):
+    for extent in (segment.header_extent, *(part.extent for part in segment.parts)):
         check_extent(data[extent.offset : extent.stop], extent, f"{source.name}/{file}")
     target.write(file, data)
     target.write(segment.name + SIDECAR, segment_to_bytes(segment))

@@ -29,18 +29,17 @@ class Directory:
     Attributes
     ----------
     manifest : Manifest or None
-        None where nothing was ever flushed.
+        None if nothing was ever flushed.
     watermark : Watermark or None
-        None in a copy, and where nothing was ever flushed.
+        None in a copy, and if nothing was ever flushed.
     sealed : list of str
-        Segments that have a sidecar, by ordinal; names without suffix.
+        SegmentSequence that have a sidecar, by ordinal; names without suffix.
     growing : str or None
-        The segment that may be read as far as the watermark says.
+        The segment that may be read up to the watermark.
     unacknowledged : str or None
         The segment that a writer began after the watermark's end and did not flush.
     leftover : list of str
-        Files that do not belong to the log any more, or never did: of segments that were pruned,
-        and temporary ones.
+        Files that do not belong to the log: those of pruned segments, and temporary ones.
     problems : dict of str to LogError
         Errors, by the name of the file that is missing or damaged.
     """
@@ -55,7 +54,7 @@ class Directory:
 
     @property
     def is_log(self) -> bool:
-        """Whether anything of a log is there."""
+        """Whether the directory contains any part of a log."""
         return bool(self.manifest or self.watermark or self.sealed or self.problems)
 
     @property
@@ -65,25 +64,25 @@ class Directory:
 
     @property
     def end_ordinal(self) -> int:
-        """One past the last ordinal that the log is known to have had; it may have more."""
+        """Ordinal after the last one that the log is known to have had; it may have more."""
         if self.watermark is not None:
             return self.watermark.end_ordinal
         return 0 if self.manifest is None else self.manifest.end_ordinal or 0
 
 
-def look(store: Store) -> Directory:
-    """Classify the files of a log; ``LogError`` for the first that is missing or damaged."""
-    found = list_files(store)
+def read_directory(store: Store) -> Directory:
+    """Classify the files of a log; raise ``LogError`` for the first missing or damaged one."""
+    found = classify_files(store)
     for problem in found.problems.values():
         raise problem
     return found
 
 
-def list_files(store: Store) -> Directory:
-    """Classify the files of a log, and gather what is wrong with them."""
+def classify_files(store: Store) -> Directory:
+    """Classify the files of a log, and collect the errors of missing and damaged ones."""
     problems: dict[str, LogError] = {}
-    # In this order: the segment that the watermark names is in the list, growing or already
-    # sealed; and a segment that was pruned before the listing is before the manifest's beginning.
+    # This order matters. The segment that the watermark names is in the list, growing or already
+    # sealed, and a segment that was pruned before the listing is before the manifest's beginning.
     watermark = _read(store, WATERMARK, watermark_from_bytes, problems)
     names = store.names()
     manifest = _read(store, MANIFEST, manifest_from_bytes, problems)
@@ -94,7 +93,7 @@ def list_files(store: Store) -> Directory:
             found.leftover.append(name)
         elif match := _OF_SEGMENT.fullmatch(name):
             suffixes[match[1]].add(match[2])
-    if problems:  # then it is not known which segments there should be
+    if problems:  # then the set of segments is not known
         found.sealed = [each for each in sorted(suffixes) if len(suffixes[each]) == 2]
         return found
     _check_identity(store, found, has_segments=bool(suffixes))
@@ -113,7 +112,7 @@ def list_files(store: Store) -> Directory:
 
 
 def read_sidecar(store: Store, name: str, manifest: Manifest | None) -> Segment:
-    """Read the sidecar of a sealed segment of the log that has this manifest."""
+    """Read the sidecar of a sealed segment of the log with this manifest."""
     file = f"{store.name}/{name}{SIDECAR}"
     data = store.read(name + SIDECAR)
     if data is None:
@@ -124,7 +123,7 @@ def read_sidecar(store: Store, name: str, manifest: Manifest | None) -> Segment:
     segment = segment_from_bytes(data, file)
     if segment.name != name:
         raise LogError(f"{file} is the sidecar of segment {segment.name}", hint=RESTORE)
-    if manifest is not None and segment.head.log_id != manifest.log_id:
+    if manifest is not None and segment.header.log_id != manifest.log_id:
         raise _other_log(store, name + SIDECAR)
     return segment
 
@@ -133,8 +132,8 @@ def check_end(store: Store, found: Directory, end_ordinal: int) -> None:
     """Raise ``LogError`` when the sealed segments end before the log does."""
     if end_ordinal < found.end_ordinal:
         raise LogError(
-            f"{store.name} ends before ordinal {end_ordinal}, and has had messages up to ordinal "
-            f"{found.end_ordinal - 1}: {segment_name(end_ordinal)}{SEGMENT} is missing",
+            f"{segment_name(end_ordinal)}{SEGMENT} is missing: {store.name} ends before ordinal "
+            f"{end_ordinal}, but had messages up to ordinal {found.end_ordinal - 1}",
             hint=RESTORE,
         )
 
@@ -154,7 +153,7 @@ def _read(
 
 
 def _check_identity(store: Store, found: Directory, *, has_segments: bool) -> None:
-    """Note which of manifest and watermark is missing, or of another log."""
+    """Record a manifest or watermark that is missing or belongs to another log."""
     manifest, watermark = found.manifest, found.watermark
     if manifest is None:
         # A new log gets its watermark first.
@@ -168,7 +167,7 @@ def _check_identity(store: Store, found: Directory, *, has_segments: bool) -> No
 
 
 def _classify(store: Store, found: Directory, segment: str, suffixes: set[str]) -> None:
-    """Note what the files of one segment are."""
+    """Classify the files of one segment."""
     ordinal, manifest, watermark = int(segment), found.manifest, found.watermark
     if ordinal < found.first_ordinal:
         found.leftover += [segment + suffix for suffix in sorted(suffixes)]
@@ -199,12 +198,12 @@ def not_a_log(store: Store) -> LogError:
     """Return the error for a directory without a log."""
     return LogError(
         f"{store.name} is not a log: it has neither {MANIFEST} nor segments",
-        hint="Capture into it first: pgwire-codec capture --log makes it one.",
+        hint="Capture into it first, with pgwire-codec capture --log.",
     )
 
 
 def missing(store: Store, file: str) -> LogError:
-    """Return the error for a file of the log that is not there."""
+    """Return the error for a missing file of the log."""
     return LogError(f"{store.name}/{file} is missing", hint=RESTORE)
 
 

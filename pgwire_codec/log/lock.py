@@ -1,4 +1,4 @@
-"""One writer at a time: a lock on a file, which ends with the process that holds it."""
+"""Lock of a log's writer: a lock on a file, which ends with the process that holds it."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def locked(path: Path, log: str, mode: int) -> Iterator[None]:
     Parameters
     ----------
     path : pathlib.Path
-        The lock file, which contains the holder's process ID. It stays when the lock is released:
-        others may already wait for this very file.
+        The lock file, which contains the holder's process ID. It is kept when the lock is released:
+        others may already wait for it.
     log : str
-        Name of the log, for people.
+        Name of the log in errors.
     mode : int
         Permissions of the lock file.
 
     Raises
     ------
     LogError
-        When another writer holds the lock, of this process or another one, or when the file is a
+        When another writer holds the lock, in this process or another one, or when the file is a
         symbolic link, which is not followed.
     MissingExtraError
         When filelock is not installed.
@@ -41,7 +41,7 @@ def locked(path: Path, log: str, mode: int) -> Iterator[None]:
         path,
         timeout=0,
         mode=mode,
-        thread_local=False,  # a log may be closed by another thread than opened it
+        thread_local=False,  # another thread may close the log
         fallback_to_soft=False,  # a lock that outlives its process would have to be broken by hand
         preserve_lock_file=True,
         on_acquired=_write_pid,
@@ -53,7 +53,7 @@ def locked(path: Path, log: str, mode: int) -> Iterator[None]:
         whom = "another writer of this process" if pid == os.getpid() else "another process"
         raise LogError(
             f"the log {log} is being written by {whom} (pid {pid or 'unknown'})",
-            hint="A log has one writer at a time. End that one, or write to another log.",
+            hint="A log has one writer at a time. End the other one, or write to another log.",
             is_transient=True,
         ) from None
     except OSError as error:
@@ -90,6 +90,6 @@ def _read_pid(path: Path) -> int | None:
     try:
         with open(os.open(path, os.O_RDONLY | _NOFOLLOW), "rb") as file:  # noqa: PTH123
             text = file.read(_PID_DIGITS)
-    except OSError:  # a system may not let others read what is locked
+    except OSError:  # on some systems others cannot read a locked file
         return None
     return int(text) if text.isdigit() else None

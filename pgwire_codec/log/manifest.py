@@ -1,4 +1,4 @@
-"""Identity and extent of a log: the file that says which segments belong to it."""
+"""Manifest of a log: its identifier and its first segment."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ MANIFEST: Final = "manifest.json"
 class Manifest:
     """Content of ``manifest.json``.
 
-    A log's segments follow one another without a gap: the first is named here, each sidecar says
-    where the next one begins, and the watermark, or in a copy the manifest, says where they end.
-    A segment that is missing is therefore always found out.
+    A log's segments follow one another without a gap. The manifest records the first ordinal, each
+    sidecar the ordinal of the next segment, and the watermark (in a copy, the manifest) the end. A
+    missing segment is therefore always detected.
 
     Attributes
     ----------
     log_id : str
         Random identifier of the log, repeated in all its files.
     first_ordinal : int
-        Ordinal of the first segment's first message. Pruning moves it.
+        Ordinal of the first segment's first message. Pruning increases it.
     end_ordinal : int or None
-        Of a copy: one past its last message's ordinal. None for a log with a watermark.
+        Ordinal after the last message of a copy. None for a log with a watermark.
     """
 
     log_id: str
@@ -34,9 +34,10 @@ class Manifest:
 
 
 def manifest_to_bytes(manifest: Manifest) -> bytes:
+    """Return the file of a manifest."""
     return dump(manifest)
 
 
 def manifest_from_bytes(data: bytes, file: str) -> Manifest:
-    """Read a manifest; ``LogError`` for one that is damaged. ``file`` is its name for messages."""
+    """Read a manifest; ``file`` is its name in errors. Raise ``LogError`` for a damaged one."""
     return load(data, Manifest, file)

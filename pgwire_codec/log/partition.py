@@ -1,4 +1,4 @@
-"""What a plan consists of: partitions, which can be decoded anywhere and in any order."""
+"""LogPlan and LogPartition: work that can be decoded anywhere and in any order."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from pgwire_codec._impl import Decoder
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.changes import Changes
 from pgwire_codec.errors import DecodeError
+from pgwire_codec.log.ipc_file import lsns, read_extents
 from pgwire_codec.log.segment import Extent
 from pgwire_codec.log.store import open_store
-from pgwire_codec.log.stream import lsns, read_extents
 from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.transactions.plan import PartPlan
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-#: Record batches smaller than this are joined: a decoder's work has a part that is per batch.
+#: Record batches smaller than this are joined: a decoder has a fixed cost for each batch.
 _SMALL = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class LogPartition:
-    """A run of messages in one segment, and how to decode it. Picklable and small.
+    """A run of messages in one segment, with its plan for decoding. Picklable and small.
 
     Attributes
     ----------
     uri : str
-        Of the log.
+        Location of the log.
     filesystem : pyarrow.fs.FileSystem or None
-        Where the log was opened with one.
+        File system with which the log was opened.
     segment : str
-        The segment's name, without suffix.
+        Name of the segment, without suffix.
     extents : tuple of Extent
         Its parts in the file, one after the other, each with its checksum.
     first_ordinal, messages : int
-        Which messages that are.
+        Ordinal of its first message, and number of its messages.
     plan : PartPlan
-        What of the other messages is to be known.
+        Facts about the other messages that its decoding needs.
     after, until : int
-        Changes come out if their transaction has ``after < commit_lsn <= until``.
+        Changes are returned if their transaction has ``after < commit_lsn <= until``.
     """
 
     uri: str
@@ -63,8 +63,8 @@ class LogPartition:
         Parameters
         ----------
         decoder_options : mapping, optional
-            Of :class:`pgwire_codec.Decoder`; ``on_error`` as the plan was made with. Rejected
-            messages are left out.
+            Options of :class:`pgwire_codec.Decoder`; ``on_error`` must be that of the plan.
+            Rejected messages are left out.
 
         Raises
         ------
@@ -94,16 +94,16 @@ class LogPartition:
 
 @dataclass(frozen=True, slots=True)
 class LogPlan:
-    """How to decode a range of a log.
+    """Partitions of a range of a log, for decoding.
 
     Attributes
     ----------
     partitions : list of LogPartition
-        In the order of the log.
+        The partitions in the order of the log.
     versions : tuple of RelationVersion
-        The versions of relations that hold before the range, and those told in it, oldest first.
+        Versions of relations that are valid before the range or declared in it, oldest first.
     after, until : int
-        The range of commit LSNs.
+        Range of commit LSNs.
     """
 
     partitions: list[LogPartition]
@@ -115,7 +115,7 @@ class LogPlan:
 def decode_batches(
     decoder: Any, batches: Iterable[pa.RecordBatch], segment: str
 ) -> Iterator[tuple[Changes, int]]:
-    """Decode record batches of a segment; give the changes, with the first ordinal of each call.
+    """Decode record batches of a segment; yield the changes, with the first ordinal of each call.
 
     A ``DecodeError`` has the message's ordinal in its context.
     """
@@ -132,7 +132,7 @@ def decode_batches(
 
 
 def join_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join small record batches to larger ones; large ones stay where they lie."""
+    """Join small record batches to larger ones; large ones are not copied."""
     small: list[pa.RecordBatch] = []
     size = 0
     for records in batches:

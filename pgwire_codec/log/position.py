@@ -1,4 +1,4 @@
-"""Places in a log."""
+"""LogPosition: a place in a log."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from operator import index
 from typing import NamedTuple
 
 
-class Position(NamedTuple):
-    """A place between two messages.
+class LogPosition(NamedTuple):
+    """A place between two messages of a log.
 
     Attributes
     ----------
     ordinal : int
-        Of the message behind it.
+        Ordinal of the message after it.
     lsn : int
         Commit LSN of the last transaction delivered before it. Ranges of a log are ranges of these.
     """
@@ -21,14 +21,14 @@ class Position(NamedTuple):
     lsn: int = 0
 
 
-def commit_lsn(name: str, place: Position | int) -> int:
-    """Give the commit LSN that an argument tells; ``TypeError`` for one that is no place."""
-    if isinstance(place, Position):
-        return place.lsn
+def commit_lsn_of(position: LogPosition | int, name: str) -> int:
+    """Return the commit LSN of an argument; raise ``TypeError`` for an argument without one."""
+    if isinstance(position, LogPosition):
+        return position.lsn
     try:
-        return index(place)
+        return index(position)
     except TypeError:
         raise TypeError(
-            f"{name} must be a commit LSN as a number or a Position, not {place!r}: "
+            f"{name} must be a commit LSN as a number or a LogPosition, not {position!r}: "
             "pgwire_codec.parse_lsn reads the text of one"
         ) from None

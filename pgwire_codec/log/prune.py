@@ -1,4 +1,4 @@
-"""Remove from a log what nobody needs any more."""
+"""Pruning of the segments of a log that are not needed any more."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from pgwire_codec.errors import OptionError
 from pgwire_codec.log.manifest import MANIFEST, manifest_to_bytes
-from pgwire_codec.log.position import commit_lsn
+from pgwire_codec.log.position import commit_lsn_of
 from pgwire_codec.log.reader import Log
 from pgwire_codec.log.segment import SEGMENT, SIDECAR
-from pgwire_codec.log.state import Follower
+from pgwire_codec.log.state import StateTracker
 from pgwire_codec.log.store import open_store
 from pgwire_codec.transactions.committed import Committed
 
@@ -23,35 +23,35 @@ if TYPE_CHECKING:
 def prune(
     uri: str | os.PathLike[str], before_lsn: int, *, filesystem: FileSystem | None = None
 ) -> list[str]:
-    """Remove segments that hold nothing of transactions that commit after an LSN.
+    """Remove segments that no transaction that commits after an LSN needs.
 
-    A segment stays as long as a transaction that commits later, or is open or prepared, has changes
-    in it, and so do all segments behind it. The last sealed segment stays, and the one that grows.
-    It may be done while the log is written and read.
+    A segment is kept if a transaction that commits later, or is open or prepared, has changes in
+    it. All segments after it are kept, too, and so are the last sealed segment and the growing one.
+    The log may be written and read meanwhile.
 
     Parameters
     ----------
     uri, filesystem
         As for :class:`Log`.
     before_lsn : int
-        Transactions that commit at or before it are not needed any more. Every range after it can
-        be read afterwards as before.
+        Commit LSN of the last transaction that is not needed any more. Every range after it stays
+        readable.
 
     Returns
     -------
     list of str
-        The names of the segments' files that were removed.
+        Names of the segments' files that were removed.
     """
-    before_lsn = commit_lsn("before_lsn", before_lsn)
+    before_lsn = commit_lsn_of(before_lsn, "before_lsn")
     if before_lsn < 0:
-        raise OptionError(f"before_lsn must be an LSN, from 0 on, not {before_lsn}")
+        raise OptionError(f"before_lsn must be 0 or more, not {before_lsn}")
     store = open_store(uri, filesystem)
     log = Log(uri, filesystem=filesystem)
-    count = _needless(log, before_lsn)
+    count = _unneeded(log, before_lsn)
     if not count:
         return []
     names = [log.segment(number).name for number in range(count)]
-    # From here on they are not part of the log, whatever becomes of the files.
+    # After this they are not part of the log, even if their files are not removed.
     manifest = replace(log.manifest, first_ordinal=log.segment(count).first_ordinal)
     store.write(MANIFEST, manifest_to_bytes(manifest))
     for name in names:
@@ -60,13 +60,13 @@ def prune(
     return [name + SEGMENT for name in names]
 
 
-def _needless(log: Log, before_lsn: int) -> int:
-    """Say how many segments, from the first on, nobody needs."""
+def _unneeded(log: Log, before_lsn: int) -> int:
+    """Return the number of segments, from the first on, that are not needed."""
     sealed = sum(segment.sealed for segment in log.segments)
     if sealed < 2:
         return 0
     numbers = range(len(log))
-    # In this segment, and behind it, later transactions commit.
+    # Later transactions commit in this segment and after it.
     start = bisect_right(numbers, before_lsn, key=lambda number: log.segment(number).delivered_lsn)
     start = min(start, sealed - 1)
     needed = log.segment(start).first_ordinal
@@ -76,9 +76,9 @@ def _needless(log: Log, before_lsn: int) -> int:
         if committed.commit_lsn > before_lsn:
             needed = min(needed, opened)
 
-    follower = Follower(log.segment(start).head.before, on_commit)
+    tracker = StateTracker(log.segment(start).header.before, on_commit)
     for number in range(start, len(log)):
         for part in log.segment(number).parts:
-            follower.follow(part.summary, part.first_ordinal)
-    needed = min([needed, *follower.opened.values()])
+            tracker.apply(part.summary, part.first_ordinal)
+    needed = min([needed, *tracker.opened.values()])
     return log.number_of(needed)

@@ -1,4 +1,4 @@
-"""Log: what a log holds, for those who read it."""
+"""Log: reading of a log."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.changes import Changes
 from pgwire_codec.decoder import PartDecoder
 from pgwire_codec.errors import LogError, OptionError
-from pgwire_codec.log.digest import PART_BYTES, Digest
-from pgwire_codec.log.directory import check_end, look, missing, not_a_log, read_sidecar
+from pgwire_codec.log.directory import check_end, missing, not_a_log, read_directory, read_sidecar
+from pgwire_codec.log.ipc_file import read_extents
 from pgwire_codec.log.manifest import Manifest
 from pgwire_codec.log.partition import LogPlan, decode_batches
 from pgwire_codec.log.planner import plan_range
-from pgwire_codec.log.position import Position, commit_lsn
+from pgwire_codec.log.position import LogPosition, commit_lsn_of
 from pgwire_codec.log.recovery import read_growing
 from pgwire_codec.log.relations import (
     LoggedRelation,
     logged_relations,
-    no_relation,
     relations_at,
+    select_relation,
 )
 from pgwire_codec.log.segment import SEGMENT, Segment, segment_name
-from pgwire_codec.log.source import Source
-from pgwire_codec.log.state import Follower
+from pgwire_codec.log.segment_builder import PART_BYTES, SegmentBuilder
+from pgwire_codec.log.source import LogSource
+from pgwire_codec.log.state import StateTracker
 from pgwire_codec.log.store import open_store
-from pgwire_codec.log.stream import read_extents
 from pgwire_codec.options import DecoderOptions
 from pgwire_codec.transactions.carry import RelationVersion, Scope
 from pgwire_codec.transactions.committed import Committed
@@ -44,20 +44,20 @@ if TYPE_CHECKING:
 class Log:
     """Reads a log that a :class:`LogWriter` writes, or wrote.
 
-    It shows the log as it was when it was opened or refreshed; sidecars are read when they are
-    needed. Pickling carries the place only.
+    It reads the log as of when it was opened or refreshed. Sidecars are read when they are needed.
+    A pickled Log contains only the location, and opens the log again.
 
     Parameters
     ----------
     uri : str or path
         A directory, or a URI that ``pyarrow.fs`` understands.
     filesystem : pyarrow.fs.FileSystem, optional
-        Then ``uri`` is a path in it.
+        File system in which ``uri`` is a path.
 
     Raises
     ------
     LogError
-        When there is no log, or it is damaged.
+        When there is no log at ``uri``, or it is damaged.
     """
 
     _names: list[str]  # of the segments, in order
@@ -71,22 +71,22 @@ class Log:
         self._filesystem = filesystem
         self._store = open_store(self.uri, filesystem)
         self._sealed: dict[str, Segment] = {}
-        self._digest: Digest | None = None
-        self._begin: Position | None = None
+        self._builder: SegmentBuilder | None = None
+        self._begin: LogPosition | None = None
         self.refresh()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _open, (self.uri, self._filesystem)
 
     def refresh(self) -> None:
-        """Look again: what was flushed meanwhile can be read then, what was pruned cannot."""
-        found = look(self._store)
+        """Read the log's directory again, for what was flushed or pruned meanwhile."""
+        found = read_directory(self._store)
         if not found.is_log:
             raise not_a_log(self._store)
         names = [*found.sealed, *([] if found.growing is None else [found.growing])]
         self._sealed = {name: self._sealed[name] for name in names if name in self._sealed}
-        if self._digest is not None and self._digest.head.name != found.growing:
-            self._digest = None
+        if self._builder is not None and self._builder.header.name != found.growing:
+            self._builder = None
         self._grown: Segment | None = None
         if self._begin is not None and names[:1] != self._names[:1]:
             self._begin = None
@@ -97,20 +97,20 @@ class Log:
         self._growing = found.growing
 
     @property
-    def source(self) -> Source:
-        """The replication slot, as the last session found it."""
+    def source(self) -> LogSource:
+        """The replication slot and its server, at the start of the last session."""
         if self._watermark is not None:
             return self._watermark.source
         if not self._names:
-            raise LogError(f"{self._store.name} is a copy of a log, and has no segment yet")
-        return self.segment(len(self) - 1).head.source
+            raise LogError(f"{self._store.name} is a copy of a log without segments")
+        return self.segment(len(self) - 1).header.source
 
     def __len__(self) -> int:
-        """How many segments there are."""
+        """Return the number of segments."""
         return len(self._names)
 
     def segment(self, number: int) -> Segment:
-        """Give one of the segments, by its place in the log from 0 on.
+        """Return one of the segments, by its number from 0 on.
 
         Raises ``LogError`` when it is damaged, or does not follow the one before it.
         """
@@ -134,7 +134,7 @@ class Log:
 
     @property
     def confirm_lsn(self) -> int:
-        """What may be confirmed to the server: all that ends up to there is in the log."""
+        """LSN that may be confirmed: everything that ends at or before it is in the log."""
         return 0 if self._watermark is None else self._watermark.confirm_lsn
 
     @property
@@ -143,31 +143,31 @@ class Log:
         return self.end.lsn
 
     @property
-    def begin(self) -> Position:
-        """Where the log begins: later transactions are whole. More than zero after pruning."""
+    def begin(self) -> LogPosition:
+        """Position from which transactions are whole. It is above zero after pruning."""
         if self._begin is None:
             self._begin = self._find_begin()
         return self._begin
 
     @property
-    def end(self) -> Position:
-        """Where the log ends now: behind the last message that can be read."""
+    def end(self) -> LogPosition:
+        """Position after the last message that can be read."""
         if self._growing is not None and self._watermark is not None:
-            return Position(self._watermark.end_ordinal, self._watermark.delivered_lsn)
+            return LogPosition(self._watermark.end_ordinal, self._watermark.delivered_lsn)
         if not self._names:
-            found = Position(self._directory.first_ordinal)
+            found = LogPosition(self._directory.first_ordinal)
         else:
             last = self.segment(len(self) - 1)
-            found = Position(last.end_ordinal, last.delivered_lsn)
+            found = LogPosition(last.end_ordinal, last.delivered_lsn)
         check_end(self._store, self._directory, found.ordinal)
         return found
 
     @property
     def versions(self) -> tuple[RelationVersion, ...]:
-        """All versions of relations that the log tells, in order."""
+        """All versions of relations that the log contains, in order."""
         if not self._names:
             return ()
-        before = self.segment(0).head.before.carry
+        before = self.segment(0).header.before.carry
         found = [version for _, version in before.scope.relations.values()]
         for segment in self.segments:
             found += segment.versions
@@ -186,32 +186,28 @@ class Log:
         LogError
             When the log was pruned beyond it.
         """
-        return relations_at(self, self.end.lsn if lsn is None else commit_lsn("lsn", lsn))
+        return relations_at(self, self.end.lsn if lsn is None else commit_lsn_of(lsn, "lsn"))
 
     def relation(self, table: str, at: int | None = None) -> RelationVersion:
         """Return the newest version of the relation that has a name.
 
         A name is not a table: after DROP TABLE and CREATE TABLE, or after two renames, another
-        relation has it. The server sends a name with the first change after it was given.
+        relation has it. The server sends a new name with the relation's next change.
 
         Parameters
         ----------
         table : str
             ``schema.table``.
         at : int, optional
-            Commit LSN up to which names count, by default that of :attr:`end`.
+            Commit LSN at which the relation has the name, by default that of :attr:`end`.
 
         Raises
         ------
         ValueError
-            When no relation has the name; the text lists the tables, and says what became of a
-            relation that had it.
+            When no relation has the name. The text lists the tables, and the present names of
+            relations that had it.
         """
-        scope = self.relations_at(at)
-        found = scope.named(table)
-        if found is None:  # all of the log's sidecars are read to say why
-            raise no_relation(table, logged_relations(self.versions, scope))
-        return found
+        return select_relation(self.relations_at(at), lambda: self.versions, table=table)
 
     @property
     def relations(self) -> tuple[LoggedRelation, ...]:
@@ -220,8 +216,8 @@ class Log:
 
     def plan(
         self,
-        after: Position | int | None = None,
-        until: Position | int | None = None,
+        after: LogPosition | int | None = None,
+        until: LogPosition | int | None = None,
         *,
         max_partition_bytes: int = 64 << 20,
         on_error: str = "raise",
@@ -230,27 +226,27 @@ class Log:
 
         Parameters
         ----------
-        after, until : Position or int, optional
+        after, until : LogPosition or int, optional
             Commit LSNs: transactions with ``after < commit_lsn <= until``, wherever their changes
-            stand in the log. By default from :attr:`begin` and to :attr:`end`. Consecutive ranges
-            give every change exactly once.
+            are in the log. By default from :attr:`begin` to :attr:`end`. Consecutive ranges have
+            every change exactly once.
         max_partition_bytes : int
-            A partition has not more bytes of the file, unless it is a single part.
+            Largest size of a partition, in bytes of the file, unless it is a single part.
         on_error : {"raise", "skip"}
             As for ``Decoder``, and the same as for the decoding.
 
         Raises
         ------
         DecodeError
-            When messages do not follow one another as the protocol wants.
+            When the order of messages violates the protocol.
         LogError
             When messages of the range were pruned, or the log is damaged.
         """
         return plan_range(
             self,
             self._filesystem,
-            None if after is None else commit_lsn("after", after),
-            None if until is None else commit_lsn("until", until),
+            None if after is None else commit_lsn_of(after, "after"),
+            None if until is None else commit_lsn_of(until, "until"),
             max_partition_bytes=max_partition_bytes,
             on_error=on_error,
         )
@@ -258,8 +254,8 @@ class Log:
     def read(
         self,
         table: str | None = None,
-        after: Position | int | None = None,
-        until: Position | int | None = None,
+        after: LogPosition | int | None = None,
+        until: LogPosition | int | None = None,
         *,
         relation_oid: int | None = None,
         **decoder_options: Any,
@@ -270,29 +266,32 @@ class Log:
         ----------
         table : str, optional
             Only changes of the relation that has this name, ``schema.table``, at the end of the
-            range, under whichever names it made them; see :meth:`relation`.
-        after, until : Position or int, optional
+            range, under any of its names; see :meth:`relation`.
+        after, until : LogPosition or int, optional
             As in :meth:`plan`.
         relation_oid : int, optional
             Only changes of the relation with this OID; in place of ``table``.
         **decoder_options
-            Of :class:`pgwire_codec.Decoder`.
+            Options of :class:`pgwire_codec.Decoder`.
 
         Yields
         ------
         ChangeBatch
-            Each in commit order, but not from one to the next: a transaction that was streamed or
-            prepared comes where its changes stand in the log. ``(commit_lsn, seq)`` is the order.
+            In commit order inside each batch, but not across batches: a transaction that was
+            streamed or prepared comes where its changes are in the log. ``(commit_lsn, seq)`` is
+            the order.
         """
-        DecoderOptions(**decoder_options)  # checks them if there is nothing to decode, too
+        DecoderOptions(**decoder_options)  # checks the options even if there is nothing to decode
         if table is not None and relation_oid is not None:
             raise OptionError("table and relation_oid exclude one another")
-        at = None if until is None else min(commit_lsn("until", until), self.end.lsn)
-        if table is not None:
-            relation_oid = self.relation(table, at).relation.oid
-        elif relation_oid is not None and relation_oid not in self.relations_at(at).relations:
-            known = ", ".join(f"{each.oid} ({each.name})" for each in self.relations) or "none"
-            raise ValueError(f"the log has no relation {relation_oid!r}; it has: {known}")
+        at = None if until is None else min(commit_lsn_of(until, "until"), self.end.lsn)
+        if table is not None or relation_oid is not None:
+            relation_oid = select_relation(
+                self.relations_at(at),
+                lambda: self.versions,
+                table=table,
+                relation_oid=relation_oid,
+            ).relation.oid
         plan = self.plan(after, until, on_error=decoder_options.get("on_error", "raise"))
         for partition in plan.partitions:
             for batch in partition.decode(decoder_options):
@@ -300,33 +299,33 @@ class Log:
                     yield batch
 
     def changes(self, **decoder_options: Any) -> Iterator[Changes]:
-        """Decode the whole log in order, by one decoder.
+        """Decode the whole log in order, with one decoder.
 
         ``decoder_options`` are those of :class:`pgwire_codec.Decoder`.
         """
         decoder = self.decoder(**decoder_options)
         for segment in self.segments:
-            if segment.head.new_session:
+            if segment.header.new_session:
                 decoder.new_session()
             for changes, _ in decode_batches(decoder, self._batches(segment, 0), segment.name):
                 yield changes
 
     def decoder(self, **decoder_options: Any) -> Decoder | PartDecoder:
-        """Give a decoder that stands where the log begins."""
+        """Return a decoder for messages from the log's beginning on."""
         decoder = Decoder(**decoder_options)
         if not self.begin.ordinal:
             return decoder
-        carry = self.segment(0).head.before.carry.copy()
-        carry.delivered_lsn = self.begin.lsn  # what is not whole counts as delivered
+        carry = self.segment(0).header.before.carry.copy()
+        carry.delivered_lsn = self.begin.lsn  # transactions that are not whole count as delivered
         return decoder.for_part(PartPlan(carry, {}))
 
     def messages(self, first_ordinal: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Give the messages as they were captured, in order.
+        """Yield the messages as they were captured, in order.
 
         Parameters
         ----------
         first_ordinal : int, optional
-            From this message on; by default from the first that there is.
+            Ordinal of the first message, by default that of the log.
 
         Yields
         ------
@@ -339,7 +338,10 @@ class Log:
         begin = int(self._names[0])
         first = begin if first_ordinal is None else first_ordinal
         if first < begin:
-            raise LogError(f"{self._store.name} begins with ordinal {begin}: {first} was pruned")
+            raise LogError(
+                f"cannot read messages from ordinal {first} on: {self._store.name} was pruned up "
+                f"to ordinal {begin}"
+            )
         for number in range(self.number_of(first), len(self)):
             for records in self._batches(self.segment(number), first):
                 skipped = max(first - records.column("ordinal")[0].as_py(), 0)
@@ -347,41 +349,41 @@ class Log:
                     yield records.slice(skipped)
 
     def number_of(self, ordinal: int) -> int:
-        """Give the place of the segment that has a message, or would; -1 before them all."""
+        """Return the number of the segment for an ordinal; -1 before all segments."""
         return bisect_right(self._names, segment_name(ordinal)) - 1
 
     def _batches(self, segment: Segment, first_ordinal: int) -> Iterator[pa.RecordBatch]:
-        """Read the batches of a segment's parts that are not before an ordinal."""
+        """Read the batches of a segment's parts that do not end before an ordinal."""
         extents = [part.extent for part in segment.parts if part.end_ordinal > first_ordinal]
         return read_extents(self._store, segment.name, extents)
 
     def _grow(self) -> Segment:
-        """Describe the segment that grows, as far as it may be read."""
+        """Return the growing segment, as far as it may be read."""
         assert self._watermark is not None
         if self._grown is None:
-            self._digest = read_growing(self._store, self._watermark, PART_BYTES, self._digest)
-            self._grown = self._digest.segment(sealed=False)
+            self._builder = read_growing(self._store, self._watermark, PART_BYTES, self._builder)
+            self._grown = self._builder.segment(sealed=False)
         return self._grown
 
-    def _find_begin(self) -> Position:
+    def _find_begin(self) -> LogPosition:
         if not self._names:
-            return Position()
+            return LogPosition()
         first = self.segment(0)
-        # Transactions that were open before it, and lost what stood in segments that were pruned.
-        lost = first.head.before.carry.delivered_lsn
+        # Transactions that were open before it, and lost changes in segments that were pruned.
+        lost = first.header.before.carry.delivered_lsn
 
         def on_commit(committed: Committed, opened: int) -> None:
             nonlocal lost
             if opened < first.first_ordinal:
                 lost = committed.commit_lsn
 
-        follower = Follower(first.head.before, on_commit)
+        tracker = StateTracker(first.header.before, on_commit)
         for number in range(len(self)):
             for part in self.segment(number).parts:
-                if min(follower.opened.values(), default=part.end_ordinal) >= first.first_ordinal:
-                    return Position(first.first_ordinal, lost)
-                follower.follow(part.summary, part.first_ordinal)
-        return Position(first.first_ordinal, lost)
+                if min(tracker.opened.values(), default=part.end_ordinal) >= first.first_ordinal:
+                    return LogPosition(first.first_ordinal, lost)
+                tracker.apply(part.summary, part.first_ordinal)
+        return LogPosition(first.first_ordinal, lost)
 
 
 def _open(uri: str, filesystem: FileSystem | None) -> Log:

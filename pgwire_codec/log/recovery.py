@@ -1,7 +1,7 @@
-"""Bring a log into the state in which a writer may go on: all segments sealed, nothing else there.
+"""Recovery of a log before a writer appends to it: all segments sealed, no other files.
 
-Whatever a writer that died left after the watermark's end was never acknowledged, and is removed.
-What is before it stays. Where a file is damaged or missing nothing is changed at all.
+Bytes after the watermark's end were never acknowledged, and are removed. Bytes before it are kept.
+If a file is damaged or missing, nothing is changed.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from dataclasses import replace
 
 from pgwire_codec.errors import LogError
 from pgwire_codec.log.checked_json import RESTORE, checksum
-from pgwire_codec.log.digest import Digest
-from pgwire_codec.log.directory import Directory, check_end, look, missing, read_sidecar
+from pgwire_codec.log.directory import Directory, check_end, missing, read_directory, read_sidecar
+from pgwire_codec.log.ipc_file import END, read_batches, read_header
 from pgwire_codec.log.manifest import Manifest
 from pgwire_codec.log.segment import SEGMENT, SIDECAR, Segment, segment_name
+from pgwire_codec.log.segment_builder import SegmentBuilder
 from pgwire_codec.log.sidecar import segment_to_bytes
 from pgwire_codec.log.store import Store
-from pgwire_codec.log.stream import END, read_batches, read_header
 from pgwire_codec.log.watermark import WATERMARK, Watermark, watermark_to_bytes
 
 
@@ -25,14 +25,14 @@ def recover(
 ) -> tuple[Manifest | None, Watermark | None, Segment | None]:
     """Seal what is durable and remove what is not; return manifest, watermark and last segment.
 
-    The caller holds the log's lock. Raises ``LogError`` where something durable is damaged or
+    The caller holds the log's lock. Raises ``LogError`` when something durable is damaged or
     missing, and for a copy.
     """
-    found = look(store)
+    found = read_directory(store)
     if found.manifest is not None and found.manifest.end_ordinal is not None:
         raise LogError(
-            f"{store.name} is a copy of a log, which is not written to",
-            hint="Write to the log itself, or to another, empty directory.",
+            f"{store.name} is a copy of a log",
+            hint="A copy is not written to. Write to the log itself, or to an empty directory.",
         )
     watermark = found.watermark
     last = None
@@ -61,20 +61,20 @@ def recover(
 
 
 def read_growing(
-    store: Store, watermark: Watermark, part_bytes: int, digest: Digest | None = None
-) -> Digest:
-    """Read the growing segment as far as the watermark says: on from where a digest of it ends.
+    store: Store, watermark: Watermark, part_bytes: int, builder: SegmentBuilder | None = None
+) -> SegmentBuilder:
+    """Read the growing segment up to the watermark, from the end of ``builder`` on if it is given.
 
-    Raises ``LogError`` where that much is not there, or damaged.
+    Raises ``LogError`` when bytes before the watermark are missing or damaged.
     """
     file = f"{watermark.segment}{SEGMENT}"
     path = f"{store.name}/{file}"
     data = store.read_buffer(file, 0, watermark.bytes)
-    if digest is None:
+    if builder is None:
         found = checksum(data)
     else:
-        file_hash = digest.file_hash.copy()
-        file_hash.update(data[digest.bytes :])
+        file_hash = builder.file_hash.copy()
+        file_hash.update(data[builder.bytes :])
         found = file_hash.hexdigest()
     if found != watermark.checksum:
         raise LogError(
@@ -82,24 +82,24 @@ def read_growing(
             "watermark",
             hint=RESTORE,
         )
-    if digest is None:
-        head, header = read_header(data, path)
-        if head.log_id != watermark.log_id or head.name != watermark.segment:
-            raise LogError(f"{path} is segment {head.name} of log {head.log_id}", hint=RESTORE)
-        digest = Digest(head, data[:header], part_bytes)
-    for batch in read_batches(data[digest.bytes :], digest.bytes, path):
-        digest.add(batch.records, data[batch.start : batch.stop])
-    if digest.messages != watermark.messages:
+    if builder is None:
+        header, length = read_header(data, path)
+        if header.log_id != watermark.log_id or header.name != watermark.segment:
+            raise LogError(f"{path} is segment {header.name} of log {header.log_id}", hint=RESTORE)
+        builder = SegmentBuilder(header, data[:length], part_bytes)
+    for batch in read_batches(data[builder.bytes :], builder.bytes, path):
+        builder.add(batch.records, data[batch.start : batch.stop])
+    if builder.messages != watermark.messages:
         raise LogError(
-            f"{path} has {digest.messages} messages in its first {watermark.bytes} bytes, and the "
+            f"{path} has {builder.messages} messages in its first {watermark.bytes} bytes, and the "
             f"watermark counts {watermark.messages}",
             hint=RESTORE,
         )
-    return digest
+    return builder
 
 
 def _unacknowledged(store: Store, found: Directory, end: int) -> list[str]:
-    """Return the file that a dead writer left after the end; ``LogError`` for any other."""
+    """Return the file that a dead writer left after the end; raise ``LogError`` for any other."""
     if found.unacknowledged is None:
         return []
     if found.unacknowledged != segment_name(end):

@@ -1,7 +1,7 @@
-"""Relations of a log at one of its commits: which has a name, and which had it before.
+"""Relations of a log at one of its commits, with their present and former names.
 
-A name is not a table: it can be given to another one. The server sends a relation's name with its
-first change after it was given, so a log knows names as of changes, not as of DDL.
+A name is not a table: another table can get it. The server sends a relation's new name with its
+first change, so a log has names as of changes, not as of DDL.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pgwire_codec.errors import LogError
+from pgwire_codec.errors import LogError, OptionError
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.transactions.carry import Carry, RelationVersion, Scope
 from pgwire_codec.transactions.plan import apply_summary
 from pgwire_codec.transactions.resolver import Resolver
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from pgwire_codec.log.planner import Segments
+    from pgwire_codec.log.planner import SegmentSequence
     from pgwire_codec.log.segment import Segment
 
 
@@ -30,13 +30,13 @@ class LoggedRelation:
     Attributes
     ----------
     oid : int
-        Its identity: names change hands.
+        Its identity: other relations can get its name.
     name : str
         Its last known name, ``schema.table``.
     names : tuple of str
         All its names, oldest first.
     is_current : bool
-        Whether the name is its own at the log's end; False where another relation has it now.
+        Whether it has the name at the log's end; False if another relation has it now.
     """
 
     oid: int
@@ -45,7 +45,7 @@ class LoggedRelation:
     is_current: bool
 
 
-def relations_at(log: Segments, lsn: int) -> Scope:
+def relations_at(log: SegmentSequence, lsn: int) -> Scope:
     """Return the relations known after the last transaction that commits at or before an LSN.
 
     The result does not depend on what the log has after that transaction.
@@ -54,11 +54,11 @@ def relations_at(log: Segments, lsn: int) -> Scope:
     """
     if not len(log):
         return Scope()
-    first = log.segment(0).head.before
+    first = log.segment(0).header.before
     if lsn < first.carry.delivered_lsn:
         raise LogError(
-            f"{log.uri} was pruned: relations at {format_lsn(lsn)} are not known any more, only "
-            f"from {format_lsn(first.carry.delivered_lsn)} on"
+            f"cannot read the relations at {format_lsn(lsn)}: {log.uri} was pruned up to "
+            f"{format_lsn(first.carry.delivered_lsn)}"
         )
     numbers = range(len(log))
     delivered = lsn
@@ -69,14 +69,14 @@ def relations_at(log: Segments, lsn: int) -> Scope:
         if found is not None:
             return found
         # The transaction before that LSN commits in an earlier segment.
-        delivered = segment.head.before.carry.delivered_lsn
+        delivered = segment.header.before.carry.delivered_lsn
     return first.carry.copy().scope
 
 
 def logged_relations(
     versions: Sequence[RelationVersion], scope: Scope
 ) -> tuple[LoggedRelation, ...]:
-    """Return the relations of a log, by its versions and what holds at its end."""
+    """Return the relations of a log, by all its versions and the scope at its end."""
     names: dict[int, dict[str, None]] = {}
     for version in versions:
         names.setdefault(version.relation.oid, {})[version.qualified_name] = None
@@ -90,8 +90,53 @@ def logged_relations(
     return tuple(sorted(found, key=lambda each: (each.name, not each.is_current, each.oid)))
 
 
-def no_relation(table: str, known: Sequence[LoggedRelation]) -> ValueError:
-    """Return the error for a name that no relation has; it says what became of those that had."""
+def select_relation(
+    scope: Scope,
+    versions: Callable[[], Sequence[RelationVersion]],
+    *,
+    table: str | None = None,
+    relation_oid: int | None = None,
+) -> RelationVersion:
+    """Return the newest version of the relation with a name or an OID.
+
+    Parameters
+    ----------
+    scope : Scope
+        The relations at the end of the changes.
+    versions : callable
+        Returns all versions of all relations. It is called for errors only.
+    table : str, optional
+        ``schema.table``, at the end of the changes.
+    relation_oid : int, optional
+        OID, in place of ``table``.
+
+    Raises
+    ------
+    OptionError
+        Unless exactly one of ``table`` and ``relation_oid`` is given.
+    ValueError
+        When there is no such relation. The text lists the existing ones.
+    """
+    if (table is None) == (relation_oid is None):
+        raise OptionError("give either table or relation_oid")
+    found = None
+    if table is not None:
+        found = scope.named(table)
+    elif relation_oid in scope.relations:
+        found = scope.relations[relation_oid][1]
+    if found is None:
+        known = logged_relations(versions(), scope)
+        raise _unknown_oid(relation_oid, known) if table is None else _unknown_name(table, known)
+    return found
+
+
+def _unknown_oid(relation_oid: int | None, known: Sequence[LoggedRelation]) -> ValueError:
+    existing = ", ".join(f"{each.oid} ({each.name})" for each in known) or "none"
+    return ValueError(f"the messages have no relation {relation_oid!r}; they have: {existing}")
+
+
+def _unknown_name(table: str, known: Sequence[LoggedRelation]) -> ValueError:
+    """Return the error for a name that no relation has, with what became of those that had it."""
     had = [each for each in known if table in each.names]
     if had:
         became = ", ".join(
@@ -109,8 +154,8 @@ def no_relation(table: str, known: Sequence[LoggedRelation]) -> ValueError:
 
 
 def _relations_in(segment: Segment, lsn: int) -> Scope | None:
-    """Return what is known after the segment's last commit up to an LSN; None without such one."""
-    before = segment.head.before.carry
+    """Return the scope after the segment's last commit up to an LSN, or None without such one."""
+    before = segment.header.before.carry
     last = None
     in_block = before.in_block
     for number, part in enumerate(segment.parts):
@@ -125,7 +170,7 @@ def _relations_in(segment: Segment, lsn: int) -> Scope | None:
     if last is None:
         return None
     number, index = last
-    resolver = Resolver(before.copy(), _Nobody())
+    resolver = Resolver(before.copy(), _NullListener())
     for part in segment.parts[: number + 1]:
         if part.summary.new_session:
             resolver.new_session()
@@ -135,8 +180,8 @@ def _relations_in(segment: Segment, lsn: int) -> Scope | None:
     return carry.scope
 
 
-class _Nobody:
-    """A listener that does not care what becomes of transactions."""
+class _NullListener:
+    """A transaction listener that does nothing."""
 
     def commit(self, key: Any, committed: Any) -> None: ...
     def drop(self, key: Any) -> None: ...

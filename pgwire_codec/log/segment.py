@@ -1,4 +1,4 @@
-"""A segment and its parts, as its sidecar describes them."""
+"""Description of a segment and its parts, as a sidecar contains it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pgwire_codec.log.checked_json import Count
-from pgwire_codec.log.source import Source
-from pgwire_codec.log.state import Follower, State
+from pgwire_codec.log.source import LogSource
+from pgwire_codec.log.state import LogState, StateTracker
 from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.transactions.resolver import Key
 from pgwire_codec.transactions.summary import Summary
@@ -19,7 +19,7 @@ SIDECAR: Final = ".json"
 
 
 def segment_name(first_ordinal: int) -> str:
-    """Name a segment, without suffix: names sort as ordinals do."""
+    """Return the name of a segment, without suffix. Names sort as ordinals do."""
     return f"{first_ordinal:020d}"
 
 
@@ -29,8 +29,9 @@ class Extent(NamedTuple):
     Attributes
     ----------
     offset, length : int
+        Position in the file, and number of bytes.
     checksum : str
-        Of these bytes alone: XXH3 with 64 bits, 16 hexadecimal digits.
+        Checksum of these bytes alone: XXH3 with 64 bits, 16 hexadecimal digits.
     """
 
     offset: Count
@@ -44,43 +45,43 @@ class Extent(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """What is known when a segment begins.
+class SegmentHeader:
+    """Facts that are known before the first message of a segment.
 
     Attributes
     ----------
     log_id : str
-        Of the log, as in its manifest.
-    source : Source
-        Where its messages come from.
+        Identifier of the log, as in its manifest.
+    source : LogSource
+        Replication slot that its messages come from.
     session : int
         Number of the connection, from 1.
     new_session : bool
         Whether the segment is the first of its session.
     snapshot : bool
-        Whether its messages stand for tables as they were, not for changes that happened.
+        Whether its messages represent the rows of tables, not changes.
     first_ordinal : int
-        Of its first message.
-    before : State
-        What the messages before it leave behind.
+        Ordinal of its first message.
+    before : LogState
+        State before its first message.
     """
 
     log_id: str
-    source: Source
+    source: LogSource
     session: int
     new_session: bool
     snapshot: bool
     first_ordinal: int
-    before: State
+    before: LogState
 
     @property
     def name(self) -> str:
-        """The names of the segment's files, without suffix."""
+        """Name of the segment's files, without suffix."""
         return segment_name(self.first_ordinal)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SegmentPart:
     """A run of record batches in a segment: the unit of parallel decode.
 
     Attributes
@@ -88,16 +89,16 @@ class Part:
     extent : Extent
         Its bytes in the file.
     first_ordinal, messages, message_bytes : int
-        What is in it.
+        Ordinal of its first message, and the number and the bytes of its messages.
     summary : Summary
-        What it does to a carry.
+        Effect on a carry.
     delivered_lsn : int
         Commit LSN of the last transaction delivered in it or before it.
     undecodable : int
-        How many of its messages do not decode.
+        Number of messages that do not decode.
     committed : int
-        Changes of the plain transactions that are whole in it, less those delivered before. The
-        summary has those of the other transactions.
+        Number of changes of the plain transactions that are whole in it, less those delivered
+        before. The summary has those of the other transactions.
     """
 
     extent: Extent
@@ -111,13 +112,13 @@ class Part:
 
     @property
     def end_ordinal(self) -> int:
-        """One past its last message's ordinal."""
+        """Ordinal after its last message."""
         return self.first_ordinal + self.messages
 
 
 @dataclass(frozen=True, slots=True)
 class TableCount:
-    """How many changes of a table were sent, whatever became of them, and their messages' bytes."""
+    """Number of changes of a table that were sent, committed or not, and their messages' bytes."""
 
     table: str
     inserts: Count = 0
@@ -133,38 +134,37 @@ class Segment:
 
     Attributes
     ----------
-    head : Head
-        What was known when it began.
+    header : SegmentHeader
+        Facts that were known before its first message.
     sealed : bool
         Whether it is complete and has a sidecar.
-    header : Extent
+    header_extent : Extent
         Bytes of the file before the first part.
     bytes : int
-        Of the file; of one that still grows, those that may be read.
+        Bytes of the file; of one that still grows, those that may be read.
     messages, message_bytes : int
-        What is in it.
+        Number and bytes of its messages.
     commits : int
-        Messages that commit a transaction, repeated ones among them.
+        Number of messages that commit a transaction, including repeated ones.
     first_commit_lsn, last_commit_lsn : int or None
-        Of the first and the last of those.
+        Commit LSNs of the first and the last of those.
     first_time, last_time : numpy.datetime64 or None
         The server's clock (UTC, microseconds) when it sent the first and the last message.
     delivered_lsn : int
         Commit LSN of the last transaction delivered in it or before it.
-    parts : tuple of Part
+    parts : tuple of SegmentPart
         In order, without gaps.
     tables : tuple of TableCount
         By name.
     versions : tuple of RelationVersion
-        Versions of relations that are told in it and held not before, in order.
+        Versions of relations that it declares and that were not valid before it, in order.
     opened : dict of Key to int
-        The transactions that are open behind it, with the ordinal from which on their messages are
-        needed.
+        The transactions that are open at its end, with the first ordinal that they need.
     """
 
-    head: Head
+    header: SegmentHeader
     sealed: bool
-    header: Extent
+    header_extent: Extent
     bytes: int
     messages: int
     message_bytes: int
@@ -174,29 +174,29 @@ class Segment:
     first_time: np.datetime64 | None
     last_time: np.datetime64 | None
     delivered_lsn: int
-    parts: tuple[Part, ...]
+    parts: tuple[SegmentPart, ...]
     tables: tuple[TableCount, ...]
     versions: tuple[RelationVersion, ...]
     opened: dict[Key, int]
 
     @property
     def name(self) -> str:
-        """The names of its files, without suffix."""
-        return self.head.name
+        """Name of its files, without suffix."""
+        return self.header.name
 
     @property
     def first_ordinal(self) -> int:
-        """Of its first message."""
-        return self.head.first_ordinal
+        """Ordinal of its first message."""
+        return self.header.first_ordinal
 
     @property
     def end_ordinal(self) -> int:
-        """One past its last message's ordinal."""
-        return self.head.first_ordinal + self.messages
+        """Ordinal after its last message."""
+        return self.header.first_ordinal + self.messages
 
-    def state(self) -> State:
-        """Give the state behind the segment."""
-        follower = Follower(self.head.before)
+    def state(self) -> LogState:
+        """Return the state after the segment."""
+        tracker = StateTracker(self.header.before)
         for part in self.parts:
-            follower.follow(part.summary, part.first_ordinal)
-        return follower.state
+            tracker.apply(part.summary, part.first_ordinal)
+        return tracker.state

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from pgwire_codec.log.checked_json import Count, dump, invalid, load
-from pgwire_codec.log.segment import Extent, Head, Part, Segment, TableCount
-from pgwire_codec.log.source import Source
-from pgwire_codec.log.state import State
+from pgwire_codec.log.checked_json import Count, converted, dump, invalid, load, optional
+from pgwire_codec.log.segment import Extent, Segment, SegmentHeader, SegmentPart, TableCount
+from pgwire_codec.log.source import LogSource
+from pgwire_codec.log.state import LogState
 from pgwire_codec.log.state_json import (
     CarryJson,
     OpenedJson,
@@ -26,11 +26,11 @@ from pgwire_codec.log.state_json import (
 from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 
 
-class HeadJson(msgspec.Struct):
-    """A :class:`Head`; also in the metadata of the segment's Arrow schema."""
+class HeaderJson(msgspec.Struct):
+    """A :class:`SegmentHeader`; also in the metadata of the segment's Arrow schema."""
 
     log_id: str
-    source: Source
+    source: LogSource
     session: Count
     new_session: bool
     snapshot: bool
@@ -39,7 +39,7 @@ class HeadJson(msgspec.Struct):
     opened: list[OpenedJson]
 
 
-class _Part(msgspec.Struct):
+class _PartJson(msgspec.Struct):
     extent: Extent
     first_ordinal: Count
     messages: Count
@@ -50,9 +50,9 @@ class _Part(msgspec.Struct):
     committed: Count
 
 
-class _File(msgspec.Struct):
-    head: HeadJson
-    header: Extent
+class _SegmentJson(msgspec.Struct):
+    header: HeaderJson = msgspec.field(name="head")
+    header_extent: Extent = msgspec.field(name="header")
     bytes: Count
     messages: Count
     message_bytes: Count
@@ -62,7 +62,7 @@ class _File(msgspec.Struct):
     first_time: str | None
     last_time: str | None
     delivered_lsn: str
-    parts: list[_Part]
+    parts: list[_PartJson]
     tables: tuple[TableCount, ...]
     versions: list[VersionJson]
     opened: list[OpenedJson]
@@ -71,20 +71,16 @@ class _File(msgspec.Struct):
 def segment_to_bytes(segment: Segment) -> bytes:
     """Return the sidecar of a sealed segment."""
     return dump(
-        _File(
-            head=head_to_json(segment.head),
-            header=segment.header,
-            bytes=segment.bytes,
-            messages=segment.messages,
-            message_bytes=segment.message_bytes,
-            commits=segment.commits,
-            first_commit_lsn=_lsn_to_json(segment.first_commit_lsn),
-            last_commit_lsn=_lsn_to_json(segment.last_commit_lsn),
-            first_time=_time_to_json(segment.first_time),
-            last_time=_time_to_json(segment.last_time),
+        converted(
+            segment,
+            _SegmentJson,
+            header=header_to_json(segment.header),
+            first_commit_lsn=optional(format_lsn, segment.first_commit_lsn),
+            last_commit_lsn=optional(format_lsn, segment.last_commit_lsn),
+            first_time=optional(str, segment.first_time),
+            last_time=optional(str, segment.last_time),
             delivered_lsn=format_lsn(segment.delivered_lsn),
             parts=[_part_to_json(part) for part in segment.parts],
-            tables=segment.tables,
             versions=[version_to_json(version) for version in segment.versions],
             opened=opened_to_json(segment.opened),
         )
@@ -92,24 +88,20 @@ def segment_to_bytes(segment: Segment) -> bytes:
 
 
 def segment_from_bytes(data: bytes, file: str) -> Segment:
-    """Read a sidecar; ``LogError`` for one that is damaged. ``file`` is its name for messages."""
-    value = load(data, _File, file)
+    """Read a sidecar; ``file`` is its name in errors. Raise ``LogError`` for a damaged one."""
+    value = load(data, _SegmentJson, file)
     try:
-        segment = Segment(
-            head=head_from_json(value.head),
+        segment = converted(
+            value,
+            Segment,
+            header=header_from_json(value.header),
             sealed=True,
-            header=value.header,
-            bytes=value.bytes,
-            messages=value.messages,
-            message_bytes=value.message_bytes,
-            commits=value.commits,
-            first_commit_lsn=_lsn_from_json(value.first_commit_lsn),
-            last_commit_lsn=_lsn_from_json(value.last_commit_lsn),
-            first_time=_time_from_json(value.first_time),
-            last_time=_time_from_json(value.last_time),
+            first_commit_lsn=optional(parse_lsn, value.first_commit_lsn),
+            last_commit_lsn=optional(parse_lsn, value.last_commit_lsn),
+            first_time=optional(_time, value.first_time),
+            last_time=optional(_time, value.last_time),
             delivered_lsn=parse_lsn(value.delivered_lsn),
             parts=tuple(map(_part_from_json, value.parts)),
-            tables=value.tables,
             versions=tuple(map(version_from_json, value.versions)),
             opened=opened_from_json(value.opened),
         )
@@ -119,41 +111,27 @@ def segment_from_bytes(data: bytes, file: str) -> Segment:
     return segment
 
 
-def head_to_json(head: Head) -> HeadJson:
-    return HeadJson(
-        log_id=head.log_id,
-        source=head.source,
-        session=head.session,
-        new_session=head.new_session,
-        snapshot=head.snapshot,
-        first_ordinal=head.first_ordinal,
-        carry=carry_to_json(head.before.carry),
-        opened=opened_to_json(head.before.opened),
-    )
+def header_to_json(header: SegmentHeader) -> HeaderJson:
+    """Return the JSON form of a segment's header."""
+    carry, opened = carry_to_json(header.before.carry), opened_to_json(header.before.opened)
+    return converted(header, HeaderJson, carry=carry, opened=opened)
 
 
-def head_from_json(value: HeadJson) -> Head:
-    """Return the head; ``ValueError`` for content that none has."""
-    return Head(
-        log_id=value.log_id,
-        source=value.source,
-        session=value.session,
-        new_session=value.new_session,
-        snapshot=value.snapshot,
-        first_ordinal=value.first_ordinal,
-        before=State(carry_from_json(value.carry), opened_from_json(value.opened)),
-    )
+def header_from_json(value: HeaderJson) -> SegmentHeader:
+    """Return the header; raise ``ValueError`` for invalid content."""
+    before = LogState(carry_from_json(value.carry), opened_from_json(value.opened))
+    return converted(value, SegmentHeader, before=before)
 
 
 def _check_parts(segment: Segment) -> None:
     """Raise ``ValueError`` unless the parts follow one another and make up the segment."""
-    offset, ordinal = segment.header.stop, segment.first_ordinal
+    offset, ordinal = segment.header_extent.stop, segment.first_ordinal
     for number, part in enumerate(segment.parts):
         if (part.extent.offset, part.first_ordinal) != (offset, ordinal):
             raise ValueError(f"part {number} does not begin where the one before it ends")
         if not (part.extent.length and part.messages):
             raise ValueError(f"part {number} is empty")
-        begins_session = segment.head.new_session and not number
+        begins_session = segment.header.new_session and not number
         if (part.summary.messages, part.summary.new_session) != (part.messages, begins_session):
             raise ValueError(f"part {number} has the summary of another one")
         offset = part.extent.stop
@@ -162,43 +140,15 @@ def _check_parts(segment: Segment) -> None:
         raise ValueError("the parts do not have the segment's messages and bytes")
 
 
-def _part_to_json(part: Part) -> _Part:
-    return _Part(
-        extent=part.extent,
-        first_ordinal=part.first_ordinal,
-        messages=part.messages,
-        message_bytes=part.message_bytes,
-        summary=summary_to_json(part.summary),
-        delivered_lsn=format_lsn(part.delivered_lsn),
-        undecodable=part.undecodable,
-        committed=part.committed,
-    )
+def _part_to_json(part: SegmentPart) -> _PartJson:
+    summary, lsn = summary_to_json(part.summary), format_lsn(part.delivered_lsn)
+    return converted(part, _PartJson, summary=summary, delivered_lsn=lsn)
 
 
-def _part_from_json(value: _Part) -> Part:
-    return Part(
-        extent=value.extent,
-        first_ordinal=value.first_ordinal,
-        messages=value.messages,
-        message_bytes=value.message_bytes,
-        summary=summary_from_json(value.summary),
-        delivered_lsn=parse_lsn(value.delivered_lsn),
-        undecodable=value.undecodable,
-        committed=value.committed,
-    )
+def _part_from_json(value: _PartJson) -> SegmentPart:
+    summary, lsn = summary_from_json(value.summary), parse_lsn(value.delivered_lsn)
+    return converted(value, SegmentPart, summary=summary, delivered_lsn=lsn)
 
 
-def _lsn_to_json(lsn: int | None) -> str | None:
-    return None if lsn is None else format_lsn(lsn)
-
-
-def _lsn_from_json(value: str | None) -> int | None:
-    return None if value is None else parse_lsn(value)
-
-
-def _time_to_json(time: np.datetime64 | None) -> str | None:
-    return None if time is None else str(time)
-
-
-def _time_from_json(value: str | None) -> np.datetime64 | None:
-    return None if value is None else np.datetime64(value, "us")
+def _time(text: str) -> np.datetime64:
+    return np.datetime64(text, "us")

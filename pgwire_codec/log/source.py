@@ -1,4 +1,4 @@
-"""Where the messages of a log come from."""
+"""LogSource: the replication slot that the messages of a log come from."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import Final
 
 from pgwire_codec.errors import LogError
 
-#: What must not change within a log: positions of two of these cannot be compared.
+#: Fields that must not change within a log: LSNs of two different values cannot be compared.
 _IDENTITY: Final = ("system_identifier", "timeline", "database", "slot")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """A replication slot, as a session found it.
+class LogSource:
+    """A replication slot and its server, at the start of a session.
 
     Attributes
     ----------
     system_identifier : str
-        The cluster's, as ``IDENTIFY_SYSTEM`` tells it.
+        System identifier of the cluster, as ``IDENTIFY_SYSTEM`` reports it.
     timeline : int
-        Of the server's WAL.
+        Timeline of the server's WAL.
     database, slot : str
-        Names.
+        Names of the database and of the replication slot.
     server_version : int
-        As libpq tells it: 160014 is 16.14.
+        Version of the server as libpq reports it: 160014 is 16.14.
     plugin_options : dict of str to str
-        What the output plugin was given.
+        Options of the output plugin.
     """
 
     system_identifier: str
@@ -36,12 +36,13 @@ class Source:
     server_version: int
     plugin_options: dict[str, str] = field(default_factory=dict, hash=False)
 
-    def check_same(self, other: Source, log: str) -> None:
+    def check_same(self, other: LogSource, log: str) -> None:
         """Raise ``LogError`` when ``other`` may not be written to the log that has this source."""
         for name in _IDENTITY:
-            held, wanted = getattr(self, name), getattr(other, name)
-            if held != wanted:
+            ours, theirs = getattr(self, name), getattr(other, name)
+            if ours != theirs:
                 raise LogError(
-                    f"the log {log} holds messages of {name.replace('_', ' ')} {held!r}, not of "
-                    f"{wanted!r}: their positions cannot be compared. Write to another, empty log."
+                    f"the log {log} holds messages of {name.replace('_', ' ')} {ours!r}, not of "
+                    f"{theirs!r}",
+                    hint="Their positions cannot be compared. Write to another, empty log.",
                 )

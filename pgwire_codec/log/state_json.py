@@ -1,6 +1,7 @@
-"""Carries and summaries as JSON: what a reader needs to know of messages that it does not read.
+"""Carries and summaries as JSON.
 
-Wire messages in them are base64 of their bytes, and LSNs are text. The structs are the schema.
+They replace messages that a reader does not read. Wire messages in them are base64 of their bytes,
+and LSNs are text. The structs are the schema.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import msgspec
 
 from pgwire_codec._impl import decode_message, encode_message
 from pgwire_codec.errors import DecodeError
-from pgwire_codec.log.checked_json import Count
+from pgwire_codec.log.checked_json import Count, converted, optional
 from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 from pgwire_codec.protocol.messages import Relation, Type
 from pgwire_codec.transactions.carry import Carry, OpenTransaction, Position, RelationVersion, Scope
@@ -23,8 +24,8 @@ _Message = TypeVar("_Message", Relation, Type)
 
 Xid: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 Time: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-#: xid, changes, messages
-_Place: TypeAlias = tuple[Xid, Count, Count]
+#: xid, changes, messages: the position at which a subtransaction began
+_FirstPosition: TypeAlias = tuple[Xid, Count, Count]
 
 
 class VersionJson(msgspec.Struct):
@@ -32,7 +33,7 @@ class VersionJson(msgspec.Struct):
 
     relation: bytes
     types: list[bytes]
-    clock: Count = 0  # in a scope: when the Relation came
+    clock: Count = 0  # in a scope: the time at which the Relation came
 
 
 class ScopeJson(msgspec.Struct):
@@ -40,7 +41,7 @@ class ScopeJson(msgspec.Struct):
 
     relations: list[VersionJson]
     types: list[bytes]
-    #: Names whose last relation has another one now: clock and OID. The others follow.
+    #: Names whose last relation has another name now: clock and OID. Other names are derived.
     given_away: dict[str, tuple[Count, Xid]]
 
 
@@ -53,9 +54,9 @@ class OpenJson(msgspec.Struct):
     gid: str | None
     origin: str | None
     position: tuple[Count, Count]
-    first: list[_Place]
+    first: list[_FirstPosition]
     scope: ScopeJson
-    told: Count
+    delivered: Count = msgspec.field(name="told")
 
 
 class CarryJson(msgspec.Struct):
@@ -82,13 +83,13 @@ class ChangesJson(msgspec.Struct, tag="changes"):
     """A :class:`ChangeCount`."""
 
     position: tuple[Count, Count]
-    first: list[_Place]
+    first: list[_FirstPosition]
     xid: Xid | None
     first_segment: bool
 
 
 class MessageJson(msgspec.Struct, tag="message"):
-    """A message. Inside a stream block R, Y and M carry an xid: they read differently there."""
+    """A message. Inside a stream block R, Y and M contain an xid, so that their layout differs."""
 
     data: bytes
     streaming: bool = False
@@ -118,7 +119,7 @@ class SummaryJson(msgspec.Struct):
 
 
 class OpenedJson(msgspec.Struct):
-    """The ordinal from which on an open transaction's messages are needed."""
+    """The first ordinal that an open transaction needs."""
 
     kind: Literal["plain", "stream", "prepared"]
     name: int | str
@@ -126,74 +127,68 @@ class OpenedJson(msgspec.Struct):
 
 
 def version_to_json(version: RelationVersion, clock: int = 0) -> VersionJson:
+    """Return the JSON form of a version of a relation."""
     return VersionJson(
         encode_message(version.relation), list(map(encode_message, version.types)), clock
     )
 
 
 def version_from_json(value: VersionJson) -> RelationVersion:
+    """Return the version; raise ``ValueError`` for invalid content."""
     return RelationVersion(_decode(value.relation, Relation), tuple(map(_type, value.types)))
 
 
 def carry_to_json(carry: Carry) -> CarryJson:
+    """Return the JSON form of a carry."""
     final_lsn, changes = carry.cut_off
-    return CarryJson(
+    return converted(
+        carry,
+        CarryJson,
         scope=_scope_to_json(carry.scope),
-        plain=None if carry.plain is None else _open_to_json(carry.plain),
+        plain=optional(_open_to_json, carry.plain),
         streams=list(map(_open_to_json, carry.streams.values())),
         prepared=list(map(_open_to_json, carry.prepared.values())),
-        in_block=carry.in_block,
-        in_stream=carry.in_stream,
         delivered_lsn=format_lsn(carry.delivered_lsn),
         cut_off=(format_lsn(final_lsn), changes),
-        clock=carry.clock,
     )
 
 
 def carry_from_json(value: CarryJson) -> Carry:
-    """Return the carry; ``ValueError`` for content that none has."""
+    """Return the carry; raise ``ValueError`` for invalid content."""
     streams = map(_open_from_json, value.streams)
     prepared = map(_open_from_json, value.prepared)
     final_lsn, changes = value.cut_off
-    return Carry(
+    return converted(
+        value,
+        Carry,
         scope=_scope_from_json(value.scope),
-        plain=None if value.plain is None else _open_from_json(value.plain),
+        plain=optional(_open_from_json, value.plain),
         streams={each.xid: each for each in streams},
         prepared={each.gid: each for each in prepared if each.gid is not None},
-        in_block=value.in_block,
-        in_stream=value.in_stream,
         delivered_lsn=parse_lsn(value.delivered_lsn),
         cut_off=(parse_lsn(final_lsn), changes),
-        clock=value.clock,
     )
 
 
 def summary_to_json(summary: Summary) -> SummaryJson:
-    return SummaryJson(
-        messages=summary.messages,
-        outside=_reading_to_json(summary.outside),
-        inside=_reading_to_json(summary.inside),
-        ends_in_block=summary.ends_in_block,
-        new_session=summary.new_session,
-    )
+    """Return the JSON form of a summary."""
+    outside, inside = _reading_to_json(summary.outside), _reading_to_json(summary.inside)
+    return converted(summary, SummaryJson, outside=outside, inside=inside)
 
 
 def summary_from_json(value: SummaryJson) -> Summary:
-    """Return the summary; ``ValueError`` for content that none has."""
-    return Summary(
-        messages=value.messages,
-        outside=_reading_from_json(value.outside),
-        inside=_reading_from_json(value.inside),
-        ends_in_block=value.ends_in_block,
-        new_session=value.new_session,
-    )
+    """Return the summary; raise ``ValueError`` for invalid content."""
+    outside, inside = _reading_from_json(value.outside), _reading_from_json(value.inside)
+    return converted(value, Summary, outside=outside, inside=inside)
 
 
 def opened_to_json(opened: Mapping[Key, int]) -> list[OpenedJson]:
+    """Return the JSON form of :attr:`LogState.opened`."""
     return [OpenedJson(kind, name, ordinal) for (kind, name), ordinal in opened.items()]  # type: ignore[arg-type]
 
 
 def opened_from_json(value: list[OpenedJson]) -> dict[Key, int]:
+    """Return :attr:`LogState.opened`."""
     return {(each.kind, each.name): each.first_ordinal for each in value}
 
 
@@ -207,8 +202,8 @@ def _scope_to_json(scope: Scope) -> ScopeJson:
 
 def _scope_from_json(value: ScopeJson) -> Scope:
     scope = Scope(types={each.oid: each for each in map(_type, value.types)})
-    # In the order of their clocks, so that a name is the last one's.
-    for each in sorted(value.relations, key=lambda held: held.clock):
+    # In the order of their clocks, so that a name belongs to the last relation.
+    for each in sorted(value.relations, key=lambda relation: relation.clock):
         scope.add(each.clock, version_from_json(each))
     for name, (clock, oid) in value.given_away.items():
         if oid not in scope.relations:
@@ -218,48 +213,39 @@ def _scope_from_json(value: ScopeJson) -> Scope:
 
 
 def _open_to_json(open_: OpenTransaction) -> OpenJson:
-    return OpenJson(
-        xid=open_.xid,
+    return converted(
+        open_,
+        OpenJson,
         final_lsn=format_lsn(open_.final_lsn),
-        commit_time=open_.commit_time,
-        gid=open_.gid,
-        origin=open_.origin,
-        position=open_.position,
-        first=_places_to_json(open_.first),
+        first=_positions_to_json(open_.first),
         scope=_scope_to_json(open_.scope),
-        told=open_.delivered,
     )
 
 
 def _open_from_json(value: OpenJson) -> OpenTransaction:
-    return OpenTransaction(
-        xid=value.xid,
+    return converted(
+        value,
+        OpenTransaction,
         final_lsn=parse_lsn(value.final_lsn),
-        commit_time=value.commit_time,
-        gid=value.gid,
-        origin=value.origin,
         position=Position(*value.position),
-        first=_places_from_json(value.first),
+        first=_positions_from_json(value.first),
         scope=_scope_from_json(value.scope),
-        delivered=value.told,
     )
 
 
-def _places_to_json(places: Mapping[int, Position]) -> list[_Place]:
-    return [(xid, *place) for xid, place in places.items()]
+def _positions_to_json(positions: Mapping[int, Position]) -> list[_FirstPosition]:
+    return [(xid, *position) for xid, position in positions.items()]
 
 
-def _places_from_json(value: list[_Place]) -> dict[int, Position]:
-    return {xid: Position(*place) for xid, *place in value}
+def _positions_from_json(value: list[_FirstPosition]) -> dict[int, Position]:
+    return {xid: Position(*position) for xid, *position in value}
 
 
 def _reading_to_json(reading: tuple[Event, ...] | DecodeError | None) -> _ReadingJson:
     if reading is None:
         return None
     if isinstance(reading, DecodeError):
-        return ErrorJson(
-            reading.code, reading.offset, reading.expected, reading.message_index, reading.context
-        )
+        return converted(reading, ErrorJson)
     return list(map(_event_to_json, reading))
 
 
@@ -267,13 +253,7 @@ def _reading_from_json(value: _ReadingJson) -> tuple[Event, ...] | DecodeError |
     if value is None:
         return None
     if isinstance(value, ErrorJson):
-        return DecodeError(
-            value.code,
-            offset=value.offset,
-            expected=value.expected,
-            message_index=value.message_index,
-            context=value.context,
-        )
+        return DecodeError(**msgspec.structs.asdict(value))
     return tuple(map(_event_from_json, value))
 
 
@@ -281,9 +261,7 @@ def _event_to_json(event: Event) -> AdvanceJson | ChangesJson | MessageJson:
     if isinstance(event, Advance):
         return AdvanceJson(format_lsn(event.commit_lsn))
     if isinstance(event, ChangeCount):
-        return ChangesJson(
-            event.position, _places_to_json(event.first), event.xid, event.first_segment
-        )
+        return converted(event, ChangesJson, first=_positions_to_json(event.first))
     streaming = isinstance(event, (Relation, Type)) and event.xid is not None
     return MessageJson(encode_message(event), streaming)
 
@@ -292,12 +270,8 @@ def _event_from_json(value: AdvanceJson | ChangesJson | MessageJson) -> Event:
     if isinstance(value, AdvanceJson):
         return Advance(parse_lsn(value.commit_lsn))
     if isinstance(value, ChangesJson):
-        return ChangeCount(
-            position=Position(*value.position),
-            first=_places_from_json(value.first),
-            xid=value.xid,
-            first_segment=value.first_segment,
-        )
+        position, first = Position(*value.position), _positions_from_json(value.first)
+        return converted(value, ChangeCount, position=position, first=first)
     return decode_message(value.data, streaming=value.streaming)
 
 
@@ -308,5 +282,5 @@ def _type(data: bytes) -> Type:
 def _decode(data: bytes, kind: type[_Message]) -> _Message:
     message = decode_message(data)
     if not isinstance(message, kind):
-        raise ValueError(f"a {type(message).__name__} where a {kind.__name__} belongs")
+        raise ValueError(f"a {type(message).__name__} message in place of a {kind.__name__}")
     return message

@@ -1,4 +1,4 @@
-"""What is in a log, in numbers."""
+"""Statistics of a log."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pgwire_codec.log.position import Position
+from pgwire_codec.log.position import LogPosition
 from pgwire_codec.log.reader import Log
 from pgwire_codec.log.relations import LoggedRelation
 from pgwire_codec.log.segment import Segment, TableCount
-from pgwire_codec.log.source import Source
-from pgwire_codec.log.state import Follower
+from pgwire_codec.log.source import LogSource
+from pgwire_codec.log.state import StateTracker
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -27,15 +27,15 @@ class OpenStatistics:
     Attributes
     ----------
     kind : {"plain", "stream", "prepared"}
-        How it came.
+        How the server sends it.
     xid : int
-        The transaction's ID.
+        Transaction ID.
     gid : str or None
-        Of one that is prepared, or will be.
+        Identifier of a prepared transaction, or of one that will be prepared.
     changes : int
-        How many of its changes have come.
+        Number of its changes so far.
     first_ordinal : int
-        Its messages stand from this one on.
+        Ordinal before which it has no messages.
     """
 
     kind: str
@@ -47,20 +47,20 @@ class OpenStatistics:
 
 @dataclass(frozen=True, slots=True)
 class ChangeCounts:
-    """What became of the changes in a log: of each row, and of each table of a truncate.
+    """Numbers of changes in a log: one for each row, and for each table of a truncate.
 
     Attributes
     ----------
     sent : int
-        All that the server sent, once or more; the sum of the others.
+        All changes that the server sent, once or more; the sum of the others.
     committed : int
-        Those that readers of the log get.
+        Changes that readers of the log get.
     rolled_back : int
-        Undone by a rollback, of their transaction or to a savepoint of it.
+        Changes undone by a rollback of their transaction or to a savepoint of it.
     repeated : int
-        Sent again by a later session, which happens after an interruption.
+        Changes sent again by a later session, after an interruption.
     open : int
-        Of transactions neither committed nor rolled back at the log's end.
+        Changes of transactions neither committed nor rolled back at the log's end.
     """
 
     sent: int
@@ -72,43 +72,43 @@ class ChangeCounts:
 
 @dataclass(frozen=True, slots=True)
 class LogStatistics:
-    """What :func:`statistics` tells.
+    """Result of :func:`statistics`.
 
     Attributes
     ----------
-    source : Source
+    source : LogSource
         The replication slot.
-    begin, end : Position
-        What can be read.
+    begin, end : LogPosition
+        Range that can be read.
     segments, sessions : int
-        How many there are; the last segment may still grow.
+        Numbers of segments and sessions. The last segment may still grow.
     snapshot_segments : int
-        Those that hold a snapshot of the tables.
+        Number of segments with a snapshot of the tables.
     messages, message_bytes, bytes : int
-        How much there is; ``bytes`` are those of the segments' files.
+        Number of messages, their bytes, and the bytes of the segments' files.
     commits : int
-        Messages that commit a transaction. A session that sends a transaction again counts it
-        again, here and in ``sent``.
+        Number of messages that commit a transaction. A transaction that a later session sends again
+        counts twice, here and in ``sent``.
     first_commit_lsn, last_commit_lsn : int or None
-        Of these.
+        Commit LSNs of the first and the last of these.
     first_time, last_time : numpy.datetime64 or None
         The server's clock (UTC) when it sent the first and the last message.
     confirm_lsn : int
-        What may be confirmed to the server.
+        LSN that may be confirmed to the server.
     changes : ChangeCounts
-        What became of the changes.
+        Numbers of changes by their outcome.
     sent : tuple of TableCount
-        The changes of each table, by name, as the server sent them: those rolled back, repeated or
-        open are among them.
+        Numbers of the changes of each table that the server sent, including those rolled back,
+        repeated or open, by name.
     relations : tuple of LoggedRelation
-        The relations, by name: tables that were renamed, and others that had the same name.
+        Relations, by name: tables that were renamed, and others that had the same name.
     open : tuple of OpenStatistics
         Transactions begun and neither committed nor rolled back.
     """
 
-    source: Source
-    begin: Position
-    end: Position
+    source: LogSource
+    begin: LogPosition
+    end: LogPosition
     segments: int
     sessions: int
     snapshot_segments: int
@@ -130,12 +130,12 @@ class LogStatistics:
 def statistics(
     uri: str | os.PathLike[str], *, filesystem: FileSystem | None = None
 ) -> LogStatistics:
-    """Tell what is in a log. It reads sidecars, and the messages of the growing segment only."""
+    """Return statistics of a log. It reads sidecars, and messages of the growing segment only."""
     return statistics_of(Log(uri, filesystem=filesystem))
 
 
 def statistics_of(log: Log) -> LogStatistics:
-    """Tell what is in a log that is open, as it was when it was opened or refreshed."""
+    """Return statistics of an open log, as of when it was opened or refreshed."""
     segments = log.segments
     lsns = [
         lsn
@@ -153,8 +153,8 @@ def statistics_of(log: Log) -> LogStatistics:
         begin=log.begin,
         end=log.end,
         segments=len(segments),
-        sessions=len({each.head.session for each in segments}),
-        snapshot_segments=sum(each.head.snapshot for each in segments),
+        sessions=len({each.header.session for each in segments}),
+        snapshot_segments=sum(each.header.snapshot for each in segments),
         messages=sum(each.messages for each in segments),
         message_bytes=sum(each.message_bytes for each in segments),
         bytes=sum(each.bytes for each in segments),
@@ -179,12 +179,12 @@ def _changes(
     if not segments:
         return ChangeCounts(sent, 0, 0, 0, still_open)
     ended: list[int] = []  # changes of the transactions that are not whole in one part
-    before = segments[0].head.before
-    follower = Follower(before, lambda committed, _: ended.append(committed.changes))
+    before = segments[0].header.before
+    tracker = StateTracker(before, lambda committed, _: ended.append(committed.changes))
     committed = 0
     for segment in segments:
         for part in segment.parts:
-            follower.follow(part.summary, part.first_ordinal)
+            tracker.apply(part.summary, part.first_ordinal)
             committed += part.committed
     committed += sum(ended)
     # Transactions that began in segments that were pruned.
@@ -193,8 +193,8 @@ def _changes(
     if carry.plain is not None:
         begun.append(carry.plain)
     sent_before = sum(transaction.position.changes for transaction in begun)
-    rest = sent + sent_before - committed - follower.rolled_back - still_open
-    return ChangeCounts(sent, committed, follower.rolled_back, rest, still_open)
+    rest = sent + sent_before - committed - tracker.rolled_back - still_open
+    return ChangeCounts(sent, committed, tracker.rolled_back, rest, still_open)
 
 
 def _add(counts: Iterable[TableCount]) -> tuple[TableCount, ...]:
@@ -218,7 +218,7 @@ def _open(last: Segment) -> tuple[OpenStatistics, ...]:
             transaction = carry.streams[int(name)]
         else:
             transaction = carry.prepared[str(name)]
-        assert transaction is not None  # what is opened is in the carry
+        assert transaction is not None  # an open transaction is in the carry
         changes = transaction.position.changes
         found.append(OpenStatistics(kind, transaction.xid, transaction.gid, changes, ordinal))
     return tuple(found)

@@ -1,4 +1,4 @@
-"""How far a log may be read, and what may be confirmed to the server."""
+"""Watermark: the end of what may be read of a log, and of what may be confirmed to the server."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Final
 
 import msgspec
 
-from pgwire_codec.log.checked_json import Count, dump, invalid, load
-from pgwire_codec.log.source import Source
+from pgwire_codec.log.checked_json import Count, converted, dump, invalid, load
+from pgwire_codec.log.source import LogSource
 from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 
 WATERMARK: Final = "watermark.json"
+_LSNS: Final = ("delivered_lsn", "confirm_lsn", "received_lsn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,29 +22,29 @@ class Watermark:
     Attributes
     ----------
     log_id : str
-        The log's, as in its manifest.
-    source : Source
-        Of the last session.
+        Identifier of the log, as in its manifest.
+    source : LogSource
+        Source of the last session.
     segment : str or None
-        The growing segment's name, without suffix; None when all are sealed.
+        Name of the growing segment, without suffix; None when all are sealed.
     bytes, messages : int
-        Of the growing segment: how much of it is durable.
+        Durable bytes and messages of the growing segment.
     checksum : str
-        Of these bytes.
+        Checksum of these bytes.
     end_ordinal : int
-        One past the last durable message's ordinal.
+        Ordinal after the last durable message.
     delivered_lsn : int
         Commit LSN of the last transaction delivered up to there.
     confirm_lsn : int
-        LSN that may be confirmed: all that ends up to there is durable.
+        LSN that may be confirmed: everything that ends at or before it is durable.
     received_lsn : int
-        The last position that the server reported.
+        Last position that the server reported.
     time : str
-        When this was written: UTC, ISO 8601.
+        Time when this was written: UTC, ISO 8601.
     """
 
     log_id: str
-    source: Source
+    source: LogSource
     segment: str | None
     bytes: int
     messages: int
@@ -55,13 +56,13 @@ class Watermark:
     time: str
 
 
-class _File(msgspec.Struct):
+class _WatermarkJson(msgspec.Struct):
     log_id: str
-    source: Source
+    source: LogSource
     segment: str | None
     bytes: Count
     messages: Count
-    checksum_of_bytes: str
+    checksum: str = msgspec.field(name="checksum_of_bytes")
     end_ordinal: Count
     delivered_lsn: str
     confirm_lsn: str
@@ -70,39 +71,16 @@ class _File(msgspec.Struct):
 
 
 def watermark_to_bytes(watermark: Watermark) -> bytes:
-    return dump(
-        _File(
-            log_id=watermark.log_id,
-            source=watermark.source,
-            segment=watermark.segment,
-            bytes=watermark.bytes,
-            messages=watermark.messages,
-            checksum_of_bytes=watermark.checksum,
-            end_ordinal=watermark.end_ordinal,
-            delivered_lsn=format_lsn(watermark.delivered_lsn),
-            confirm_lsn=format_lsn(watermark.confirm_lsn),
-            received_lsn=format_lsn(watermark.received_lsn),
-            time=watermark.time,
-        )
-    )
+    """Return the file of a watermark."""
+    lsns = {name: format_lsn(getattr(watermark, name)) for name in _LSNS}
+    return dump(converted(watermark, _WatermarkJson, **lsns))
 
 
 def watermark_from_bytes(data: bytes, file: str) -> Watermark:
-    """Read a watermark; ``LogError`` for one that is damaged. ``file`` is its name for messages."""
-    value = load(data, _File, file)
+    """Read a watermark; ``file`` is its name in errors. Raise ``LogError`` for a damaged one."""
+    value = load(data, _WatermarkJson, file)
     try:
-        return Watermark(
-            log_id=value.log_id,
-            source=value.source,
-            segment=value.segment,
-            bytes=value.bytes,
-            messages=value.messages,
-            checksum=value.checksum_of_bytes,
-            end_ordinal=value.end_ordinal,
-            delivered_lsn=parse_lsn(value.delivered_lsn),
-            confirm_lsn=parse_lsn(value.confirm_lsn),
-            received_lsn=parse_lsn(value.received_lsn),
-            time=value.time,
-        )
+        lsns = {name: parse_lsn(getattr(value, name)) for name in _LSNS}
     except ValueError as error:
         raise invalid(file, error) from error
+    return converted(value, Watermark, **lsns)

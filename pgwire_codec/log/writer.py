@@ -1,4 +1,4 @@
-"""LogWriter: messages into segments, and the promise that they are safe."""
+"""LogWriter: durable writing of messages to the segments of a log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -18,16 +17,17 @@ import pyarrow as pa
 
 from pgwire_codec.errors import LogError, OptionError
 from pgwire_codec.log.checked_json import checksum
-from pgwire_codec.log.digest import PART_BYTES, Digest
+from pgwire_codec.log.growing_segment import GrowingSegment
+from pgwire_codec.log.ipc_file import SCHEMA
+from pgwire_codec.log.local_store import FILE_MODE
 from pgwire_codec.log.manifest import MANIFEST, Manifest, manifest_to_bytes
-from pgwire_codec.log.pending import Pending, to_batches
+from pgwire_codec.log.message_buffer import MessageBuffer, to_batches
 from pgwire_codec.log.recovery import recover
-from pgwire_codec.log.segment import SEGMENT, SIDECAR, Head, Segment
-from pgwire_codec.log.sidecar import segment_to_bytes
-from pgwire_codec.log.source import Source
-from pgwire_codec.log.state import State
-from pgwire_codec.log.store import FILE_MODE, Appender, open_store
-from pgwire_codec.log.stream import END, SCHEMA, encode_batch, header
+from pgwire_codec.log.segment import SegmentHeader
+from pgwire_codec.log.segment_builder import PART_BYTES
+from pgwire_codec.log.source import LogSource
+from pgwire_codec.log.state import LogState
+from pgwire_codec.log.store import open_store
 from pgwire_codec.log.watermark import WATERMARK, Watermark, watermark_to_bytes
 from pgwire_codec.transactions.carry import Carry
 
@@ -39,7 +39,7 @@ _LARGEST_PART = 1 << 30  # the offsets of a record batch are 32-bit
 
 @dataclass(frozen=True, slots=True)
 class WriterStatistics:
-    """What one writer has written so far: messages, their bytes, the files' bytes, segments."""
+    """Totals of one writer so far: messages, their bytes, the files' bytes, segments."""
 
     messages: int = 0
     message_bytes: int = 0
@@ -57,41 +57,41 @@ class LogWriter:
     Parameters
     ----------
     uri : str or path
-        A directory, or a URI that ``pyarrow.fs`` understands. It is created where it is missing.
-    source : Source
-        Where the messages come from.
+        A directory, or a URI that ``pyarrow.fs`` understands. It is created if it does not exist.
+    source : LogSource
+        Replication slot that the messages come from.
     compression : {None, "lz4", "zstd"}
-        Of the record batches. Reading is free of copies only without.
+        Compression of the record batches. Without compression, reading copies nothing.
     segment_bytes : int
-        A segment is sealed when its file is so large.
+        Size of a file, in bytes, at which its segment is sealed.
     segment_seconds : float
-        A segment is sealed at the first flush when it is so old.
+        Age of a segment, in seconds, from which a flush seals it.
     part_bytes : int
-        Message bytes of a part, the unit of parallel decode; of a segment's at most.
+        Message bytes of a part, the unit of parallel decode; at most ``segment_bytes``.
     file_mode : int
-        Permissions of the files that are created on a local disk, 0o600 by default; a directory
-        that is created can be searched by whoever can read these.
+        Permissions of the files that are created on a local disk, 0o600 by default. Those who may
+        read them may search a directory that is created.
     filesystem : pyarrow.fs.FileSystem, optional
-        Then ``uri`` is a path in it.
+        File system in which ``uri`` is a path.
 
     Raises
     ------
     LogError
-        When another process writes the log, the log has another source, it is a copy, or a file of
-        it is damaged or missing; nothing is changed then.
+        When another process writes the log, the log has another source, it is a copy, or one of
+        its files is damaged or missing. Nothing is changed then.
 
     Notes
     -----
     In an object store, which cannot append, every flush seals a segment; and there is no lock.
 
-    After an error the writer refuses to go on, and says which error that was: open the log again,
-    which keeps all that was flushed. Leaving the context with an exception flushes nothing.
+    After an error the writer refuses every call, and reports that error. Open the log again: it
+    keeps everything that was flushed. Leaving the context with an exception flushes nothing.
     """
 
     def __init__(
         self,
         uri: str | os.PathLike[str],
-        source: Source,
+        source: LogSource,
         *,
         compression: str | None = None,
         segment_bytes: int = 128 << 20,
@@ -110,8 +110,8 @@ class LogWriter:
             raise OptionError(f"file_mode must be an int, as 0o640, not {file_mode!r}")
         if not 0o600 == file_mode & 0o700 <= file_mode <= 0o666:
             raise OptionError(f"file_mode must be from 0o600 to 0o666, not {file_mode:#o}")
-        if not isinstance(source, Source):
-            raise TypeError(f"source must be a Source, not {type(source).__name__}")
+        if not isinstance(source, LogSource):
+            raise TypeError(f"source must be a LogSource, not {type(source).__name__}")
         self._options = pa.ipc.IpcWriteOptions(compression=compression)
         self._segment_bytes = segment_bytes
         self._segment_seconds = segment_seconds
@@ -119,13 +119,13 @@ class LogWriter:
         self._source = source
         self._store = open_store(uri, filesystem, file_mode=file_mode)
         self._failure: BaseException | None = None
-        self._file: Appender | None = None
+        self._growing: GrowingSegment | None
         self._closing = ExitStack()
         self._closing.enter_context(self._store.lock())
         try:
             self._recover()
             self._advance_watermark()
-            if not self._has_manifest:  # a log exists from here on
+            if not self._has_manifest:  # the log exists after this
                 manifest = manifest_to_bytes(Manifest(self._log_id, first_ordinal=0))
                 self._store.write(MANIFEST, manifest)
         except BaseException:
@@ -138,26 +138,26 @@ class LogWriter:
         manifest, watermark, last = recover(self._store, self._part_bytes)
         self._has_manifest = manifest is not None
         self._log_id = watermark.log_id if watermark is not None else uuid.uuid4().hex
-        held = watermark.source if watermark is not None else last and last.head.source
+        known = watermark.source if watermark is not None else last and last.header.source
         self._watermark = watermark
         self._confirm_lsn = 0 if watermark is None else watermark.confirm_lsn
         self._received_lsn = 0 if watermark is None else watermark.received_lsn
         first = 0 if manifest is None else manifest.first_ordinal
         self._ordinal = first if last is None else last.end_ordinal
-        if held and (self._ordinal > 0 or self._confirm_lsn > 0):
-            held.check_same(self._source, self._store.name)
-        self._session = 0 if last is None else last.head.session
-        self._state = State() if last is None else last.state()
+        if known and (self._ordinal > 0 or self._confirm_lsn > 0):
+            known.check_same(self._source, self._store.name)
+        self._session = 0 if last is None else last.header.session
+        self._state = LogState() if last is None else last.state()
         self._begin_session(snapshot=False)
 
     @property
     def confirm_lsn(self) -> int:
-        """What the watermark says: all that ends up to there is durable."""
+        """LSN that may be confirmed: everything that ends at or before it is durable."""
         return 0 if self._watermark is None else self._watermark.confirm_lsn
 
     @property
     def received_lsn(self) -> int:
-        """The last position that the server reported, as the watermark says."""
+        """Last position that the server reported, as of the watermark."""
         return 0 if self._watermark is None else self._watermark.received_lsn
 
     @property
@@ -167,24 +167,24 @@ class LogWriter:
 
     @property
     def carry(self) -> Carry:
-        """The carry behind all that is flushed: a copy."""
+        """A copy of the carry after the last flushed message."""
         return self._state.carry.copy()
 
     @property
     def end_ordinal(self) -> int:
-        """The ordinal that the next message will have."""
-        return self._ordinal + self._pending.messages
+        """Ordinal of the next message."""
+        return self._ordinal + self._buffer.messages
 
     def new_session(self, *, snapshot: bool = False) -> None:
-        """Say that the messages that come are of a new connection to the server.
+        """Begin a session: the next messages come from a new connection to the server.
 
-        What was appended is made durable, and the growing segment is sealed. A writer that was just
-        opened stands at the beginning of a session already.
+        The messages so far are made durable, and the growing segment is sealed. Opening a writer
+        begins a session, too.
 
         Parameters
         ----------
         snapshot : bool
-            Whether the messages of the session stand for tables as they were.
+            Whether the messages of the session represent the rows of tables, not changes.
         """
         self.seal()
         self._begin_session(snapshot=snapshot)
@@ -192,11 +192,11 @@ class LogWriter:
     def _begin_session(self, *, snapshot: bool) -> None:
         self._new_session = True
         self._snapshot = snapshot
-        self._pending = Pending(self._part_bytes)
-        self._digest: Digest | None = None
+        self._buffer = MessageBuffer(self._part_bytes)
+        self._growing = None
 
     def forget_positions(self) -> None:
-        """Set the positions of a log without messages back to 0, so that it can begin elsewhere.
+        """Reset the positions of a log without messages to 0, so that it can begin elsewhere.
 
         Raises
         ------
@@ -205,7 +205,7 @@ class LogWriter:
         """
         self._check_usable()
         if self.end_ordinal > 0:
-            raise LogError(f"the log {self._store.name} has begun")
+            raise LogError(f"the log {self._store.name} has messages already")
         with self._guarded():
             self._confirm_lsn = self._received_lsn = 0
             self._advance_watermark()
@@ -223,34 +223,34 @@ class LogWriter:
         data : list of bytes, or Arrow binary array
             The messages, in the order of arrival.
         lsn : array of uint64, one a message
-            The WAL position that came with each.
+            WAL position of each.
         time : array of datetime64[us], one a message
-            The server's clock (UTC) when it sent each; NaT where that is not known.
+            Server's clock (UTC) when it sent each, or NaT if that is unknown.
 
         Raises
         ------
         ValueError
             When the lengths differ, or a message is null; nothing is appended then.
         LogError
-            When the messages cannot be taken or written; the writer refuses to go on then, so that
+            When the messages cannot be written. The writer refuses every later call then, so that
             no later message is written without these.
         """
         self._check_usable()
         with self._guarded(ValueError):
             pieces = to_batches(data, lsn, time)
         with self._guarded():
-            for batch in self._pending.add(pieces):
+            for batch in self._buffer.add(pieces):
                 self._write(batch)
 
     def flush(self, confirm_lsn: int | None = None, received_lsn: int | None = None) -> None:
-        """Make durable what was appended; on return it can be read, and will never be lost.
+        """Make the appended messages durable and readable.
 
         Parameters
         ----------
         confirm_lsn : int, optional
-            LSN that may be confirmed to the server when this flush is over. It never goes back.
+            LSN that may be confirmed to the server after this flush. It never decreases.
         received_lsn : int, optional
-            The last position that the server reported.
+            Last position that the server reported.
 
         Raises
         ------
@@ -262,13 +262,13 @@ class LogWriter:
             self._flush(confirm_lsn, received_lsn, False)
 
     def seal(self) -> None:
-        """Make durable what was appended, and complete the growing segment, if there is one."""
+        """Make the appended messages durable, and complete the growing segment, if there is one."""
         self._check_usable()
         with self._guarded():
             self._flush(None, None, True)
 
     def close(self) -> None:
-        """Seal, and let go of the lock."""
+        """Seal the growing segment and release the lock."""
         try:
             if self._is_usable and self._failure is None:
                 self.seal()
@@ -291,23 +291,23 @@ class LogWriter:
 
     def _release(self) -> None:
         self._is_usable = False
-        if self._file is not None:
-            self._file.abandon()
-            self._file = None
+        if self._growing is not None:
+            self._growing.abandon()
+            self._growing = None
         self._closing.close()
 
     def _check_usable(self) -> None:
         if self._failure is not None:
             raise LogError(
-                f"this writer of {self._store.name} has failed before: {self._failure}",
-                hint="Open the log again, which keeps all that was flushed.",
+                f"this writer of {self._store.name} failed before: {self._failure}",
+                hint="Open the log again. It keeps everything that was flushed.",
             ) from self._failure
         if not self._is_usable:
             raise LogError(f"this writer of {self._store.name} is closed")
 
     @contextmanager
     def _guarded(self, *harmless: type[Exception]) -> Iterator[None]:
-        """Refuse to go on after an error: it is not known what the buffers and the file hold."""
+        """Refuse later calls after an error: the content of buffers and file is unknown."""
         try:
             yield
         except harmless:
@@ -324,46 +324,40 @@ class LogWriter:
             raise
 
     def _flush(self, confirm_lsn: int | None, received_lsn: int | None, seal: bool) -> None:
-        rest = self._pending.take()
+        rest = self._buffer.take()
         if rest is not None:
             self._write(rest)
         self._confirm_lsn = max(self._confirm_lsn, confirm_lsn or 0)
         self._received_lsn = max(self._received_lsn, received_lsn or 0)
-        if self._file is not None and self._digest is not None:
-            is_old = monotonic() - self._begun >= self._segment_seconds
-            if seal or is_old or not self._store.grows:
-                self._seal(self._file, self._digest)
+        if self._growing is not None:
+            if seal or self._growing.age >= self._segment_seconds or not self._store.grows:
+                self._seal(self._growing)
             else:
-                self._file.sync()
+                self._growing.sync()
         self._advance_watermark()
 
     def _write(self, records: pa.RecordBatch) -> None:
-        if self._digest is None or self._file is None:
-            self._begin_segment()
-        assert self._digest is not None
-        assert self._file is not None
+        segment = self._begin_segment() if self._growing is None else self._growing
+        bytes_before, message_bytes_before = segment.bytes, segment.message_bytes
         ordinals = np.arange(self._ordinal, self._ordinal + records.num_rows)
         columns = [pa.array(ordinals), *records.columns[1:]]
-        records = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
-        data = encode_batch(records, self._options)
-        self._file.write(data)
-        before = self._digest.message_bytes
-        self._digest.add(records, data)
+        segment.write(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
         self._ordinal += records.num_rows
+        written = self.statistics
         self.statistics = replace(
-            self.statistics,
-            messages=self.statistics.messages + records.num_rows,
-            message_bytes=self.statistics.message_bytes + self._digest.message_bytes - before,
-            bytes=self.statistics.bytes + len(data),
+            written,
+            messages=written.messages + records.num_rows,
+            message_bytes=written.message_bytes + segment.message_bytes - message_bytes_before,
+            bytes=written.bytes + segment.bytes - bytes_before,
         )
-        if self._digest.bytes >= self._segment_bytes:
-            self._seal(self._file, self._digest)
+        if segment.bytes >= self._segment_bytes:
+            self._seal(segment)
             self._advance_watermark()
 
-    def _begin_segment(self) -> None:
+    def _begin_segment(self) -> GrowingSegment:
         if self._new_session:
             self._session += 1
-        head = Head(
+        header = SegmentHeader(
             log_id=self._log_id,
             source=self._source,
             session=self._session,
@@ -372,38 +366,33 @@ class LogWriter:
             first_ordinal=self._ordinal,
             before=self._state,
         )
-        begins = header(head)
-        self._file = self._store.create(head.name + SEGMENT)
-        self._file.write(begins)
-        self._digest = Digest(head, begins, self._part_bytes)
+        segment = GrowingSegment(self._store, header, self._options, self._part_bytes)
+        self._growing = segment
         self._new_session = False
-        self._begun = monotonic()
         self.statistics = replace(
             self.statistics,
-            bytes=self.statistics.bytes + len(begins),
+            bytes=self.statistics.bytes + segment.bytes,
             segments=self.statistics.segments + 1,
         )
+        return segment
 
-    def _seal(self, file: Appender, digest: Digest) -> None:
-        file.write(END)
-        file.close()
-        segment: Segment = digest.segment(sealed=True)
-        segment = replace(segment, bytes=segment.bytes + len(END))
-        self._store.write(segment.name + SIDECAR, segment_to_bytes(segment))
-        self._state = digest.state()
-        self._file = self._digest = None
-        self._pending.begin_part()
+    def _seal(self, segment: GrowingSegment) -> None:
+        segment.seal()
+        self._state = segment.state
+        self._growing = None
+        self._buffer.begin_part()
 
     def _advance_watermark(self) -> None:
-        if self._digest is not None:
-            self._state = self._digest.state()
+        growing = self._growing
+        if growing is not None:
+            self._state = growing.state
         watermark = Watermark(
             log_id=self._log_id,
             source=self._source,
-            segment=None if self._digest is None else self._digest.head.name,
-            bytes=0 if self._digest is None else self._digest.bytes,
-            messages=0 if self._digest is None else self._digest.messages,
-            checksum=checksum(b"") if self._digest is None else self._digest.checksum,
+            segment=None if growing is None else growing.name,
+            bytes=0 if growing is None else growing.bytes,
+            messages=0 if growing is None else growing.messages,
+            checksum=checksum(b"") if growing is None else growing.checksum,
             end_ordinal=self._ordinal,
             delivered_lsn=self._state.carry.delivered_lsn,
             confirm_lsn=self._confirm_lsn,

@@ -17,9 +17,9 @@ from pgwire_codec.codec.message_array import Messages, to_message_arrays
 from pgwire_codec.codec.tables import tagged
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.log import Log, Segment
+from pgwire_codec.log.ipc_file import lsns
 from pgwire_codec.log.partition import join_batches
 from pgwire_codec.log.statistics import statistics_of
-from pgwire_codec.log.stream import lsns
 from pgwire_codec.protocol.spec import COMMITS
 from pgwire_codec.report.bins import TimeBins
 from pgwire_codec.report.counts import ROW, LagCounts, ProblemCounts, TableCounts, count_rows
@@ -60,11 +60,11 @@ def gather(log: Log, progress: Callable[[int], None] | None = None) -> Findings:
     # A value that its Arrow type cannot hold is none that does not decode.
     decoder = log.decoder(atomic=False, on_error="skip", unrepresentable="null")
     for segment, batches in _segments(log):
-        if segment.head.new_session:
+        if segment.header.new_session:
             decoder.new_session()
         for records in join_batches(batches):
             changes = decoder.decode(records.column("data"), lsns(records))
-            gatherer.add(records, changes, is_snapshot=segment.head.snapshot)
+            gatherer.add(records, changes, is_snapshot=segment.header.snapshot)
             if progress is not None:
                 progress(len(records))
     return gatherer.findings(log)

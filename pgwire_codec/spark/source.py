@@ -10,12 +10,12 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from pgwire_codec.log import Log
+from pgwire_codec.log.relations import select_relation
 from pgwire_codec.spark.formats.row_format import RowFormat
 from pgwire_codec.spark.formats.selection import row_format
 from pgwire_codec.spark.formats.spark_schema import spark_schema
 from pgwire_codec.spark.options import SourceOptions, parse_options
 from pgwire_codec.spark.partitions import plan_partitions, read_partition
-from pgwire_codec.spark.relations import select_relation
 
 if TYPE_CHECKING:
     from pgwire_codec.spark.stream_reader import PgoutputStreamReader
@@ -121,7 +121,9 @@ def _row_format(options: SourceOptions, log: Log) -> tuple[RowFormat, int | None
     newest = None
     if options.is_of_a_table:
         scope = log.relations_at(options.ending_lsn)
-        newest = select_relation(scope, versions, options.table, options.relation_oid)
+        newest = select_relation(
+            scope, lambda: versions, table=options.table, relation_oid=options.relation_oid
+        )
     rows = row_format(options, newest, versions, log.source.database)
     return rows, None if newest is None else newest.relation.oid
 

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from pgwire_codec.errors import LogError, OptionError
-from pgwire_codec.log import Log, Position
+from pgwire_codec.log import Log, LogPosition
 from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 from pgwire_codec.spark.formats.row_format import RowFormat
 from pgwire_codec.spark.options import SourceOptions
@@ -42,7 +42,7 @@ class PgoutputStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._rows = rows
         self._relation_oid = relation_oid  # where the option names no table
         self._log: Log | None = None
-        self._target: Position | None = None
+        self._target: LogPosition | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Tasks only read partitions, which know where the log is.
@@ -154,28 +154,28 @@ def _pruned(table: str, log: Log, new: int, after: int, until: int) -> LogError:
     )
 
 
-def to_offset(position: Position) -> dict[str, Any]:
+def to_offset(position: LogPosition) -> dict[str, Any]:
     """Give a place in the log as Spark keeps it in a checkpoint, and shows it to people."""
     return {"ordinal": position.ordinal, "lsn": format_lsn(position.lsn)}
 
 
-def from_offset(offset: dict[str, Any]) -> Position:
+def from_offset(offset: dict[str, Any]) -> LogPosition:
     """Read what :func:`to_offset` gave."""
-    return Position(offset["ordinal"], parse_lsn(offset["lsn"]))
+    return LogPosition(offset["ordinal"], parse_lsn(offset["lsn"]))
 
 
-def _place_of(log: Log, lsn: int) -> Position:
+def _place_of(log: Log, lsn: int) -> LogPosition:
     """Give the place behind the last transaction that commits up to an LSN."""
     ordinal = log.begin.ordinal
     for segment in log.segments:
         for part in segment.parts:
             if part.delivered_lsn > lsn:
-                return Position(ordinal, lsn)
+                return LogPosition(ordinal, lsn)
             ordinal = part.end_ordinal
-    return Position(ordinal, lsn)
+    return LogPosition(ordinal, lsn)
 
 
-def _place_within(log: Log, begin: Position, end: Position, most: int) -> Position:
+def _place_within(log: Log, begin: LogPosition, end: LogPosition, most: int) -> LogPosition:
     """Give the end of the last part up to which there are not more bytes of messages.
 
     One part is taken at least, and as many as it takes for a transaction to end.
@@ -191,7 +191,7 @@ def _place_within(log: Log, begin: Position, end: Position, most: int) -> Positi
             taken += part.message_bytes
             if taken > most and found.lsn > begin.lsn:
                 return found
-            found = Position(part.end_ordinal, part.delivered_lsn)
+            found = LogPosition(part.end_ordinal, part.delivered_lsn)
             if part.end_ordinal >= end.ordinal:
                 return end
     return found

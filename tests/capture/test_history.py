@@ -220,11 +220,11 @@ class TestMemory:
     def test_the_nth_append_fails(
         self, table: Database, tmp_path: Path, at: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from pgwire_codec.log.pending import Pending
+        from pgwire_codec.log.message_buffer import MessageBuffer
 
-        add, calls = Pending.add, [0]
+        add, calls = MessageBuffer.add, [0]
 
-        def failing(pending: Pending, pieces: Any) -> Any:
+        def failing(pending: MessageBuffer, pieces: Any) -> Any:
             calls[0] += 1
             if calls[0] == at:
                 raise MemoryError
@@ -236,7 +236,7 @@ class TestMemory:
             for _ in range(20):
                 insert(table, range(written, written + 3), "a" * 300)
                 written += 3
-            monkeypatch.setattr(Pending, "add", failing if attempt == 0 else add)
+            monkeypatch.setattr(MessageBuffer, "add", failing if attempt == 0 else add)
             if attempt == 0:
                 with pytest.raises(log.LogError, match=r"^out of memory while writing the log"):
                     capture(table, tmp_path, flush_seconds=0.01)

@@ -73,7 +73,7 @@ class TestConfirm:
         capture_into(table, tmp_path).run(until_lsn=flush_lsn(table))
         assert tags(messages(tmp_path)) == b"BRICBICBRIC"
         assert [row["k"] for row in decoded(tmp_path, "public.t")] == [1, 2, 3]
-        assert [s.head.session for s in log.Log(tmp_path).segments] == [1, 2]
+        assert [s.header.session for s in log.Log(tmp_path).segments] == [1, 2]
 
     def test_never_before_it_is_flushed(
         self, table: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -425,7 +425,7 @@ class TestInterrupted:
             raise OSError(28, "No space left on device")
 
         with monkeypatch.context() as patched:
-            patched.setattr("pgwire_codec.log.store.os.fsync", full)
+            patched.setattr("pgwire_codec.log.local_store.os.fsync", full)
             with pytest.raises(LogError, match="No space left"):
                 capture_into(table, tmp_path).run(until_lsn=flush_lsn(table))
         assert confirmed_by_server(table) == before

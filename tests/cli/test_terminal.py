@@ -36,7 +36,7 @@ def is_clean(text: str) -> bool:
 @pytest.fixture
 def evil(tmp_path: Path) -> Path:
     """A log with a folder, a slot, a table and a prepared transaction of such names."""
-    source = log.Source(SOURCE.system_identifier, 1, EVIL, EVIL, 180004, {})
+    source = log.LogSource(SOURCE.system_identifier, 1, EVIL, EVIL, 180004, {})
     values = m.TupleData(b"t", (b"1",))
     messages = [
         m.Begin(16, 0, 1),

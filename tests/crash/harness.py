@@ -113,7 +113,7 @@ def run(made: Database, folder: Path, seed: int, interruption: Interruption) -> 
         interruptions=count,
         transactions=workload.committed,
         changes=len(_changes(log.Log(folder).changes())),
-        sessions=len({segment.head.session for segment in log.Log(folder).segments}),
+        sessions=len({segment.header.session for segment in log.Log(folder).segments}),
         repeated=sum(number - 1 for data, number in held.items() if data.as_py()[:1] in b"IUD"),
         faults=faults,
     )

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pgwire_codec import log
-from pgwire_codec.log.store import LocalStore
+from pgwire_codec.log.local_store import LocalStore
 from tests.support import corpus
 from tests.support.build import T, insert, transaction, wire
 from tests.support.logs import SOURCE, append, memory, write
@@ -88,7 +88,7 @@ def test_a_copy_that_was_interrupted_is_continued(tmp_path: Path) -> None:
 def test_what_is_refused(tmp_path: Path) -> None:
     write(CAPTURE, tmp_path / "log", [20, 50])
     log.copy(tmp_path / "log", tmp_path / "copy")
-    with pytest.raises(log.LogError, match="is a copy of a log, which is not written to"):
+    with pytest.raises(log.LogError, match="is a copy of a log — hint: A copy is not written to"):
         log.LogWriter(tmp_path / "copy", SOURCE)
     write(CAPTURE, tmp_path / "other")
     for target in ("copy", "log"):
@@ -106,7 +106,7 @@ def test_a_log_that_was_pruned_beyond_its_copy(tmp_path: Path) -> None:
             if not number:
                 log.copy(tmp_path / "log", tmp_path / "copy")
         log.prune(tmp_path / "log", 101)
-    with pytest.raises(log.LogError, match=r"was pruned: the copy .* ends before ordinal 2, and"):
+    with pytest.raises(log.LogError, match=r"was pruned: the copy .* ends before ordinal 2, but"):
         log.copy(tmp_path / "log", tmp_path / "copy")
 
 

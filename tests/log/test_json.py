@@ -15,9 +15,9 @@ import pgwire_codec as pgc
 from pgwire_codec import log
 from pgwire_codec.log.checked_json import checksum, dump, load
 from pgwire_codec.log.manifest import Manifest, manifest_from_bytes, manifest_to_bytes
-from pgwire_codec.log.segment import Extent, Head, Segment
+from pgwire_codec.log.segment import Extent, Segment, SegmentHeader
 from pgwire_codec.log.sidecar import segment_from_bytes, segment_to_bytes
-from pgwire_codec.log.state import State
+from pgwire_codec.log.state import LogState
 from pgwire_codec.log.state_json import (
     carry_from_json,
     carry_to_json,
@@ -144,11 +144,11 @@ checksums = st.integers(0, 2**64 - 1).map(lambda number: f"{number:016x}")
 def segments(draw: st.DrawFn) -> Segment:
     """Segments whose parts follow one another."""
     segment = draw(loose_segments)
-    offset, ordinal = segment.header.stop, segment.first_ordinal
+    offset, ordinal = segment.header_extent.stop, segment.first_ordinal
     parts = []
     for part in segment.parts:
         extent = part.extent._replace(offset=offset)
-        begins_session = segment.head.new_session and not parts
+        begins_session = segment.header.new_session and not parts
         summary = replace(part.summary, messages=part.messages, new_session=begins_session)
         parts.append(replace(part, extent=extent, first_ordinal=ordinal, summary=summary))
         offset, ordinal = extent.stop, ordinal + part.messages
@@ -158,7 +158,7 @@ def segments(draw: st.DrawFn) -> Segment:
 
 sizes = st.integers(1, 2**40)
 parts = st.builds(
-    log.Part,
+    log.SegmentPart,
     extent=st.builds(Extent, count, sizes, checksums),
     first_ordinal=count,
     messages=sizes,
@@ -170,18 +170,18 @@ parts = st.builds(
 )
 loose_segments = st.builds(
     Segment,
-    head=st.builds(
-        Head,
+    header=st.builds(
+        SegmentHeader,
         log_id=names,
         source=st.just(SOURCE),
         session=count,
         new_session=st.booleans(),
         snapshot=st.booleans(),
         first_ordinal=count,
-        before=st.builds(State, carries(), st.dictionaries(keys, count, max_size=2)),
+        before=st.builds(LogState, carries(), st.dictionaries(keys, count, max_size=2)),
     ),
     sealed=st.just(True),
-    header=st.builds(Extent, st.just(0), sizes, checksums),
+    header_extent=st.builds(Extent, st.just(0), sizes, checksums),
     bytes=count,
     messages=count,
     message_bytes=count,

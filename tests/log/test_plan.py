@@ -181,8 +181,8 @@ def test_sessions_that_break_off_and_begin_again(data: st.DataObject) -> None:
     ranges = itertools.pairwise(bounds)
     found = [rows([list(reader.read(after=a, until=u))]) for a, u in ranges]
     assert [row for each in found for row in each] == expected
-    assert [segment.head.session for segment in reader.segments] == sorted(
-        segment.head.session for segment in reader.segments
+    assert [segment.header.session for segment in reader.segments] == sorted(
+        segment.header.session for segment in reader.segments
     )
 
 

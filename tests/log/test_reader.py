@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import pgwire_codec as pgc
 from pgwire_codec import log
-from pgwire_codec.log.stream import read_batches
+from pgwire_codec.log.ipc_file import read_batches
 from tests.support import corpus
 from tests.support.build import T, insert, transaction, wire
 from tests.support.logs import SOURCE, append, write
@@ -64,13 +64,13 @@ def test_reading_on_while_the_log_grows(data: st.DataObject) -> None:
 
 
 def test_the_growing_segment_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pgwire_codec.log import digest
+    from pgwire_codec.log.segment_builder import SegmentBuilder
 
     added: list[int] = []
-    add = digest.Digest.add
+    add = SegmentBuilder.add
     with log.LogWriter(tmp_path, SOURCE) as writer:
         monkeypatch.setattr(
-            digest.Digest,
+            SegmentBuilder,
             "add",
             lambda self, records, data: added.append(len(records)) or add(self, records, data),
         )
@@ -78,7 +78,7 @@ def test_the_growing_segment_is_read_once(tmp_path: Path, monkeypatch: pytest.Mo
         writer.flush()
         added.clear()
         reader = log.Log(tmp_path)
-        assert (reader.end, added) == (log.Position(3, 0), [])  # of the watermark
+        assert (reader.end, added) == (log.LogPosition(3, 0), [])  # of the watermark
         assert reader.segments[0].messages == 3
         assert reader.plan().partitions == []
         append(writer, MESSAGES[3:])
@@ -181,7 +181,7 @@ def test_no_place(place: Any, tmp_path: Path) -> None:
         lambda: log.Log(tmp_path).plan(0, place),
         lambda: log.prune(tmp_path, place),
     ):
-        with pytest.raises(TypeError, match="must be a commit LSN as a number or a Position, not"):
+        with pytest.raises(TypeError, match="must be a commit LSN as a number or a LogPosition"):
             ask()
 
 
@@ -214,7 +214,7 @@ def test_a_segment_that_is_missing(tmp_path: Path) -> None:
     plan = log.Log(tmp_path).plan()
     third.with_suffix(".json").unlink()
     third.unlink()
-    with pytest.raises(log.LogError, match=f"ends before ordinal 40.*{third.name} is missing"):
+    with pytest.raises(log.LogError, match=f"{third.name} is missing.* ends before ordinal 40"):
         _ = log.Log(tmp_path).end
     with pytest.raises(log.LogError, match=f"{third.name} is missing"):
         log.LogWriter(tmp_path, SOURCE)
@@ -238,7 +238,7 @@ def test_damage_of_values_cannot_lead_out_of_the_file(tmp_path: Path) -> None:
     with pytest.raises(log.LogError, match=r"is damaged: the checksum of its bytes"):
         list(log.Log(tmp_path).read())
     data = bytes(wrong[part.extent.offset : part.extent.stop])
-    with pytest.raises(log.LogError, match=r"is damaged: at byte \d+ there is no record batch"):
+    with pytest.raises(log.LogError, match=r"is damaged: invalid record batch at byte \d+"):
         list(read_batches(pa.py_buffer(data), part.extent.offset, path.name))
 
 

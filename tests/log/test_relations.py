@@ -188,7 +188,7 @@ def test_a_rename_and_another_schema(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"no table 'public\.x'; they have: archive\.b"):
         keys(reader, "public.x")
     for unknown in (7, "1"):
-        with pytest.raises(ValueError, match=rf"no relation {unknown!r}; it has: 1 \(archive\.b\)"):
+        with pytest.raises(ValueError, match=rf"no relation {unknown!r}; they have: 1 \(arc"):
             keys(reader, relation_oid=unknown)
     with pytest.raises(TypeError, match="lsn must be a commit LSN"):
         reader.relations_at("0/1")  # type: ignore[arg-type]

@@ -18,9 +18,9 @@ import pytest
 
 import pgwire_codec as pgc
 from pgwire_codec import log
-from pgwire_codec.log import writer as log_writer
-from pgwire_codec.log.pending import Pending
-from pgwire_codec.log.store import LocalStore
+from pgwire_codec.log import growing_segment
+from pgwire_codec.log.local_store import LocalStore
+from pgwire_codec.log.message_buffer import MessageBuffer
 from tests.support import corpus
 from tests.support.build import (
     T,
@@ -120,7 +120,7 @@ def test_sessions_begin_segments(tmp_path: Path) -> None:
         append(writer, wire(transaction(lsn=400)))
     with log.LogWriter(tmp_path, SOURCE) as writer:
         append(writer, wire(transaction(lsn=500)))
-    heads = [segment.head for segment in log.Log(tmp_path).segments]
+    heads = [segment.header for segment in log.Log(tmp_path).segments]
     assert [(each.session, each.new_session, each.snapshot) for each in heads] == [
         (1, True, True),
         (1, False, True),
@@ -155,7 +155,7 @@ def test_parts_are_about_as_large_as_asked_for(tmp_path: Path) -> None:
     assert all(1000 <= part.message_bytes < 1000 + longest for part in segment.parts[:-1])
     assert sum(part.messages for part in segment.parts) == len(CAPTURE.messages)
     assert sum(part.extent.length for part in segment.parts) == segment.bytes - 8 - (
-        segment.header.length
+        segment.header_extent.length
     )
 
 
@@ -286,7 +286,7 @@ def test_positions_are_forgotten_before_the_first_message_only(tmp_path: Path) -
         assert (writer.confirm_lsn, writer.received_lsn) == (0, 0)
         assert log.Log(tmp_path).confirm_lsn == 0
         append(writer, MESSAGES)
-        with pytest.raises(log.LogError, match="has begun"):
+        with pytest.raises(log.LogError, match="has messages already"):
             writer.forget_positions()
 
 
@@ -297,7 +297,7 @@ def test_a_server_may_be_upgraded_and_options_change(tmp_path: Path) -> None:
         append(writer, MESSAGES)
     reader = log.Log(tmp_path)
     assert reader.source == newer
-    assert [each.head.source for each in reader.segments] == [SOURCE, newer]
+    assert [each.header.source for each in reader.segments] == [SOURCE, newer]
 
 
 class TestLock:
@@ -305,7 +305,7 @@ class TestLock:
 import sys
 from pgwire_codec import log
 try:
-    with log.LogWriter(sys.argv[1], log.Source("1", 1, "d", "s", 1)):
+    with log.LogWriter(sys.argv[1], log.LogSource("1", 1, "d", "s", 1)):
         print("written", flush=True)
         sys.stdin.read()
 except log.LogError as error:
@@ -341,11 +341,11 @@ except log.LogError as error:
             words = f"being written by another process \\(pid {other.pid}\\)"
             for _ in range(2):  # who is refused leaves the file as it is
                 with pytest.raises(log.LogError, match=words):
-                    log.LogWriter(tmp_path, log.Source("1", 1, "d", "s", 1))
+                    log.LogWriter(tmp_path, log.LogSource("1", 1, "d", "s", 1))
                 assert lock.read_text() == str(other.pid)
             other.communicate("", timeout=30)
             assert other.returncode == 0
-            with log.LogWriter(tmp_path, log.Source("1", 1, "d", "s", 1)):
+            with log.LogWriter(tmp_path, log.LogSource("1", 1, "d", "s", 1)):
                 assert lock.stat().st_ino == before.st_ino
                 assert stat.S_IMODE(lock.stat().st_mode) == 0o600
 
@@ -354,7 +354,7 @@ except log.LogError as error:
             assert other.stdout is not None
             assert other.stdout.readline() == "written\n"
             other.kill()
-        log.LogWriter(tmp_path, log.Source("1", 1, "d", "s", 1)).close()
+        log.LogWriter(tmp_path, log.LogSource("1", 1, "d", "s", 1)).close()
 
     @pytest.mark.parametrize("exists", [True, False])
     def test_a_symbolic_link_is_refused(self, tmp_path: Path, exists: bool) -> None:
@@ -417,7 +417,11 @@ def test_an_append_that_failed_ends_the_writer(
     at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a later flush would make durable, and confirm, what comes after the lost messages."""
-    steps: list[Any] = [(Pending, "add"), (log_writer, "encode_batch"), (LocalStore, "create")]
+    steps: list[Any] = [
+        (MessageBuffer, "add"),
+        (growing_segment, "encode_batch"),
+        (LocalStore, "create"),
+    ]
 
     def out_of_memory(*arguments: Any, **options: Any) -> Any:
         raise MemoryError
@@ -529,6 +533,6 @@ def test_what_is_counted_of_tables(tmp_path: Path) -> None:
 def test_nonsense_leaves_no_log(tmp_path: Path) -> None:
     with pytest.raises(pgc.OptionError, match="segment_bytes must be 1 or more, not 0"):
         log.LogWriter(tmp_path / "log", SOURCE, segment_bytes=0)
-    with pytest.raises(TypeError, match="source must be a Source, not NoneType"):
+    with pytest.raises(TypeError, match="source must be a LogSource, not NoneType"):
         log.LogWriter(tmp_path / "log", None)  # type: ignore[arg-type]
     assert not (tmp_path / "log").exists()

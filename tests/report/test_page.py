@@ -417,7 +417,7 @@ def test_names_are_harmless(tmp_path: Path) -> None:
         *transaction(wider, insert(1, "1", "2"), lsn=200, time=2),
         *transaction(pgc.Origin(1, "<i>"), insert(1, "1", "2"), lsn=300, time=3),
     ]
-    source = log.Source("7", 1, "</title><script>", "--><svg onload=x>", 180004, {"<u>": "<s>"})
+    source = log.LogSource("7", 1, "</title><script>", "--><svg onload=x>", 180004, {"<u>": "<s>"})
     directory = tmp_path / "<em>.log"
     with log.LogWriter(directory, source) as writer:
         append(writer, wire(messages))

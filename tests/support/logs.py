@@ -13,7 +13,7 @@ import pgwire_codec as pgc
 from pgwire_codec import log
 from tests.support.corpus import Capture
 
-SOURCE = log.Source("7000000000000000001", 1, "shop", "slot", 180004, {"proto_version": "4"})
+SOURCE = log.LogSource("7000000000000000001", 1, "shop", "slot", 180004, {"proto_version": "4"})
 
 #: Plays the clock of the server: a second each message.
 EPOCH = np.datetime64("2024-05-01T00:00:00", "us")

@@ -18,9 +18,9 @@ from tests.support.corpus import Capture
 Row = dict[str, Any]
 
 
-def source() -> log.Source:
+def source() -> log.LogSource:
     """Some slot's identity."""
-    return log.Source(
+    return log.LogSource(
         system_identifier="7",
         timeline=1,
         database="shop",

@@ -13,13 +13,13 @@ import pyarrow as pa
 from pgwire_codec._impl import Decoder
 from pgwire_codec.changes.changes import Changes
 from pgwire_codec.errors import DecodeError
+from pgwire_codec.log.relations import select_relation
 from pgwire_codec.options import DecoderOptions
 from pgwire_codec.spark.arrow_types import SPARK
 from pgwire_codec.spark.decode.survey import PART, Part, check_ordinals, split_by_part, survey
 from pgwire_codec.spark.formats.spark_schema import spark_schema
 from pgwire_codec.spark.formats.table_rows import to_record_batch
 from pgwire_codec.spark.formats.table_schema import TableSchema, table_schema
-from pgwire_codec.spark.relations import select_relation
 from pgwire_codec.transactions.plan import PartPlan, Plan, plan
 from pgwire_codec.types import TypeOptions, TypeRegistry, default_registry
 
@@ -77,7 +77,9 @@ class PlannedChanges:
         """
         versions = self._plan.versions
         schema = table_schema(
-            select_relation(self.carry.scope, versions, table, relation_oid),
+            select_relation(
+                self.carry.scope, lambda: versions, table=table, relation_oid=relation_oid
+            ),
             versions,
             self._types,
             self._options["registry"],

@@ -1,4 +1,4 @@
-"""Messages that were appended and make no record batch yet."""
+"""MessageBuffer: appended messages that are not in a record batch of the log yet."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pgwire_codec.log.stream import SCHEMA
+from pgwire_codec.log.ipc_file import SCHEMA
 
 _BYTES: Final = (bytes, bytearray, memoryview, type(None))  # a null has an error of its own
 
 
-class Pending:
-    """Gathers messages into record batches that are a part each, or what a flush leaves of one.
+class MessageBuffer:
+    """Collects messages into record batches of a part each, or the rest of one at a flush.
 
     Parameters
     ----------
@@ -35,11 +35,11 @@ class Pending:
             yield from self._cut(piece)
 
     def begin_part(self) -> None:
-        """Say that the next message begins a part."""
+        """Begin a part with the next message."""
         self._part = 0
 
     def take(self) -> pa.RecordBatch | None:
-        """Give what there is, as one batch; None where there is nothing."""
+        """Remove and return all messages as one batch, or None if there are none."""
         if not self._pieces:
             return None
         pieces, self._pieces, self.messages = self._pieces, [], 0
@@ -68,16 +68,16 @@ class Pending:
 def to_batches(data: Any, lsn: npt.ArrayLike, time: npt.ArrayLike) -> list[pa.RecordBatch]:
     """Return messages as record batches of the log's schema, not yet numbered.
 
-    Raises ``ValueError`` for input that is not as it should be.
+    Raises ``ValueError`` for invalid input.
     """
     if isinstance(data, list):
         if wrong := [each for each in data if not isinstance(each, _BYTES)]:
             raise ValueError(f"data must be bytes, not {type(wrong[0]).__name__}")
-        data = pa.array(data, pa.binary())  # a chunked array where there are more than 2 GiB
+        data = pa.array(data, pa.binary())  # a chunked array from 2 GiB on
     elif (kind := getattr(data, "type", type(data).__name__)) != pa.binary():
         raise ValueError(f"data must be a list of bytes, or an Arrow binary array, not {kind}")
     if data.null_count:
-        raise ValueError("data has a null, which is no message")
+        raise ValueError("data has a null: every element must be a message")
     lsns = np.asarray(lsn)
     if len(lsns) and lsns.dtype.kind not in "iu":
         raise ValueError(f"lsn must be whole numbers, not {lsns.dtype}")

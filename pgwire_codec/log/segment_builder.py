@@ -1,4 +1,4 @@
-"""What a segment holds, found out batch by batch: by its writer, and by whoever reads it again."""
+"""SegmentBuilder: the description of a segment, built from its record batches."""
 
 from __future__ import annotations
 
@@ -11,58 +11,58 @@ import xxhash
 from pgwire_codec._impl import Decoder
 from pgwire_codec.codec.message_array import Messages, to_message_arrays
 from pgwire_codec.codec.tables import MessageTable, tagged
-from pgwire_codec.log.segment import Extent, Head, Part, Segment
-from pgwire_codec.log.state import Follower, State
-from pgwire_codec.log.tally import Tally
+from pgwire_codec.log.segment import Extent, Segment, SegmentHeader, SegmentPart
+from pgwire_codec.log.state import LogState, StateTracker
+from pgwire_codec.log.table_counts import TableCounter
 from pgwire_codec.parallel import summarise_pieces
 from pgwire_codec.protocol.spec import COMMITS
 from pgwire_codec.transactions.carry import Carry, RelationVersion
 from pgwire_codec.transactions.summary import Summariser, Summary
 
-#: Message bytes of a part, where nobody asks for another size.
+#: Message bytes of a part, by default.
 PART_BYTES: Final = 8 << 20
 
 
-class Digest:
-    """Describes a segment by its record batches.
+class SegmentBuilder:
+    """Builds the description of a segment, while it is written or read.
 
     Parameters
     ----------
-    head : Head
-        What is known when it begins.
-    header : bytes-like
-        The bytes of the file before the first part.
+    header : SegmentHeader
+        Facts that are known before its first message.
+    header_data : bytes-like
+        Bytes of the file before the first part.
     part_bytes : int or None
-        A part ends with the message that makes it so large or larger. None: the caller says where
-        it ends.
+        A part ends with the message that makes it so large or larger. None: the caller ends each
+        part.
     """
 
-    _streaming: bool  # whether the next message stands inside a stream block
+    _streaming: bool  # whether the next message is inside a stream block
     _summariser: Summariser
 
-    def __init__(self, head: Head, header: Any, part_bytes: int | None) -> None:
-        self.head = head
+    def __init__(self, header: SegmentHeader, header_data: Any, part_bytes: int | None) -> None:
+        self.header = header
         self._part_bytes = part_bytes
-        self.file_hash = xxhash.xxh3_64(header)  # of the file's bytes so far
-        self._header = Extent(0, len(header), self.file_hash.hexdigest())
-        self.bytes = len(header)
+        self.file_hash = xxhash.xxh3_64(header_data)  # of the file's bytes so far
+        self._header_extent = Extent(0, len(header_data), self.file_hash.hexdigest())
+        self.bytes = len(header_data)
         self.messages = 0
         self.message_bytes = 0
         self._commits = _Commits()
         self._times: tuple[np.datetime64, np.datetime64] | None = None
-        self._follower = Follower(head.before)
-        self._tally = Tally(Decoder.codec, head.before.carry)
-        self._parts: list[Part] = []
+        self._tracker = StateTracker(header.before)
+        self._counter = TableCounter(Decoder.codec, header.before.carry)
+        self._parts: list[SegmentPart] = []
         self._begin_part()
 
     def add(self, records: pa.RecordBatch, data: Any) -> None:
-        """Take the next record batch and its bytes in the file."""
+        """Add the next record batch and its bytes in the file."""
         (messages,) = to_message_arrays(records.column("data"))
         streaming = self._streaming
         table = Decoder.codec.scan(messages, streaming=streaming, skip=True)
         self._streaming = table.streaming
         self._summariser.add(records.column("data"))
-        self._tally.add(messages, table, streaming)
+        self._counter.add(messages, table, streaming)
         self._commits.add(messages, table)
         self._add_times(records.column("time"))
         size = int(messages.offsets[-1] - messages.offsets[0])
@@ -84,33 +84,33 @@ class Digest:
         return checksum
 
     def end_part(self) -> None:
-        """Say that the next record batch begins a new part."""
+        """End the current part: the next record batch begins a new one."""
         if self._part_messages:
             summary = self._summariser.summary()
-            self._follower.follow(summary, self._part_first)
-            self._parts.append(self._part(summary, self._follower.carry.delivered_lsn))
+            self._tracker.apply(summary, self._part_first)
+            self._parts.append(self._part(summary, self._tracker.carry.delivered_lsn))
             self._begin_part()
 
-    def state(self) -> State:
-        """Give the state behind all that was added."""
-        return self._behind()[0].state
+    def state(self) -> LogState:
+        """Return the state after the last batch."""
+        return self._closed_parts()[0].state
 
     def carry(self) -> Carry:
-        """Give the carry behind all that was added: a copy."""
-        return self._behind()[0].carry.copy()
+        """Return a copy of the carry after the last batch."""
+        return self._closed_parts()[0].carry.copy()
 
     def segment(self, *, sealed: bool) -> Segment:
-        """Describe all that was added."""
-        follower, parts = self._behind()
+        """Return the description of the segment up to the last batch."""
+        tracker, parts = self._closed_parts()
         first, last = (None, None) if self._times is None else self._times
-        held = {version for _, version in self.head.before.carry.scope.relations.values()}
-        told: list[RelationVersion] = [
-            version for version in dict.fromkeys(follower.versions) if version not in held
+        known = {version for _, version in self.header.before.carry.scope.relations.values()}
+        declared: list[RelationVersion] = [
+            version for version in dict.fromkeys(tracker.versions) if version not in known
         ]
         return Segment(
-            head=self.head,
+            header=self.header,
             sealed=sealed,
-            header=self._header,
+            header_extent=self._header_extent,
             bytes=self.bytes,
             messages=self.messages,
             message_bytes=self.message_bytes,
@@ -119,40 +119,40 @@ class Digest:
             last_commit_lsn=self._commits.last,
             first_time=first,
             last_time=last,
-            delivered_lsn=follower.carry.delivered_lsn,
+            delivered_lsn=tracker.carry.delivered_lsn,
             parts=tuple(parts),
-            tables=self._tally.counts(),
-            versions=tuple(told),
-            opened=follower.state.opened,
+            tables=self._counter.counts(),
+            versions=tuple(declared),
+            opened=tracker.state.opened,
         )
 
     def _begin_part(self) -> None:
         self._part_offset = self.bytes
         self._part_hash = xxhash.xxh3_64()
-        self._part_first = self.head.first_ordinal + self.messages
+        self._part_first = self.header.first_ordinal + self.messages
         self._part_messages = 0
         self._undecodable = 0
         self.part_message_bytes = 0
-        new_session = self.head.new_session and not self._parts
-        self._streaming = False if new_session else self._follower.carry.in_block
+        new_session = self.header.new_session and not self._parts
+        self._streaming = False if new_session else self._tracker.carry.in_block
         self._summariser = summarise_pieces(
             on_error="skip",
             new_session=new_session,
             in_block=self._streaming,
-            delivered_lsn=self._follower.carry.delivered_lsn,
+            delivered_lsn=self._tracker.carry.delivered_lsn,
         )
 
-    def _behind(self) -> tuple[Follower, list[Part]]:
-        """Follow the part that is not ended yet, to one side."""
+    def _closed_parts(self) -> tuple[StateTracker, list[SegmentPart]]:
+        """Return the state and the parts as if the current part ended here."""
         if not self._part_messages:
-            return self._follower, self._parts
-        follower = self._follower.copy()
+            return self._tracker, self._parts
+        tracker = self._tracker.copy()
         summary = self._summariser.summary()
-        follower.follow(summary, self._part_first)
-        return follower, [*self._parts, self._part(summary, follower.carry.delivered_lsn)]
+        tracker.apply(summary, self._part_first)
+        return tracker, [*self._parts, self._part(summary, tracker.carry.delivered_lsn)]
 
-    def _part(self, summary: Summary, delivered_lsn: int) -> Part:
-        return Part(
+    def _part(self, summary: Summary, delivered_lsn: int) -> SegmentPart:
+        return SegmentPart(
             extent=Extent(
                 self._part_offset, self.bytes - self._part_offset, self._part_hash.hexdigest()
             ),
@@ -175,7 +175,7 @@ class Digest:
 
 
 class _Commits:
-    """The messages that commit a transaction: how many, and the LSNs of the first and the last."""
+    """Number of messages that commit a transaction, and LSNs of the first and the last."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -1,4 +1,4 @@
-"""Counts of the changes of each table, as they come."""
+"""TableCounter: counts of the changes of each table, committed or not."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from pgwire_codec.transactions.carry import Carry, RelationVersion
 _ROWS: Final = {ord("I"): 0, ord("U"): 1, ord("D"): 2}
 _COLUMN_OF_KIND: Final = np.zeros(256, np.int64)
 _COLUMN_OF_KIND[list(_ROWS)] = list(_ROWS.values())
-#: By tag: whether it says that a stream block is open, or that none is, behind it.
-_TELLS: Final = np.zeros(256, np.bool_)
-_TELLS[[each.tag[0] for each in MESSAGES if each.tag not in STREAM_CONTENT]] = True
+#: By tag: whether it determines if a stream block is open after it.
+_SETS_BLOCK: Final = np.zeros(256, np.bool_)
+_SETS_BLOCK[[each.tag[0] for each in MESSAGES if each.tag not in STREAM_CONTENT]] = True
 _TRUNCATES, _BYTES, _COLUMNS = 3, 4, 5
 
 
-class Tally:
+class TableCounter:
     """Counts changes by the table's name, without an object a change.
 
     Parameters
@@ -33,7 +33,7 @@ class Tally:
     codec : Codec
         The implementation.
     carry : Carry
-        What came before: it names the tables.
+        Carry before the first message, with the names of the tables.
     """
 
     def __init__(self, codec: Codec, carry: Carry) -> None:
@@ -42,7 +42,7 @@ class Tally:
         self._counts: dict[str, list[int]] = {}
         scopes = [each.scope for each in (*carry.prepared.values(), *carry.streams.values())]
         for scope in (*scopes, carry.scope):
-            self._know(version for _, version in scope.relations.values())
+            self._add_names(version for _, version in scope.relations.values())
 
     def add(self, messages: Messages, table: MessageTable, streaming: bool) -> None:
         """Count scanned messages; ``streaming`` as it was for the scan."""
@@ -57,17 +57,17 @@ class Tally:
             elif isinstance(message, Relation):
                 version = RelationVersion(message)
                 if self._names.get(message.oid) != version.qualified_name:
-                    # What came before it counts under the old name.
+                    # Changes before it count under the old name.
                     self._count(messages, table, start, index)
                     start = index
-                    self._know([version])
+                    self._add_names([version])
         self._count(messages, table, start, len(messages))
 
     def counts(self) -> tuple[TableCount, ...]:
-        """Give the counts so far, by name."""
+        """Return the counts so far, by name."""
         return tuple(TableCount(name, *self._counts[name]) for name in sorted(self._counts))
 
-    def _know(self, versions: Iterable[RelationVersion]) -> None:
+    def _add_names(self, versions: Iterable[RelationVersion]) -> None:
         for version in versions:
             self._names[version.relation.oid] = version.qualified_name
 
@@ -95,14 +95,14 @@ class Tally:
 def _inside(
     messages: Messages, table: MessageTable, places: npt.NDArray[np.int64], streaming: bool
 ) -> npt.NDArray[np.bool_]:
-    """Say which of some messages stand inside a stream block."""
+    """Return which of some messages are inside a stream block."""
     kind = table.kind
     if table.errors:  # one that does not decode may open or close a block all the same
         kind = kind.copy()
         for index in table.errors:
             kind[index] = (messages.tag(index) or b"\0")[0]
-    telling = np.flatnonzero(_TELLS[kind])
-    last = np.searchsorted(telling, places) - 1
-    opened = np.append(kind[telling] == ord("S"), streaming)  # none before: last is -1
+    setting = np.flatnonzero(_SETS_BLOCK[kind])
+    last = np.searchsorted(setting, places) - 1
+    opened = np.append(kind[setting] == ord("S"), streaming)  # none before: last is -1
     inside: npt.NDArray[np.bool_] = opened[last]
     return inside

@@ -1,4 +1,4 @@
-"""A segment's file: an Arrow IPC stream of messages, written and read batch by batch."""
+"""Files of segments in Arrow's IPC format: their header, record batches and end."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from pgwire_codec.errors import LogError
 from pgwire_codec.log.checked_json import FORMAT, RESTORE, check_format, checksum
-from pgwire_codec.log.segment import SEGMENT, Extent, Head
-from pgwire_codec.log.sidecar import HeadJson, head_from_json, head_to_json
+from pgwire_codec.log.segment import SEGMENT, Extent, SegmentHeader
+from pgwire_codec.log.sidecar import HeaderJson, header_from_json, header_to_json
 from pgwire_codec.log.store import Store
 
 #: The columns. LSNs are signed, because Spark has no unsigned types: the bits are the same.
@@ -27,27 +27,27 @@ SCHEMA: Final = pa.schema(
     ]
 )
 
-#: What ends an Arrow IPC stream.
+#: Last bytes of a complete file.
 END: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 _FORMAT: Final = b"pgwire_codec.format"
-_HEAD: Final = b"pgwire_codec.head"
+_HEADER: Final = b"pgwire_codec.head"
 
-#: What bytes that are no header raise.
+#: Errors for bytes that are not a header.
 _INVALID: Final = (
     pa.ArrowException, OSError, EOFError, KeyError, ValueError, RecursionError, msgspec.DecodeError
 )  # fmt: skip
 
 
-def header(head: Head) -> bytes:
-    """Return the bytes that a segment begins with: the schema, and what is known of the segment."""
-    metadata = {_FORMAT: b"%d" % FORMAT, _HEAD: msgspec.json.encode(head_to_json(head))}
+def encode_header(header: SegmentHeader) -> bytes:
+    """Return the bytes at the beginning of a segment: the schema, with the header as metadata."""
+    metadata = {_FORMAT: b"%d" % FORMAT, _HEADER: msgspec.json.encode(header_to_json(header))}
     data: bytes = SCHEMA.with_metadata(metadata).serialize().to_pybytes()
     return data
 
 
-def read_header(data: pa.Buffer, file: str) -> tuple[Head, int]:
-    """Read what a segment begins with, and return how many bytes that is.
+def read_header(data: pa.Buffer, file: str) -> tuple[SegmentHeader, int]:
+    """Read the header of a segment, and return it with the number of its bytes.
 
     Raises ``LogError`` for a file that is not a segment.
     """
@@ -58,40 +58,40 @@ def read_header(data: pa.Buffer, file: str) -> tuple[Head, int]:
         if _FORMAT not in metadata or not schema.equals(SCHEMA):
             raise LogError(f"{file} is not a segment of a log: its columns are {schema.names}")
         check_format(int(metadata[_FORMAT]), file)
-        head = msgspec.json.decode(metadata[_HEAD], type=HeadJson)
-        return head_from_json(head), reader.tell()
+        header = msgspec.json.decode(metadata[_HEADER], type=HeaderJson)
+        return header_from_json(header), reader.tell()
     except _INVALID as error:
-        raise LogError(f"{file} does not begin as a segment does: {error}", hint=RESTORE) from error
+        raise LogError(f"{file} has an invalid segment header: {error}", hint=RESTORE) from error
 
 
 def encode_batch(batch: pa.RecordBatch, options: pa.ipc.IpcWriteOptions) -> pa.Buffer:
-    """Give the bytes that append a record batch to a stream."""
+    """Return the bytes that append a record batch to a file."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, SCHEMA, options=options) as writer:
         writer.write_batch(batch)
-    stream = sink.getvalue()
-    return stream.slice(_SCHEMA_BYTES, stream.size - _SCHEMA_BYTES - len(END))
+    file = sink.getvalue()
+    return file.slice(_SCHEMA_BYTES, file.size - _SCHEMA_BYTES - len(END))
 
 
 _SCHEMA_BYTES: Final = SCHEMA.serialize().size
 
 
 def lsns(records: pa.RecordBatch) -> npt.NDArray[np.uint64]:
-    """Give the messages' LSNs."""
+    """Return the messages' LSNs."""
     signed: npt.NDArray[np.int64] = records.column("lsn").to_numpy()
     return signed.view(np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """A record batch of a segment, and where its bytes stand in the file."""
+class SegmentBatch:
+    """A record batch of a segment, and the position of its bytes in the file."""
 
     records: pa.RecordBatch
     start: int
     stop: int
 
 
-def read_batches(data: pa.Buffer, offset: int, file: str) -> Iterator[Batch]:
+def read_batches(data: pa.Buffer, offset: int, file: str) -> Iterator[SegmentBatch]:
     """Read the record batches in a run of a segment's bytes: views of these, unless compressed.
 
     Parameters
@@ -99,14 +99,14 @@ def read_batches(data: pa.Buffer, offset: int, file: str) -> Iterator[Batch]:
     data : pyarrow.Buffer
         Whole record batches on end.
     offset : int
-        Where ``data`` begins in the file.
+        Position of ``data`` in the file.
     file : str
-        The file's name for messages.
+        Name of the file in errors.
 
     Raises
     ------
     LogError
-        For the first batch that cannot be read, with its place.
+        For the first batch that cannot be read, with its position.
     """
     reader = pa.BufferReader(data)
     while reader.tell() < data.size:
@@ -114,14 +114,16 @@ def read_batches(data: pa.Buffer, offset: int, file: str) -> Iterator[Batch]:
         try:
             message: Any = pa.ipc.read_message(reader)
             records = pa.ipc.read_record_batch(message, SCHEMA)
-            records.validate(full=True)  # offsets that lead out of the buffers, above all
+            records.validate(full=True)  # above all, offsets outside the buffers
         except (pa.ArrowException, OSError, EOFError) as error:
             raise LogError(
-                f"{file} is damaged: at byte {start} there is no record batch: {error}"
+                f"{file} is damaged: invalid record batch at byte {start}: {error}", hint=RESTORE
             ) from error
         if records.num_rows == 0 or any(records.column(i).null_count for i in (0, 1, 3)):
-            raise LogError(f"{file} is damaged: the record batch at byte {start} has no messages")
-        yield Batch(records, start, offset + reader.tell())
+            raise LogError(
+                f"{file} is damaged: the record batch at byte {start} has no messages", hint=RESTORE
+            )
+        yield SegmentBatch(records, start, offset + reader.tell())
 
 
 def check_extent(data: pa.Buffer, extent: Extent, file: str) -> None:
@@ -142,11 +144,11 @@ def read_extents(store: Store, segment: str, extents: Sequence[Extent]) -> Itera
     Parameters
     ----------
     store : Store
-        Of the log.
+        Store of the log.
     segment : str
         Name of the segment, without suffix.
     extents : sequence of Extent
-        Where the parts are; nothing else of the file is read.
+        Positions of the parts; nothing else of the file is read.
 
     Raises
     ------

@@ -1,0 +1,103 @@
+"""GrowingSegment: the segment that a writer appends to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import monotonic
+
+import pyarrow as pa
+
+from pgwire_codec.log.ipc_file import END, encode_batch, encode_header
+from pgwire_codec.log.segment import SEGMENT, SIDECAR, SegmentHeader
+from pgwire_codec.log.segment_builder import SegmentBuilder
+from pgwire_codec.log.sidecar import segment_to_bytes
+from pgwire_codec.log.state import LogState
+from pgwire_codec.log.store import Store
+
+
+class GrowingSegment:
+    """A new segment: its file, and its description so far.
+
+    Parameters
+    ----------
+    store : Store
+        Store of the log.
+    header : SegmentHeader
+        Facts that are known before its first message.
+    options : pyarrow.ipc.IpcWriteOptions
+        Compression of the record batches.
+    part_bytes : int
+        Message bytes of a part.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        header: SegmentHeader,
+        options: pa.ipc.IpcWriteOptions,
+        part_bytes: int,
+    ) -> None:
+        data = encode_header(header)
+        self.name = header.name
+        self._store = store
+        self._options = options
+        self._builder = SegmentBuilder(header, data, part_bytes)
+        self._begun = monotonic()
+        self._file = store.create(header.name + SEGMENT)
+        try:
+            self._file.write(data)
+        except BaseException:
+            self._file.abandon()
+            raise
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was created."""
+        return monotonic() - self._begun
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the file so far."""
+        return self._builder.bytes
+
+    @property
+    def messages(self) -> int:
+        """Number of messages so far."""
+        return self._builder.messages
+
+    @property
+    def message_bytes(self) -> int:
+        """Bytes of the messages so far."""
+        return self._builder.message_bytes
+
+    @property
+    def checksum(self) -> str:
+        """Checksum of the file's bytes so far."""
+        return self._builder.checksum
+
+    @property
+    def state(self) -> LogState:
+        """State after the last message."""
+        return self._builder.state()
+
+    def write(self, records: pa.RecordBatch) -> None:
+        """Append a record batch."""
+        data = encode_batch(records, self._options)
+        self._file.write(data)
+        self._builder.add(records, data)
+
+    def sync(self) -> None:
+        """Make the file durable so far."""
+        self._file.sync()
+
+    def seal(self) -> None:
+        """Complete the file and write the sidecar."""
+        self._file.write(END)
+        self._file.close()
+        segment = self._builder.segment(sealed=True)
+        segment = replace(segment, bytes=segment.bytes + len(END))
+        self._store.write(segment.name + SIDECAR, segment_to_bytes(segment))
+
+    def abandon(self) -> None:
+        """Close the file, complete or not."""
+        self._file.abandon()

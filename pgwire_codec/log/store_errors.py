@@ -1,0 +1,70 @@
+"""Conversion of a file system's errors to ``LogError``."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+from pgwire_codec.errors import LogError
+
+
+@contextmanager
+def reading(path: object, *, is_remote: bool = False) -> Iterator[None]:
+    """Convert errors of the reading of a file."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise LogError(
+            f"{path} is missing",
+            hint="If the log was pruned meanwhile, open it again. Else restore the file from a "
+            "copy of the log.",
+        ) from None
+    except (OSError, pa.ArrowException) as error:
+        raise LogError(f"cannot read {path}: {_reason(error)}", is_transient=is_remote) from error
+
+
+@contextmanager
+def creating(path: object, *, is_remote: bool = False) -> Iterator[None]:
+    """Convert errors of the creation of a log's folder."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise LogError(
+            f"cannot create the log {path}: {_reason(error)}",
+            hint="Remove the cause, or capture into a log elsewhere.",
+            is_transient=is_remote or _is_full(error),
+        ) from error
+
+
+@contextmanager
+def writing(path: object, *, is_remote: bool = False) -> Iterator[None]:
+    """Convert errors of the writing of a file."""
+    try:
+        yield
+    except OSError as error:
+        is_full = _is_full(error)
+        advice = "Free some space" if is_full else "Remove the cause"
+        raise LogError(
+            f"cannot write {path}: {_reason(error)}",
+            hint=f"{advice} and open the log again. What was flushed is safe.",
+            is_transient=is_full or is_remote,
+        ) from error
+
+
+def too_short(path: object, size: int, wanted: int) -> LogError:
+    """Return the error for a file that has fewer bytes than belong to the log."""
+    return LogError(
+        f"{path} has {size} bytes, and {wanted} of it belong to the log",
+        hint="Restore it from a copy of the log.",
+    )
+
+
+def _reason(error: BaseException) -> object:
+    return getattr(error, "strerror", None) or error
+
+
+def _is_full(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
