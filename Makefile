@@ -47,6 +47,7 @@ lint: venv ## check style, format, types and imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict pgwire_codec
+	$(BIN)/lint-imports
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint --max-line-length 100 pgwire_codec
 	./tools/actionlint $(BIN)/python
 

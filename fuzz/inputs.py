@@ -43,7 +43,7 @@ def unpack(data: bytes) -> tuple[int, int, list[bytes]]:
 
 
 def seeds() -> Iterator[bytes]:
-    """The inputs to begin with: of the corpus, each kind of message, transaction and value once."""
+    """Build the initial inputs: each kind of message, transaction and value of the corpus, once."""
     for streaming in (False, True):
         for each in MESSAGES:
             yield pack(SINGLE, streaming, [each.data])

@@ -1,4 +1,4 @@
-"""Names of the metadata columns that stand beside a table's columns in a batch of changes."""
+"""Names of the metadata columns, which follow a table's columns in a batch of changes."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def capture_until_now(
 
 @contextmanager
 def local_spark() -> Iterator[SparkSession]:
-    """A quiet Spark on two cores of this machine, which listens on loopback only."""
+    """Start a quiet Spark on two cores of this machine, which listens on loopback only."""
     import os
 
     from pyspark.sql import SparkSession
