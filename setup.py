@@ -1,6 +1,7 @@
-"""Builds the compiled core. Everything else stands in pyproject.toml.
+"""Build of the compiled core. Everything else is in pyproject.toml.
 
-``PGWIRE_CODEC_SANITIZE=address,undefined`` builds it with these sanitizers, for debugging.
+``PGWIRE_CODEC_DEBUG=1`` builds it with debug symbols and with checks of every index;
+``PGWIRE_CODEC_SANITIZE=address,undefined`` builds it so with these sanitizers, too.
 """
 
 from __future__ import annotations
@@ -13,27 +14,39 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-SOURCES = ("pgwire_codec/_core", "pgwire_codec/capture")
+#: Each Cython source in these folders is an extension, which the ``.pxd`` that it uses are part of.
+CORE = "pgwire_codec/_core"
+#: For POSIX systems only: psycopg2's wheels for Windows keep their libpq to themselves.
+CAPTURE = "pgwire_codec/capture"
+
+SANITIZE = os.environ.get("PGWIRE_CODEC_SANITIZE", "")
+DEBUG = bool(SANITIZE or os.environ.get("PGWIRE_CODEC_DEBUG"))
+
+#: The only place for directives. The sources rely on these values of `wraparound` and `cdivision`.
+DIRECTIVES = {
+    "language_level": 3,
+    "freethreading_compatible": True,
+    "wraparound": False,
+    "cdivision": True,
+    "boundscheck": DEBUG,
+    "initializedcheck": DEBUG,
+    "nonecheck": DEBUG,
+}
 
 
 def compiler_arguments() -> tuple[list[str], list[str]]:
-    """Give what the compiler and the linker are told beside their defaults."""
-    sanitize = os.environ.get("PGWIRE_CODEC_SANITIZE")
-    if sanitize:
-        flags = [f"-fsanitize={sanitize}", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
-        return [*flags, "-O1", "-g"], flags
+    """Return the arguments of the compiler and of the linker, beside their defaults."""
+    sanitizers = [f"-fsanitize={SANITIZE}"] if SANITIZE else []
+    if SANITIZE:
+        sanitizers += ["-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
     if sys.platform == "win32":
-        return ["/O2"], []
-    return ["-O3", "-g0"], []
+        return ["/Od", "/Zi"] if DEBUG else ["/O2"], []
+    return [*sanitizers, *(["-O1", "-g"] if DEBUG else ["-O3", "-g0"])], sanitizers
 
 
 def extensions() -> list[Extension]:
-    """Give one extension a Cython source.
-
-    What captures is for systems with POSIX's calls: psycopg2's wheels for Windows keep their libpq
-    to themselves.
-    """
-    sources = SOURCES[:1] if sys.platform == "win32" else SOURCES
+    """Return the extensions, one for each Cython source."""
+    folders = [CORE] if sys.platform == "win32" else [CORE, CAPTURE]
     compile_args, link_args = compiler_arguments()
     return [
         Extension(
@@ -42,13 +55,13 @@ def extensions() -> list[Extension]:
             extra_compile_args=compile_args,
             extra_link_args=link_args,
         )
-        for folder in sources
-        for source in sorted(Path(folder).glob("*.pyx"))
+        for folder in folders
+        for source in sorted(Path(folder).rglob("*.pyx"))
     ]
 
 
 class BuildExt(build_ext):
-    """On Windows with clang-cl: Microsoft's compiler has no integers of 128 bits."""
+    """Compile on Windows with clang-cl: Microsoft's compiler has no integers of 128 bits."""
 
     def build_extensions(self) -> None:
         if sys.platform == "win32":
@@ -57,4 +70,5 @@ class BuildExt(build_ext):
         super().build_extensions()
 
 
-setup(cmdclass={"build_ext": BuildExt}, ext_modules=cythonize(extensions(), language_level=3))
+EXTENSIONS = cythonize(extensions(), compiler_directives=DIRECTIVES)
+setup(cmdclass={"build_ext": BuildExt}, ext_modules=EXTENSIONS)

@@ -11,7 +11,7 @@ import pgwire_codec as pgc
 from benchmarks import steps
 from benchmarks.measure import measure, measure_stream
 from benchmarks.streams import STREAMS, Stream, small_transactions
-from pgwire_codec._core.scan import scan
+from pgwire_codec._core.wire.scan import scan
 from pgwire_codec.codec.message_array import to_message_arrays
 
 ROWS = 10_000  # of a batch

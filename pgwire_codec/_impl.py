@@ -41,7 +41,7 @@ def _is_compiled() -> bool:
     core = Path(__file__).with_name("_core")
     suffixes = tuple(importlib.machinery.EXTENSION_SUFFIXES)
     return (core / "codec.py").exists() and any(
-        path.name.endswith(suffixes) for path in core.glob("scan.*")
+        path.name.endswith(suffixes) for path in (core / "wire").glob("scan.*")
     )
 
 

@@ -15,10 +15,10 @@ from tests.support.build import begin, commit, decode, only
 
 Encode = Callable[..., Any]
 
-IS_COMPILED = importlib.util.find_spec("pgwire_codec._core.encode") is not None
+IS_COMPILED = importlib.util.find_spec("pgwire_codec._core.encode.batch") is not None
 compiled: Encode = reference
 if IS_COMPILED:
-    compiled = importlib.import_module("pgwire_codec._core.encode").encode_batch
+    compiled = importlib.import_module("pgwire_codec._core.encode.batch").encode_batch
 
 needs_core = pytest.mark.skipif(not IS_COMPILED, reason="no compiled core is built")
 each = pytest.mark.parametrize(

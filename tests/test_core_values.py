@@ -28,7 +28,7 @@ from tests.values_golden import GOLDEN
 pytestmark = pytest.mark.twins
 
 core = pytest.importorskip(
-    "pgwire_codec._core.values", reason="the compiled implementation is not built"
+    "pgwire_codec._core.kernels.values", reason="the compiled implementation is not built"
 )
 
 POLICIES: Final = ("raise", "null", "clamp")

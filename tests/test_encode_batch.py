@@ -382,7 +382,7 @@ LEAKS = """
 
     import pyarrow as pa
     import pgwire_codec as pgc
-    from pgwire_codec._core.encode import encode_batch
+    from pgwire_codec._core.encode.batch import encode_batch
     from tests.support.arrow_columns import example_table
     from tests.support.build import column, relation
 

@@ -3,8 +3,9 @@
 from typing import ClassVar
 
 from pgwire_codec._core import implementation
-from pgwire_codec._core.encode import encode_batch
-from pgwire_codec._core.messages import decode_frame, decode_message, encode_message
+from pgwire_codec._core.encode.batch import encode_batch
+from pgwire_codec._core.messages.decode import decode_frame, decode_message
+from pgwire_codec._core.messages.encode import encode_message
 from pgwire_codec.codec.interface import Codec
 from pgwire_codec.decoder import BaseDecoder
 

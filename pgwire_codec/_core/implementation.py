@@ -1,11 +1,10 @@
 """The functions that a decoder calls, under the names that every implementation gives them."""
 
-from pgwire_codec._core.boundaries import boundaries
-from pgwire_codec._core.columns import decode_columns
-from pgwire_codec._core.messages import decode_message
-from pgwire_codec._core.scan import scan
-from pgwire_codec._core.tuples import tuples
-from pgwire_codec._core.values import decode_values
+from pgwire_codec._core.columns.columns import decode_columns
+from pgwire_codec._core.columns.tuples import tuples
+from pgwire_codec._core.kernels.values import decode_values
+from pgwire_codec._core.messages.decode import decode_message
+from pgwire_codec._core.wire.scan import boundaries, scan
 
 __all__ = [
     "boundaries",

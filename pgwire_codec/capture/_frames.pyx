@@ -1,5 +1,3 @@
-# cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-# cython: freethreading_compatible=True
 """The frames of a stream taken apart, without an object a message.
 
 The twin of :class:`pgwire_codec.capture.frames.PythonFrames`. libpq is not linked with: its
@@ -16,7 +14,7 @@ from posix.time cimport CLOCK_MONOTONIC, clock_gettime, nanosleep, timespec
 
 import numpy as np
 
-from pgwire_codec._core.wire cimport load_i64, load_u64
+from pgwire_codec._core.wire.primitives cimport load_i64, load_u64
 
 cdef extern from "<poll.h>" nogil:
     ctypedef unsigned long nfds_t

@@ -23,7 +23,7 @@ pytestmark = [
         reason="needs the extra bench",
     ),
     pytest.mark.skipif(
-        find_spec("pgwire_codec._core.scan") is None, reason="needs the compiled core"
+        find_spec("pgwire_codec._core.wire.scan") is None, reason="needs the compiled core"
     ),
 ]
 

@@ -1,0 +1,1 @@
+"""Tuples of many messages: where their values lie, and their columns."""

@@ -1,0 +1,185 @@
+"""Digits eight at a time, decimal and hexadecimal, as bytes of one 64-bit word.
+
+Loads end where the digits end, and so reach back before the first of them: a Slot's promise is that
+12 bytes lie before a value.
+"""
+
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from pgwire_codec._core.kernels.shortest cimport u128
+
+cdef extern from *:
+    """
+    #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+    #error "the compiled codec is for little-endian machines"
+    #endif
+    #define PGWIRE_ZEROS UINT64_C(0x3030303030303030)
+    #define PGWIRE_ONES UINT64_C(0x0101010101010101)
+    #define PGWIRE_HIGH UINT64_C(0x8080808080808080)
+    #define PGWIRE_FROM(byte) (UINT64_MAX << (8 * (byte)))
+    /* By how many of a word's last bytes are digits, 1 to 8: those bytes. */
+    static const uint64_t PGWIRE_LAST[16] = {
+        0, PGWIRE_FROM(7), PGWIRE_FROM(6), PGWIRE_FROM(5), PGWIRE_FROM(4), PGWIRE_FROM(3),
+        PGWIRE_FROM(2), PGWIRE_FROM(1), PGWIRE_FROM(0), 0, 0, 0, 0, 0, 0, 0};
+    static const char PGWIRE_HEX[17] = "0123456789abcdef";
+    static const char PGWIRE_PAIRS[201] =
+        "00010203040506070809101112131415161718192021222324"
+        "25262728293031323334353637383940414243444546474849"
+        "50515253545556575859606162636465666768697071727374"
+        "75767778798081828384858687888990919293949596979899";
+    """
+    const uint64_t ZEROS "PGWIRE_ZEROS"  # eight times the character 0
+    const uint64_t ONES "PGWIRE_ONES"
+    const uint64_t HIGH_BITS "PGWIRE_HIGH"
+    const uint64_t LAST_BYTES "PGWIRE_LAST"[16]
+    const char HEX "PGWIRE_HEX"[17]
+    const char* PGWIRE_PAIRS
+
+
+cdef inline uint64_t word(const uint8_t* p) noexcept nogil:
+    """Load eight bytes, the first of them lowest."""
+    cdef uint64_t x
+    memcpy(&x, p, 8)
+    return x
+
+
+cdef inline uint64_t strays(uint64_t w) noexcept nogil:
+    """Give nothing if all eight bytes are 0 to 9, else some bits."""
+    return (w | (w + <uint64_t> 0x0606060606060606)) & <uint64_t> 0xF0F0F0F0F0F0F0F0
+
+
+cdef inline bint are_digits(uint64_t w) noexcept nogil:
+    return strays(w) == 0
+
+
+cdef inline uint64_t number_of(uint64_t w) noexcept nogil:
+    """Give the number whose digits, the first lowest, the bytes are."""
+    w = w * 10 + (w >> 8)
+    return (
+        (w & <uint64_t> 0x000000FF000000FF) * <uint64_t> 0x000F424000000064
+        + ((w >> 16) & <uint64_t> 0x000000FF000000FF) * <uint64_t> 0x0000271000000001
+    ) >> 32
+
+
+cdef inline uint64_t last_digits_of(uint64_t characters, int32_t n) noexcept nogil:
+    """Give the last n (1 to 8) of eight characters as digits, zeros before them."""
+    cdef int unused = (8 - n) * 8
+    return ((characters ^ ZEROS) >> unused) << unused
+
+
+cdef inline bint parse_digits(const uint8_t* p, int32_t n, uint64_t* out) noexcept nogil:
+    """Read n (1 to 19) digits at p; false if one is not a digit."""
+    cdef const uint8_t* end = p + n
+    cdef uint64_t low, middle, top
+    if n <= 8:
+        low = last_digits_of(word(end - 8), n)
+        out[0] = number_of(low)
+        return are_digits(low)
+    low = word(end - 8) ^ ZEROS
+    if n <= 16:
+        middle = last_digits_of(word(end - 16), n - 8)
+        out[0] = number_of(middle) * 100_000_000 + number_of(low)
+        return are_digits(low) and are_digits(middle)
+    middle = word(end - 16) ^ ZEROS
+    top = last_digits_of(word(end - 24), n - 16)
+    out[0] = (number_of(top) * 100_000_000 + number_of(middle)) * 100_000_000 + number_of(low)
+    return are_digits(low) and are_digits(middle) and are_digits(top)
+
+
+cdef inline bint parse_hex(uint64_t w, uint32_t* out) noexcept nogil:
+    """Read eight hexadecimal characters as four bytes, the first lowest; false if one is not."""
+    cdef uint64_t lower = w | (ONES * 0x20)
+    cdef uint64_t digit, letter, nibbles
+    if w & HIGH_BITS:
+        return False
+    # Bytes are below 0x80 here, so that no sum carries into the next.
+    digit = (w + ONES * 0x50) & ~(w + ONES * 0x46)  # from 0x30 and not from 0x3a
+    letter = (lower + ONES * 0x1F) & ~(lower + ONES * 0x19)  # from 0x61 and not from 0x67
+    if ((digit | letter) & HIGH_BITS) != HIGH_BITS:
+        return False
+    nibbles = (w & (ONES * 0x0F)) + ((w >> 6) & ONES) * 9
+    nibbles = ((nibbles << 4) | (nibbles >> 8)) & <uint64_t> 0x00FF00FF00FF00FF
+    nibbles = (nibbles | (nibbles >> 8)) & <uint64_t> 0x0000FFFF0000FFFF
+    out[0] = <uint32_t> (nibbles | (nibbles >> 16))
+    return True
+
+
+cdef inline int32_t read_hex(const uint8_t* p, int32_t n, uint8_t* out) noexcept nogil:
+    """Read n hexadecimal characters, at least two bytes before them; bytes written, or -1."""
+    cdef int32_t size = n >> 1, at
+    cdef uint32_t four
+    cdef int unused
+    if n & 1:
+        return -1
+    if n < 8:
+        if n == 0:
+            return 0
+        unused = (8 - n) * 8
+        if not parse_hex((((word(p + n - 8) ^ ZEROS) >> unused) << unused) ^ ZEROS, &four):
+            return -1
+        four >>= unused >> 1
+        memcpy(out, &four, 4)
+        return size
+    for at in range(0, n - 8, 8):
+        if not parse_hex(word(p + at), &four):
+            return -1
+        memcpy(out + (at >> 1), &four, 4)
+    if not parse_hex(word(p + n - 8), &four):
+        return -1
+    memcpy(out + size - 4, &four, 4)
+    return size
+
+
+cdef inline uint8_t* write_hex(const uint8_t* p, int32_t n, uint8_t* out) noexcept nogil:
+    cdef int32_t i
+    for i in range(n):
+        out[2 * i] = HEX[p[i] >> 4]
+        out[2 * i + 1] = HEX[p[i] & 15]
+    return out + 2 * n
+
+
+cdef inline uint8_t* put_pair(uint8_t* p, unsigned int x) noexcept nogil:
+    """Write a number below 100 with two digits."""
+    memcpy(p, &PGWIRE_PAIRS[2 * x], 2)
+    return p + 2
+
+
+cdef inline uint8_t* put_back(uint8_t* end, uint64_t x) noexcept nogil:
+    """Write a number so that it ends before `end`; give where it starts."""
+    while x >= 100:
+        end -= 2
+        memcpy(end, &PGWIRE_PAIRS[2 * (x % 100)], 2)
+        x //= 100
+    if x >= 10:
+        end -= 2
+        memcpy(end, &PGWIRE_PAIRS[2 * x], 2)
+    else:
+        end -= 1
+        end[0] = <uint8_t> (<char> b"0" + x)
+    return end
+
+
+cdef inline uint8_t* put_number(uint8_t* p, uint64_t x) noexcept nogil:
+    cdef uint8_t digits[20]
+    cdef uint8_t* start = put_back(digits + 20, x)
+    memcpy(p, start, digits + 20 - start)
+    return p + (digits + 20 - start)
+
+
+cdef inline uint8_t* put_padded(uint8_t* p, uint64_t x, int width) noexcept nogil:
+    """Write a number with zeros before it, as many digits as the width, which it fits."""
+    cdef uint8_t* end = p + width
+    memset(p, b"0", width)
+    if x:
+        put_back(end, x)
+    return end
+
+
+cdef inline uint8_t* put_wide(uint8_t* p, u128 x) noexcept nogil:
+    """Write a number of up to 39 digits."""
+    cdef uint64_t part = 10000000000000000000ULL
+    if x >> 64 == 0:
+        return put_number(p, <uint64_t> x)
+    p = put_wide(p, x // part)
+    return put_padded(p, <uint64_t> (x % part), 19)

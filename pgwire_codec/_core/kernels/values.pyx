@@ -1,0 +1,310 @@
+"""ColumnDecoder: a column's kernel, its rows, and the reference's word on the hard ones."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+import numpy as np
+
+from pgwire_codec.arrow.layout import DTYPES, ArrowBuffers
+from pgwire_codec._core.kernels.arrays cimport list_kernel
+from pgwire_codec._core.kernels.calendar cimport fill_years
+from pgwire_codec._core.kernels.column cimport (
+    BINARY,
+    BLOCK,
+    CLAMPED,
+    NULLED,
+    RAISE,
+    TEXT,
+    Column,
+    Hard,
+    Kernel,
+    Policy,
+    Slot,
+    column_clear,
+    column_init,
+    column_lend,
+    column_reserve,
+    column_run,
+)
+from pgwire_codec._core.kernels.datetime cimport time_kernel
+from pgwire_codec._core.kernels.decimal_float cimport fill_powers
+from pgwire_codec._core.kernels.floats cimport float_kernel
+from pgwire_codec._core.kernels.integers cimport integer_kernel
+from pgwire_codec._core.kernels.memory cimport array_of, pool_realloc
+from pgwire_codec._core.kernels.numeric cimport decimal_kernel, fill_tens
+from pgwire_codec._core.kernels.strings cimport string_kernel
+from pgwire_codec._core.kernels.utf8 cimport fill_steps
+from pgwire_codec._core.kernels.uuids cimport uuid_kernel
+from pgwire_codec._core.kernels.patch import patch_rows
+from pgwire_codec.reference import values as reference
+from pgwire_codec.reference.families.arrays import element_oid
+from pgwire_codec.codec.values import Decoded, ValueProblem
+from pgwire_codec.reference.values_build import chunks_of, overflow
+
+__all__ = ["ColumnDecoder", "Decoded", "ValueProblem", "decode_values", "has_kernel"]
+
+# Tables that the kernels read.
+fill_years()
+fill_powers()
+fill_tens()
+fill_steps()
+
+cdef uint8_t NOTHING = 0
+cdef dict POLICIES = {"raise": RAISE, "null": NULLED, "clamp": CLAMPED}
+cdef frozenset INTEGERS = frozenset(
+    ("bool", "int2", "int4", "int8", "uint4", "uint8", "pg_lsn")
+)
+cdef frozenset TIMES = frozenset(("date", "time", "timestamp", "timestamptz", "interval"))
+
+
+cpdef bint has_kernel(column_type):
+    """Say whether a column of this type is decoded here; any other is the reference's."""
+    cdef str family = column_type.pg.family
+    if column_type.format == "+l":
+        child = column_type.child
+        return child.format != "+l" and child.pg.family != "unknown" and has_kernel(child)
+    if column_type.format in ("u", "vu") or family in ("unknown", "bytea", "numeric", "uuid"):
+        return True
+    return family in INTEGERS or family in TIMES or family in ("float4", "float8")
+
+
+cdef Kernel kernel_of(Column* c, column_type, Py_ssize_t data_size):
+    """Set the column up for a type that has_kernel approves."""
+    cdef str family = column_type.pg.family
+    cdef str arrow = column_type.format
+    if arrow in ("u", "vu") or family in ("unknown", "bytea"):
+        return string_kernel(c, family, arrow, column_type.numeric, data_size)
+    if arrow == "+l":
+        c.child = <Column*> pool_realloc(NULL, sizeof(Column))
+        if c.child is NULL:
+            raise MemoryError
+        column_init(c.child)
+        c.child.start = c.start
+        c.child.end = c.end
+        c.child.policy = c.policy
+        c.child.has_offsets = column_type.child.format in ("u", "z")
+        c.child.kernel = kernel_of(c.child, column_type.child, data_size)
+        if column_reserve(c.child, 1):
+            raise MemoryError
+        return list_kernel(c, column_type.pg.delimiter, element_oid(column_type))
+    if family == "numeric":
+        return decimal_kernel(c, arrow)
+    if family == "uuid":
+        return uuid_kernel(c)
+    if family in INTEGERS:
+        return integer_kernel(c, family, arrow)
+    if family in TIMES:
+        return time_kernel(c, family)
+    return float_kernel(c, family)
+
+
+cdef class ColumnDecoder:
+    """Decode a column block by block: ``column_run(&decoder.c, slots, n, all_values)``.
+
+    Parameters
+    ----------
+    column_type : ColumnType
+        One that `has_kernel` approves.
+    rows : int
+        Rows that will come, or a guess.
+    data : numpy.ndarray of uint8
+        The contiguous array that every slot's value lies in.
+    unrepresentable : {"raise", "null", "clamp"}
+        As for ``reference.values.decode_values``.
+    place_in : ColumnDecoder, optional
+        The decoder, with room for these rows, too, from row `first` on, that the rows will be
+        appended to; it has to live as long.
+    """
+
+    def __cinit__(self):
+        column_init(&self.c)
+
+    def __init__(
+        self,
+        column_type,
+        Py_ssize_t rows,
+        data,
+        str unrepresentable="raise",
+        ColumnDecoder place_in=None,
+        Py_ssize_t first=0,
+    ):
+        if self.c.kernel is not NULL:
+            raise RuntimeError("a ColumnDecoder is set up once")
+        self.column_type = column_type
+        self.data = data
+        self.view = data
+        self.policy = unrepresentable
+        # Not NULL without bytes: memcpy must not be given that even for a value of none.
+        self.c.start = &self.view[0] if self.view.shape[0] else &NOTHING
+        self.c.end = self.c.start + self.view.shape[0]
+        self.c.policy = <Policy> <int> POLICIES[unrepresentable]
+        self.c.has_offsets = column_type.format in ("u", "z", "+l")
+        self.c.kernel = kernel_of(&self.c, column_type, self.view.shape[0])
+        if place_in is not None and not self.c.has_offsets:
+            column_lend(&place_in.c, &self.c, first, rows)
+        elif column_reserve(&self.c, max(rows, 1)):
+            raise MemoryError
+
+    def __dealloc__(self):
+        column_clear(&self.c)
+
+    cpdef object finish(self):
+        """Give the Decoded of all rows so far; the decoder is empty then.
+
+        Raises
+        ------
+        ValueProblem
+            As ``reference.values.decode_values`` does, of the first row that has none.
+        """
+        patch = rows = None
+        if self.c.failed:
+            raise MemoryError
+        if self.c.hard_count:
+            hard = array_of(
+                <uint8_t**> &self.c.hard, self.c.hard_count * <Py_ssize_t> sizeof(Hard), HARD_DTYPE
+            )
+            rows = hard["row"]
+            patch = self.patch(hard)
+        if self.c.overflow_row >= 0:
+            raise overflow(self.c.overflow_row)
+        array = array_from(&self.c, self.column_type, self.data)
+        invalid = array_of(<uint8_t**> &self.c.invalid, self.c.invalid_count * 8, np.int64)
+        if patch is not None:
+            patch_rows(array, rows, patch.array, len(chunks_of(self.data)))
+            invalid = np.sort(np.concatenate([invalid, rows[patch.invalid]]))
+        column_clear(&self.c)
+        return reference.Decoded(array, invalid)
+
+    cdef object patch(self, hard):
+        """Let the reference decode the hard rows."""
+        count = len(hard)
+        try:
+            return reference.decode_values(
+                self.column_type,
+                self.data,
+                (hard["p"] - <size_t> self.c.start).astype(np.int64),
+                hard["length"],
+                np.ones(count, np.uint8),
+                hard["kind"].astype(np.uint8),
+                unrepresentable=self.policy,
+            )
+        except ValueProblem as problem:
+            problem.row = int(hard["row"][problem.row])
+            raise
+
+
+HARD_DTYPE = np.dtype(
+    [("row", np.int64), ("p", np.uintp), ("length", np.int32), ("kind", np.int32)]
+)
+assert HARD_DTYPE.itemsize == sizeof(Hard)
+
+
+cdef object array_from(Column* c, column_type, data):
+    """Wrap the column's memory."""
+    cdef Py_ssize_t rows = c.length
+    cdef str arrow = column_type.format
+    if column_type.pg.family == "unknown" and not c.any_binary:
+        arrow = arrow.replace("z", "u")
+    array = ArrowBuffers(arrow, rows, c.nulls, None, [])
+    array.extension = column_type.extension
+    array.numeric = column_type.numeric
+    if c.nulls:
+        if rows & 7:
+            c.validity[rows >> 3] &= <uint8_t> ((1 << (rows & 7)) - 1)
+        array.validity = array_of(&c.validity, (rows + 7) >> 3, np.uint8)
+    if arrow in ("u", "z", "+l"):
+        array.buffers = [array_of(&c.values, (rows + 1) * 4, np.int32)]
+        if arrow == "+l":
+            array.children = [array_from(c.child, column_type.child, data)]
+        else:
+            array.buffers.append(array_of(&c.bytes, c.used, np.uint8))
+    elif arrow in ("vu", "vz"):
+        array.buffers = [array_of(&c.values, rows * 16, np.int32), *chunks_of(data)]
+        if c.used:
+            array.buffers.append(array_of(&c.bytes, c.used, np.uint8))
+    elif arrow == "b":
+        array.buffers = [np.packbits(array_of(&c.values, rows, np.uint8), bitorder="little")]
+    else:
+        dtype = DTYPES.get(arrow, np.uint8)
+        array.buffers = [array_of(&c.values, rows * c.width, dtype)]
+    return array
+
+
+# Values that lie anywhere.
+
+cdef enum:
+    VALUE = 1  # of the four states, the only one that has bytes
+    BEFORE = 12  # bytes that a kernel may load before a value
+
+
+cdef struct Rows:
+    const uint8_t* data
+    const int64_t* offsets
+    const int32_t* lengths
+    const uint8_t* state
+    const uint8_t* formats
+
+
+def decode_values(
+    column, data, offsets, lengths, state, formats, *, str unrepresentable="raise"
+):
+    """Read a column's values into Arrow's layout; see ``reference.values.decode_values``."""
+    cdef Py_ssize_t count = len(state)
+    cdef ColumnDecoder decoder
+    cdef Rows rows
+    if not has_kernel(column):
+        return reference.decode_values(
+            column, data, offsets, lengths, state, formats, unrepresentable=unrepresentable
+        )
+    cdef const uint8_t[::1] states = np.ascontiguousarray(state, np.uint8)
+    cdef const uint8_t[::1] forms = np.ascontiguousarray(formats, np.uint8)
+    cdef const int64_t[::1] starts = np.ascontiguousarray(offsets, np.int64)
+    cdef const int32_t[::1] sizes = np.ascontiguousarray(lengths, np.int32)
+    if not len(forms) == len(starts) == len(sizes) == count:
+        raise ValueError("offsets, lengths, state and formats have one entry a row")
+    data = np.ascontiguousarray(data, np.uint8)
+    values = np.flatnonzero(np.asarray(states) == VALUE)
+    low = starts_within(np.asarray(starts)[values], np.asarray(sizes)[values], len(data))
+    if low < BEFORE and not column.format.startswith("v"):
+        # No message begins with a value, but a kernel counts on what comes before one.
+        data = np.concatenate([np.zeros(BEFORE, np.uint8), data])
+        starts = np.asarray(starts) + BEFORE
+    decoder = ColumnDecoder(column, count, data, unrepresentable)
+    if count:
+        rows = Rows(decoder.c.start, &starts[0], &sizes[0], &states[0], &forms[0])
+        with nogil:
+            failed = run(decoder, &rows, count)
+        if failed:
+            raise MemoryError
+    return decoder.finish()
+
+
+cdef object starts_within(starts, sizes, Py_ssize_t end):
+    """Give the least offset, once all values lie within the data."""
+    if len(starts) == 0:
+        return BEFORE
+    if starts.min() < 0 or sizes.min() < 0 or (sizes > end - starts).any():
+        raise ValueError("a value lies outside the data")
+    return starts.min()
+
+
+cdef int run(ColumnDecoder decoder, const Rows* rows, Py_ssize_t count) noexcept nogil:
+    cdef Slot slots[BLOCK]
+    cdef Py_ssize_t at = 0, i, n
+    cdef bint all_values
+    while at < count:
+        n = min(count - at, <Py_ssize_t> BLOCK)
+        all_values = True
+        for i in range(n):
+            if rows.state[at + i] == VALUE:
+                slots[i].p = rows.data + rows.offsets[at + i]
+                slots[i].length = rows.lengths[at + i]
+                slots[i].kind = BINARY if rows.formats[at + i] == 1 else TEXT
+            else:
+                all_values = False
+                slots[i].p = rows.data
+                slots[i].length = 0
+                slots[i].kind = -1
+        if column_run(&decoder.c, slots, n, all_values):
+            return -1
+        at += n
+    return 0

@@ -1,0 +1,1 @@
+"""One message or frame at a time, as a dataclass."""

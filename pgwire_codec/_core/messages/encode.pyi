@@ -1,0 +1,3 @@
+from pgwire_codec.protocol.messages import Frame, LogicalMessage
+
+def encode_message(message: LogicalMessage | Frame) -> bytes: ...

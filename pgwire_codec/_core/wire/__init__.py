@@ -1,0 +1,1 @@
+"""Bytes of the wire: integers, tuples, and the heads of messages as arrays."""
