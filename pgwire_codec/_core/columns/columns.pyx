@@ -18,8 +18,8 @@ from pgwire_codec._core.kernels.column cimport (
     BLOCK,
     MAX_BYTES,
     TEXT,
-    Column,
-    Slot,
+    ColumnBuffers,
+    Slice,
     column_append,
     column_run,
 )
@@ -49,8 +49,8 @@ cdef struct Plan:
     Py_ssize_t columns  # of the relation
     Py_ssize_t wanted
     int32_t* place  # of each column of the relation: which of the wanted it is, or NOT_WANTED
-    Column** outputs  # of each wanted column
-    Slot* slots  # of each wanted column, BLOCK of them
+    ColumnBuffers** outputs  # of each wanted column
+    Slice* slots  # of each wanted column, BLOCK of them
     bint* gaps  # of each wanted column: whether a row of the block has no value
     Py_ssize_t rows  # of a block
     uint8_t* present
@@ -226,12 +226,12 @@ cdef open_plan(Plan* plan, Py_ssize_t columns, numbers, decoders):
     cdef Py_ssize_t wanted = len(numbers)
     cdef Py_ssize_t at
     plan.columns, plan.wanted = columns, wanted
-    plan.rows = max(8, min(BLOCK_BYTES // (<Py_ssize_t> sizeof(Slot) * max(wanted, 1)), BLOCK))
+    plan.rows = max(8, min(BLOCK_BYTES // (<Py_ssize_t> sizeof(Slice) * max(wanted, 1)), BLOCK))
     plan.unchanged = NULL
     plan.unchanged_count = plan.unchanged_room = 0
     plan.place = <int32_t*> malloc(max(columns, 1) * sizeof(int32_t))
-    plan.outputs = <Column**> calloc(max(wanted, 1), sizeof(Column*))
-    plan.slots = <Slot*> malloc(max(wanted, 1) * plan.rows * sizeof(Slot))
+    plan.outputs = <ColumnBuffers**> calloc(max(wanted, 1), sizeof(ColumnBuffers*))
+    plan.slots = <Slice*> malloc(max(wanted, 1) * plan.rows * sizeof(Slice))
     plan.gaps = <bint*> calloc(max(wanted, 1), sizeof(bint))
     if plan.place == NULL or plan.outputs == NULL or plan.slots == NULL or plan.gaps == NULL:
         close_plan(plan)
@@ -369,7 +369,7 @@ cdef inline const uint8_t* read_column(
 ) noexcept nogil:
     """Put one column into its slot, if it is wanted; give its end, NULL where it is not whole."""
     cdef const uint8_t* next_column = column_end(p, end)
-    cdef Slot* slot
+    cdef Slice* slot
     if next_column == NULL:
         return NULL
     if likely(p[0] == c"t" or p[0] == c"b"):
@@ -377,7 +377,7 @@ cdef inline const uint8_t* read_column(
             slot = plan.slots + place * plan.rows + row
             slot.p = p + 5
             slot.length = <int32_t> (next_column - p - 5)
-            slot.kind = BINARY if p[0] == c"b" else TEXT
+            slot.form = BINARY if p[0] == c"b" else TEXT
         return next_column
     if p[0] == c"u" and not note_unchanged(plan, first + row, column):
         return NULL
@@ -387,10 +387,10 @@ cdef inline const uint8_t* read_column(
 
 
 cdef inline void no_value(Plan* plan, int32_t place, Py_ssize_t row) noexcept nogil:
-    cdef Slot* slot = plan.slots + place * plan.rows + row
+    cdef Slice* slot = plan.slots + place * plan.rows + row
     slot.p = NULL
     slot.length = 0
-    slot.kind = -1
+    slot.form = -1
     plan.gaps[place] = True
 
 

@@ -1,8 +1,8 @@
-"""Encode Arrow columns: the compiled twin of :mod:`pgwire_codec.reference.encode`.
+"""encode_batch: Arrow columns as messages, the counterpart of :mod:`pgwire_codec.reference.encode`.
 
-A row is written column by column into one growing buffer, the GIL released. A row with a value
-that is not an ordinary one is written by the reference, which raises where it cannot be. Columns
-that no writer here is for are written by the reference beforehand, value by value.
+A row is written column by column into one growing buffer, without the GIL. The reference writes a
+row with a value that is not ordinary, or raises; columns without a writer here it writes first,
+value by value.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -11,18 +11,23 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_RawFree, PyMem_RawReall
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memset
 
-from pgwire_codec._core.encode.encode_binary cimport (
-    send_bool, send_bytes, send_date, send_decimal, send_float, send_integer, send_time,
-    send_timestamp, send_versioned,
+from pgwire_codec._core.kernels.column cimport DEFERRED
+from pgwire_codec._core.kernels.datetime cimport (
+    write_date_binary, write_date_text, write_time_binary, write_time_text,
+    write_timestamp_binary, write_timestamp_text,
 )
-from pgwire_codec._core.encode.cells cimport (
-    HARD, NO_MEMORY, WRITTEN, Out, Piece, Values, Writer, load_i64_native, room,
+from pgwire_codec._core.kernels.floats cimport write_float_binary, write_float_text
+from pgwire_codec._core.kernels.integers cimport (
+    write_bool_binary, write_bool_text, write_integer_binary, write_integer_text,
 )
-from pgwire_codec._core.encode.encode_text cimport (
-    text_bool, text_bytea, text_date, text_decimal, text_float, text_integer, text_time,
-    text_timestamp, text_uuid,
+from pgwire_codec._core.kernels.numeric cimport write_decimal_binary, write_decimal_text
+from pgwire_codec._core.kernels.shortest cimport fill_powers, u128
+from pgwire_codec._core.kernels.strings cimport write_bytea_text, write_versioned_binary
+from pgwire_codec._core.kernels.uuids cimport write_uuid_text
+from pgwire_codec._core.kernels.writer cimport (
+    NO_MEMORY, WRITTEN, ArrowBuffer, ArrowColumn, Output, Writer, load_i64_native, reserve,
+    write_stored_bytes,
 )
-from pgwire_codec._core.kernels.shortest cimport MAX_POWER, MIN_POWER, Power, u128
 from pgwire_codec._core.wire.primitives cimport store_bytes, store_u8, store_u16
 
 import numpy as np
@@ -35,24 +40,9 @@ from pgwire_codec.reference.families.datetime import UNITS
 from pgwire_codec.reference.families.numeric import numeric_digits
 from pgwire_codec.types import default_registry
 
-# Powers of ten, for floats.
-
-cdef Power POWERS[MAX_POWER - MIN_POWER + 1]
-
-
-cdef int fill_powers() except -1:
-    for k in range(MIN_POWER, MAX_POWER + 1):
-        shift = ((k * 1741647) >> 19) - 127
-        over, under = 10 ** max(k, 0) << max(-shift, 0), 10 ** max(-k, 0) << max(shift, 0)
-        scaled = -(-over // under)
-        POWERS[k - MIN_POWER].high = scaled >> 64
-        POWERS[k - MIN_POWER].low = scaled & 0xFFFFFFFFFFFFFFFF
-    return 0
-
-
 fill_powers()
 
-# Families, and how wide their integers are: bytes, the most, and how far below zero.
+# Bytes of the integers of a family, the largest, and how far below zero they go.
 _INTEGERS = {
     "int2": (2, 2**15 - 1, 2**15),
     "int4": (4, 2**31 - 1, 2**31),
@@ -64,22 +54,22 @@ _INTEGERS = {
 _WIDTHS = {"c": 1, "C": 1, "s": 2, "S": 2, "i": 4, "I": 4, "f": 4, "tts": 4, "ttm": 4}
 
 
-cdef int write_prepared(const Values* v, int64_t row, Out* out) noexcept nogil:
-    """Copy what the reference wrote, with kind and length; an empty one it has refused."""
+cdef int write_prepared(const ArrowColumn* v, int64_t row, Output* out) noexcept nogil:
+    """Copy a value that the reference wrote, with kind and length; it refused one that is empty."""
     cdef int64_t low = load_i64_native(v.data + 8 * row)
     cdef int64_t length = load_i64_native(v.data + 8 * row + 8) - low
     if length == 0:
-        return HARD
-    if room(out, length):
+        return DEFERRED
+    if reserve(out, length):
         return NO_MEMORY
     out.p = store_bytes(out.p, v.bytes + low, length)
     return WRITTEN
 
 
-cdef class Columns:
-    """The columns of a tuple of a part, as the writers read them."""
+cdef class TupleWriter:
+    """The columns of a tuple, as the writers read them."""
 
-    cdef Values* values
+    cdef ArrowColumn* values
     cdef int count
     cdef uint8_t marker
     cdef list kept  # owns what the pointers point to
@@ -88,7 +78,7 @@ cdef class Columns:
         self.count = len(each.sources)
         self.marker = each.marker[0]
         self.kept = []
-        self.values = <Values*> PyMem_Calloc(max(self.count, 1), sizeof(Values))
+        self.values = <ArrowColumn*> PyMem_Calloc(max(self.count, 1), sizeof(ArrowColumn))
         if self.values is NULL:
             raise MemoryError()
         for index, source in enumerate(each.sources):
@@ -99,10 +89,10 @@ cdef class Columns:
         cdef int index
         if self.values is not NULL:
             for index in range(self.count):
-                PyMem_Free(self.values[index].pieces)
+                PyMem_Free(self.values[index].buffers)
         PyMem_Free(self.values)
 
-    cdef int fill(self, Values* v, part, source) except -1:
+    cdef int fill(self, ArrowColumn* v, part, source) except -1:
         view = source.array.view()
         v.kind = b"b" if source.binary else b"t"
         v.start = source.array.offset + source.start
@@ -116,28 +106,30 @@ cdef class Columns:
             v.unchanged = self.keep(np.ascontiguousarray(source.unchanged)).data
         return 0
 
-    cdef Piece keep(self, buffer) except *:
-        """Give where a buffer lies, which is kept."""
+    cdef ArrowBuffer keep(self, buffer) except *:
+        """Return the address of a buffer, which is kept alive."""
         cdef const uint8_t[::1] data = np.frombuffer(buffer, np.uint8)
-        cdef Piece piece
+        cdef ArrowBuffer piece
         self.kept.append(data)
         piece.length = data.shape[0]
         piece.data = &data[0] if piece.length else NULL
         return piece
 
-    cdef Writer choose(self, Values* v, source, view) except *:
-        """Set the parameters of the writer that is for the column, and give it, or NULL."""
+    cdef Writer choose(self, ArrowColumn* v, source, view) except *:
+        """Return the writer of the column, and set its parameters; NULL if there is none."""
         cdef bint binary = source.binary
         family, arrow = source.column.pg.family, source.formats[0]
         if arrow in STRINGS and not binary and source.family.is_text_checked:
-            return NULL  # text that is to be checked
+            return NULL  # text that has to be checked
         if arrow in STRINGS or arrow in BINARIES or arrow[0] == "w":
             self.strings(v, arrow, view)
             if family == "uuid":
-                return send_bytes if binary else text_uuid
+                return write_stored_bytes if binary else write_uuid_text
             if family == "bytea":
-                return send_bytes if binary else text_bytea
-            return send_versioned if binary and source.family.text_prefix else send_bytes
+                return write_stored_bytes if binary else write_bytea_text
+            if binary and source.family.text_prefix:
+                return write_versioned_binary
+            return write_stored_bytes
         if family == "array" or family == "interval" or family == "pg_lsn":
             return NULL
         v.data = self.keep(view.buffer(1)).data
@@ -147,24 +139,23 @@ cdef class Columns:
         if family in _INTEGERS:
             v.is_signed = arrow.islower()
             v.out_width, v.most, v.least = _INTEGERS[family]
-            return send_integer if binary else text_integer
+            return write_integer_binary if binary else write_integer_text
         if family == "float4" or family == "float8":
             v.single = family == "float4"
-            v.powers = POWERS
-            return send_float if binary else text_float
+            return write_float_binary if binary else write_float_text
         if family == "bool":
-            return send_bool if binary else text_bool
+            return write_bool_binary if binary else write_bool_text
         if family == "date":
-            return send_date if binary else text_date
+            return write_date_binary if binary else write_date_text
         v.multiply = max(UNITS[arrow[2]] // 1000, 1)
         v.divide = max(1000 // UNITS[arrow[2]], 1)
         v.with_zone = family == "timestamptz"
         if family == "time":
-            return send_time if binary else text_time
-        return send_timestamp if binary else text_timestamp
+            return write_time_binary if binary else write_time_text
+        return write_timestamp_binary if binary else write_timestamp_text
 
-    cdef int strings(self, Values* v, str arrow, view) except -1:
-        cdef Piece piece = self.keep(view.buffer(1))
+    cdef int strings(self, ArrowColumn* v, str arrow, view) except -1:
+        cdef ArrowBuffer piece = self.keep(view.buffer(1))
         v.data = piece.data
         if arrow[0] == "w":
             v.out_width = int(arrow[2:])
@@ -172,12 +163,12 @@ cdef class Columns:
             v.bytes_length = piece.length
         elif arrow[0] == "v":
             v.width = 16
-            v.n_pieces = view.n_buffers - 3  # behind validity and views; the last has lengths
-            v.pieces = <Piece*> PyMem_Calloc(max(v.n_pieces, 1), sizeof(Piece))
-            if v.pieces is NULL:
+            v.n_buffers = view.n_buffers - 3  # after validity and views; the last contains lengths
+            v.buffers = <ArrowBuffer*> PyMem_Calloc(max(v.n_buffers, 1), sizeof(ArrowBuffer))
+            if v.buffers is NULL:
                 raise MemoryError()
-            for index in range(v.n_pieces):
-                v.pieces[index] = self.keep(view.buffer(2 + index))
+            for index in range(v.n_buffers):
+                v.buffers[index] = self.keep(view.buffer(2 + index))
         else:
             v.width = 4 if arrow in "uz" else 8
             piece = self.keep(view.buffer(2))
@@ -185,20 +176,20 @@ cdef class Columns:
             v.bytes_length = piece.length
         return 0
 
-    cdef Writer decimals(self, Values* v, source) except *:
+    cdef Writer decimals(self, ArrowColumn* v, source) except *:
         parts = source.formats[0][2:].split(",")
         precision, scale = numeric_digits(source.column.typmod)
-        # Other widths, and scales to be changed, are rare.
+        # Other widths, and changes of the scale, are rare.
         if len(parts) != 2 or (scale is not None and scale != int(parts[1])):
             return NULL
         v.scale = int(parts[1])
         if precision is not None and precision <= 38:
             limit = 10**precision
             v.limit = (<u128> <uint64_t> (limit >> 64)) << 64 | <uint64_t> (limit & 2**64 - 1)
-        return send_decimal if source.binary else text_decimal
+        return write_decimal_binary if source.binary else write_decimal_text
 
-    cdef int write_beforehand(self, Values* v, part, source) except -1:
-        """Let the reference write the column."""
+    cdef int write_beforehand(self, ArrowColumn* v, part, source) except -1:
+        """Write the column by the reference."""
         cells = []
         values = stored_values(source.array, source.start, part.rows)
         try:
@@ -206,7 +197,7 @@ cdef class Columns:
                 kind, form = reference.encode_cell(part, source, row, value)
                 cells.append(kind if form is None else kind + len(form).to_bytes(4, "big") + form)
         except EncodeError:
-            pass  # raised again at the row, unless another column's comes first
+            pass  # raised again at the row, unless another column raises before
         offsets = np.zeros(part.rows + 1, np.int64)
         offsets[1:].fill(sum(map(len, cells)))
         np.cumsum([len(cell) for cell in cells], out=offsets[1 : len(cells) + 1])
@@ -220,12 +211,12 @@ cdef class Columns:
 # Rows.
 
 
-cdef int write_tuple(const Values* values, int count, uint8_t marker, int64_t row, Out* out) \
+cdef int write_tuple(const ArrowColumn* values, int count, uint8_t marker, int64_t row, Output* out) \
         noexcept nogil:
-    cdef const Values* v
+    cdef const ArrowColumn* v
     cdef int index, code
     cdef int64_t at
-    if room(out, 3):
+    if reserve(out, 3):
         return NO_MEMORY
     out.p = store_u8(out.p, marker)
     out.p = store_u16(out.p, count)
@@ -233,11 +224,11 @@ cdef int write_tuple(const Values* values, int count, uint8_t marker, int64_t ro
         v = &values[index]
         at = v.start + row
         if v.unchanged is not NULL and v.unchanged[row]:
-            if room(out, 1):
+            if reserve(out, 1):
                 return NO_MEMORY
             out.p = store_u8(out.p, b"u")
         elif v.write is NULL or (v.valid is not NULL and not v.valid[at >> 3] >> (at & 7) & 1):
-            if room(out, 1):
+            if reserve(out, 1):
                 return NO_MEMORY
             out.p = store_u8(out.p, b"n")
         else:
@@ -247,14 +238,14 @@ cdef int write_tuple(const Values* values, int count, uint8_t marker, int64_t ro
     return WRITTEN
 
 
-cdef class Written:
-    """The messages' bytes, which grow; a buffer of bytes once they are all there."""
+cdef class MessageBuffer:
+    """The growing bytes of the messages; a buffer of bytes once they are complete."""
 
-    cdef Out out
+    cdef Output out
 
     def __cinit__(self):
-        memset(&self.out, 0, sizeof(Out))
-        self.add(b"")  # not even no messages lie nowhere
+        memset(&self.out, 0, sizeof(Output))
+        self.add(b"")  # start is not NULL even without messages
 
     def __dealloc__(self):
         PyMem_RawFree(self.out.start)
@@ -263,13 +254,13 @@ cdef class Written:
         PyBuffer_FillInfo(buffer, self, self.out.start, self.out.p - self.out.start, 1, flags)
 
     cdef int add(self, bytes data) except -1:
-        if room(&self.out, PyBytes_GET_SIZE(data) + 1):
+        if reserve(&self.out, PyBytes_GET_SIZE(data) + 1):
             raise MemoryError()
         self.out.p = store_bytes(self.out.p, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
         return 0
 
     cdef int shrink(self) except -1:
-        """Give back what was not needed."""
+        """Free the capacity that was not needed."""
         cdef int64_t used = self.out.p - self.out.start
         cdef uint8_t* smaller = <uint8_t*> PyMem_RawRealloc(self.out.start, max(used, 1))
         if smaller is not NULL:
@@ -278,17 +269,17 @@ cdef class Written:
         return 0
 
     cdef int add_part(self, plan, part, int64_t[::1] ends) except -1:
-        """Write the part's messages, and where each ends."""
+        """Write the messages of a part, and the end of each."""
         cdef bytes head = plan.head
-        cdef Columns first = Columns(part, part.tuples[0])
-        cdef Columns second = Columns(part, part.tuples[1]) if len(part.tuples) == 2 else None
+        cdef TupleWriter first = TupleWriter(part, part.tuples[0])
+        cdef TupleWriter second = TupleWriter(part, part.tuples[1]) if len(part.tuples) == 2 else None
         cdef int64_t row = 0, rows = part.rows
         cdef int code
         while row < rows:
             code = self.add_rows(&row, rows, head, first, second, &ends[0])
             if code == NO_MEMORY:
                 raise MemoryError()
-            if code == HARD:
+            if code == DEFERRED:
                 (data,) = reference.encode_rows(plan, part, row, row + 1)
                 self.add(data)
                 ends[row] = self.out.p - self.out.start
@@ -296,16 +287,16 @@ cdef class Written:
         return 0
 
     cdef int add_rows(
-        self, int64_t* row, int64_t rows, bytes head, Columns first, Columns second, int64_t* ends
+        self, int64_t* row, int64_t rows, bytes head, TupleWriter first, TupleWriter second, int64_t* ends
     ) except -1:
-        """Write rows up to the first that is not ordinary, which is left out."""
-        cdef Out* out = &self.out
+        """Write rows up to the first that is not ordinary."""
+        cdef Output* out = &self.out
         cdef const char* head_data = PyBytes_AS_STRING(head)
         cdef Py_ssize_t head_length = PyBytes_GET_SIZE(head)
-        cdef const Values* values = first.values
+        cdef const ArrowColumn* values = first.values
         cdef int count = first.count
         cdef uint8_t marker = first.marker
-        cdef const Values* values_2 = NULL if second is None else second.values
+        cdef const ArrowColumn* values_2 = NULL if second is None else second.values
         cdef int count_2 = 0 if second is None else second.count
         cdef uint8_t marker_2 = 0 if second is None else second.marker
         cdef int64_t start
@@ -313,7 +304,7 @@ cdef class Written:
         with nogil:
             while row[0] < rows:
                 start = out.p - out.start
-                code = room(out, head_length)
+                code = reserve(out, head_length)
                 if code == WRITTEN:
                     out.p = store_bytes(out.p, head_data, head_length)
                     code = write_tuple(values, count, marker, row[0], out)
@@ -338,7 +329,7 @@ def encode_batch(
     binary=False,
     registry=None,
 ):
-    cdef Written written = Written()
+    cdef MessageBuffer written = MessageBuffer()
     plan = prepare(
         relation, columns, op, old, unchanged, xid, binary, registry or default_registry
     )

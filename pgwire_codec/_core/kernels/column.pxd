@@ -1,9 +1,9 @@
-"""Blocks of values in, one column's buffers out: what every kernel shares.
+"""ColumnBuffers: the growing buffers of one column, and the rows of it that are not ordinary.
 
-A kernel appends a block of rows to a Column. It decodes the ordinary values; any other row it only
-tells from them and hands to `column_odd`, with the cause. What is malformed, and what is spelled in
-a way not worth a kernel's code, becomes a *hard* row: its slot is kept, and the reference decoder
-has the last word on it.
+A kernel appends a block of rows to them. It decodes ordinary values itself. It reports any other
+row to `column_mark`, which makes it null or invalid, or *defers* it: the slice of its value is
+kept, and the fallback, which is the reference decoder, decodes it or raises. Malformed values are
+deferred, and so are spellings that are not worth the code of a kernel.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -11,38 +11,39 @@ from libc.string cimport memcpy, memset
 
 from pgwire_codec._core.kernels.memory cimport pool_expect, pool_free, pool_realloc
 
-
 cdef extern from *:
     bint likely(bint condition) noexcept nogil
     bint unlikely(bint condition) noexcept nogil
 
 
-cdef struct Slot:
-    # Where one value of one row lies.
-    const uint8_t* p  # at least 12 readable bytes lie before it; none are promised behind the value
+cdef struct Slice:
+    # Where the value of one row lies.
+    const uint8_t* p  # at least 12 readable bytes lie before it; none are promised after the value
     int32_t length
-    int32_t kind  # TEXT, BINARY, or negative: no value
+    int32_t form
 
 
 cdef enum:
+    # Forms of a value.
+    NO_VALUE = -1
     TEXT = 0
     BINARY = 1
-    BLOCK = 256  # rows that a caller hands over at once
 
 cdef enum:
-    MAX_BYTES = 0x7FFFFFFF  # what Arrow's 32-bit offsets address
-    SLACK = 64  # bytes behind `used` that a copy may spill into
+    BLOCK = 256  # rows that a caller passes at once, at most
+    MAX_BYTES = 0x7FFFFFFF  # that Arrow's 32-bit offsets address
+    SLACK = 64  # bytes after `used` that a copy may spill into
 
 
-cdef enum Odd:
+cdef enum Status:
     # Why a row has no ordinary value.
     FINE = 0
     MISSING  # no value was sent
-    HARD  # the reference decides
+    DEFERRED  # left to the fallback
     BELOW  # a good value below the type's range
     ABOVE  # a good value above it
-    NOWHERE  # a good value that the type lacks, without a nearest one
-    OUTSIDE  # a good value that the type lacks, whose nearest one the reference knows
+    NO_NEAREST  # a good value that the type lacks, without a nearest one: NaN
+    OTHER_NEAREST  # a good value that the type lacks, whose nearest one the fallback finds
 
 
 cdef enum Policy:
@@ -51,77 +52,77 @@ cdef enum Policy:
     CLAMPED = 2
 
 
-cdef struct Hard:
+cdef struct Deferred:
     int64_t row
-    Slot slot
+    Slice value
 
 
-ctypedef void (*Kernel)(Column* c, const Slot* slots, Py_ssize_t n) noexcept nogil
+ctypedef void (*Kernel)(ColumnBuffers* c, const Slice* values, Py_ssize_t n) noexcept nogil
 
 
-cdef struct Column:
+cdef struct ColumnBuffers:
     Kernel kernel
-    const uint8_t* start  # of the buffer that the slots lie in
-    const uint8_t* end  # behind it
+    const uint8_t* start  # of the buffer that the values lie in
+    const uint8_t* end
     Policy policy
-    bint failed  # out of memory
-    bint all_values  # whether every slot of the block at hand has a value
+    bint out_of_memory
+    bint all_values  # whether every row of the current block has a value
 
     Py_ssize_t length  # rows that are done
-    Py_ssize_t capacity  # rows that there is room for
-    Py_ssize_t width  # bytes a row in `values`
+    Py_ssize_t capacity  # in rows
+    Py_ssize_t width  # bytes of a row in `values`
     uint8_t* values  # fixed-width values, or views, or the offsets (int32) of bytes or elements
     bint has_offsets
-    bint is_lent  # whether `values` are part of another column's
+    bint borrows_values  # whether `values` are part of another column's
     uint8_t* validity  # bitmap; NULL while no row is null
     Py_ssize_t validity_size
     Py_ssize_t nulls
 
     uint8_t* bytes  # of strings and binaries
     Py_ssize_t used
-    Py_ssize_t room  # for bytes, without the slack
+    Py_ssize_t bytes_capacity  # without the slack
     int64_t overflow_row  # the first whose bytes no offset reaches; -1 for none
     int64_t overflow_length  # of that row
 
-    Hard* hard
-    Py_ssize_t hard_count
-    Py_ssize_t hard_room
+    Deferred* deferred
+    Py_ssize_t deferred_count
+    Py_ssize_t deferred_capacity
     int64_t* invalid  # rows made null or clamped, ascending
     Py_ssize_t invalid_count
-    Py_ssize_t invalid_room
+    Py_ssize_t invalid_capacity
 
-    # What a kernel is told of the type; each says which it reads.
+    # Parameters of the type, for its kernel; each kernel documents those that it reads.
     int64_t low
     int64_t high
     int wire_width
     int precision
     int scale
     uint64_t mask
-    int text_form
-    int binary_form
+    int text_rendering
+    int binary_rendering
     bint any_binary
-    bint hurry  # whether to try the loop for what most columns are, without a branch a value
-    int patience  # blocks until it is tried again
+    bint has_fast_path  # a loop without a branch for each value, for what most columns contain
+    int backoff  # blocks until the fast path is tried again
     uint8_t delimiter
-    uint32_t element_oid  # that a binary array must tell
-    bint any_element  # … unless it may tell any
-    Column* child
+    uint32_t element_oid  # that a binary array must declare
+    bint any_element  # whether it may declare any other
+    ColumnBuffers* child
     uint8_t* scratch
     Py_ssize_t scratch_size
 
 
-cdef inline void column_init(Column* c) noexcept nogil:
-    memset(c, 0, sizeof(Column))
+cdef inline void column_init(ColumnBuffers* c) noexcept nogil:
+    memset(c, 0, sizeof(ColumnBuffers))
     c.overflow_row = -1
 
 
-cdef inline void column_clear(Column* c) noexcept nogil:
+cdef inline void column_clear(ColumnBuffers* c) noexcept nogil:
     """Free all that the column, and its child, still own."""
-    if not c.is_lent:
+    if not c.borrows_values:
         pool_free(c.values)
     pool_free(c.validity)
     pool_free(c.bytes)
-    pool_free(c.hard)
+    pool_free(c.deferred)
     pool_free(c.invalid)
     pool_free(c.scratch)
     if c.child is not NULL:
@@ -131,142 +132,178 @@ cdef inline void column_clear(Column* c) noexcept nogil:
 
 
 cdef inline int column_run(
-    Column* c, const Slot* slots, Py_ssize_t n, bint all_values
+    ColumnBuffers* c, const Slice* values, Py_ssize_t n, bint all_values
 ) noexcept nogil:
-    """Append n rows. `all_values`: no slot is without a value. 0, or -1 out of memory."""
+    """Append n rows, and return 0, or -1 if out of memory.
+
+    `all_values` states that no row lacks a value.
+    """
     if n > c.capacity - c.length and column_reserve(c, c.length + n):
         return -1
     if not all_values or c.validity is not NULL:
         # From the first null on the bitmap reaches as far as the rows.
-        if cover_validity(c, c.length + n):
+        if reserve_validity(c, c.length + n):
             return -1
     c.all_values = all_values
-    c.kernel(c, slots, n)
+    c.kernel(c, values, n)
     c.length += n
-    return -1 if c.failed else 0
+    return -1 if c.out_of_memory else 0
 
 
-cdef inline int column_reserve(Column* c, Py_ssize_t rows) noexcept nogil:
-    """Make room for that many rows in all, and the offset behind the last of them."""
-    cdef void* grown
+# Capacity.
+
+
+cdef inline void* grown(ColumnBuffers* c, void* p, Py_ssize_t size) noexcept nogil:
+    """Return memory of that size with the contents of p; NULL, and note it, if out of memory."""
+    cdef void* larger = pool_realloc(p, <size_t> size)
+    if larger is NULL:
+        c.out_of_memory = True
+    return larger
+
+
+cdef inline int column_reserve(ColumnBuffers* c, Py_ssize_t rows) noexcept nogil:
+    """Reserve memory for that many rows in all, and for the offset after the last of them."""
+    cdef void* larger
     if rows <= c.capacity:
         return 0
     rows = max(rows, c.capacity + c.capacity // 2)
-    grown = pool_realloc(c.values, <size_t> ((rows + 1) * c.width))
-    if grown is NULL:
-        c.failed = True
+    larger = grown(c, c.values, (rows + 1) * c.width)
+    if larger is NULL:
         return -1
-    # The first time `rows` is what will come; later it is a guess.
-    pool_expect(grown, <size_t> ((rows + 1) * c.width), c.capacity == 0)
-    c.values = <uint8_t*> grown
+    # The first `rows` is how many will come; a later one is a guess.
+    pool_expect(larger, <size_t> ((rows + 1) * c.width), c.capacity == 0)
+    c.values = <uint8_t*> larger
     if c.capacity == 0:
         memset(c.values, 0, <size_t> c.width)  # the first offset
     c.capacity = rows
     return 0
 
 
-cdef inline int cover_validity(Column* c, Py_ssize_t rows) noexcept nogil:
-    """Let the bitmap reach over that many rows; a bit that nothing clears is set."""
+cdef inline int reserve_validity(ColumnBuffers* c, Py_ssize_t rows) noexcept nogil:
+    """Extend the bitmap over that many rows; a bit that nothing clears is set."""
     cdef Py_ssize_t size = (max(rows, c.capacity) + 7) >> 3
-    cdef void* grown
+    cdef void* larger
     if size <= c.validity_size:
         return 0
-    grown = pool_realloc(c.validity, <size_t> size)
-    if grown is NULL:
-        c.failed = True
+    larger = grown(c, c.validity, size)
+    if larger is NULL:
         return -1
-    c.validity = <uint8_t*> grown
+    c.validity = <uint8_t*> larger
     memset(c.validity + c.validity_size, 0xFF, <size_t> (size - c.validity_size))
     c.validity_size = size
     return 0
 
 
-cdef inline int column_grow_bytes(Column* c, int64_t row, Py_ssize_t more) noexcept nogil:
-    cdef Py_ssize_t room, guess = 0
-    cdef void* grown
+cdef inline int grow_bytes(ColumnBuffers* c, int64_t row, Py_ssize_t more) noexcept nogil:
+    cdef Py_ssize_t capacity, guess = 0
+    cdef void* larger
     if more > MAX_BYTES - c.used:
         if c.overflow_row < 0:
             c.overflow_row = row
             c.overflow_length = more
         return -1
+    capacity = c.bytes_capacity
     # Doubling a large buffer would leave half of it unused at the worst moment.
-    room = c.room * 2 if c.room < (1 << 20) else c.room + c.room // 2
+    capacity = capacity * 2 if capacity < (1 << 20) else capacity + capacity // 2
     if BLOCK <= c.length < c.capacity:
-        # What the rows so far took says what the others will.
+        # An estimate from the rows so far.
         guess = <Py_ssize_t> (1.03 * c.used / c.length * c.capacity)
         guess = max(guess, c.used + (c.used >> 3))
-    room = min(max(guess if guess else room, c.used + more, 16 * BLOCK), MAX_BYTES)
-    grown = pool_realloc(c.bytes, <size_t> (room + SLACK))
-    if grown is NULL:
-        c.failed = True
+    capacity = min(max(guess if guess else capacity, c.used + more, 16 * BLOCK), MAX_BYTES)
+    larger = grown(c, c.bytes, capacity + SLACK)
+    if larger is NULL:
         return -1
-    pool_expect(grown, <size_t> (room + SLACK), guess > 0)
-    c.bytes = <uint8_t*> grown
-    c.room = room
+    pool_expect(larger, <size_t> (capacity + SLACK), guess > 0)
+    c.bytes = <uint8_t*> larger
+    c.bytes_capacity = capacity
     return 0
 
 
-cdef inline void mark_null(Column* c, int64_t row) noexcept nogil:
-    if cover_validity(c, row + 1):
+cdef inline int column_reserve_bytes(ColumnBuffers* c, int64_t row, Py_ssize_t more) noexcept nogil:
+    """Reserve memory for a row's bytes and the slack; return nonzero if that is impossible."""
+    if likely(more <= c.bytes_capacity - c.used):
+        return 0
+    return grow_bytes(c, row, more)
+
+
+cdef inline void column_borrow(
+    ColumnBuffers* c, const ColumnBuffers* of, Py_ssize_t row, Py_ssize_t rows
+) noexcept nogil:
+    """Let an empty column without offsets write its rows to those of another, from `row` on."""
+    c.values = of.values + row * of.width
+    c.capacity = rows
+    c.borrows_values = True
+
+
+# Rows that are not ordinary.
+
+
+cdef inline void mark_null(ColumnBuffers* c, int64_t row) noexcept nogil:
+    if reserve_validity(c, row + 1):
         return
     c.validity[row >> 3] &= ~(<uint8_t> (1 << (row & 7)))
     c.nulls += 1
 
 
-cdef inline void column_note_invalid(Column* c, int64_t row) noexcept nogil:
-    cdef Py_ssize_t room
-    cdef void* grown
-    if c.invalid_count == c.invalid_room:
-        room = max(64, c.invalid_room * 2)
-        grown = pool_realloc(c.invalid, <size_t> room * sizeof(int64_t))
-        if grown is NULL:
-            c.failed = True
+cdef inline void column_mark_invalid(ColumnBuffers* c, int64_t row) noexcept nogil:
+    cdef Py_ssize_t capacity = c.invalid_capacity
+    cdef void* larger
+    if c.invalid_count == capacity:
+        capacity = max(64, capacity * 2)
+        larger = grown(c, c.invalid, capacity * <Py_ssize_t> sizeof(int64_t))
+        if larger is NULL:
             return
-        c.invalid = <int64_t*> grown
-        c.invalid_room = room
+        c.invalid = <int64_t*> larger
+        c.invalid_capacity = capacity
     c.invalid[c.invalid_count] = row
     c.invalid_count += 1
 
 
-cdef inline void note_hard(Column* c, int64_t row, const Slot* slot) noexcept nogil:
-    cdef Py_ssize_t room
-    cdef void* grown
-    if c.hard_count == c.hard_room:
-        room = max(64, c.hard_room * 2)
-        grown = pool_realloc(c.hard, <size_t> room * sizeof(Hard))
-        if grown is NULL:
-            c.failed = True
+cdef inline void defer(ColumnBuffers* c, int64_t row, const Slice* value) noexcept nogil:
+    cdef Py_ssize_t capacity = c.deferred_capacity
+    cdef void* larger
+    if c.deferred_count == capacity:
+        capacity = max(64, capacity * 2)
+        larger = grown(c, c.deferred, capacity * <Py_ssize_t> sizeof(Deferred))
+        if larger is NULL:
             return
-        c.hard = <Hard*> grown
-        c.hard_room = room
-    c.hard[c.hard_count].row = row
-    c.hard[c.hard_count].slot = slot[0]
-    c.hard_count += 1
+        c.deferred = <Deferred*> larger
+        c.deferred_capacity = capacity
+    c.deferred[c.deferred_count].row = row
+    c.deferred[c.deferred_count].value = value[0]
+    c.deferred_count += 1
 
 
-cdef inline int column_odd(Column* c, Py_ssize_t index, const Slot* slot, int odd) noexcept nogil:
-    """Take note of the block's row `index`, which is not ordinary.
+cdef inline int column_mark(
+    ColumnBuffers* c, Py_ssize_t index, const Slice* value, int status
+) noexcept nogil:
+    """Mark the block's row `index`, which is not ordinary.
 
-    BELOW or ABOVE if that end of the type's range becomes its value; else FINE: the row stays zero.
+    Return BELOW or ABOVE if that end of the type's range becomes its value, else FINE: the row
+    stays zero.
     """
     cdef int64_t row = c.length + index
-    if odd == MISSING:
+    if status == MISSING:
         mark_null(c, row)
         return FINE
-    if odd == HARD or c.policy == RAISE or (odd == OUTSIDE and c.policy == CLAMPED):
-        note_hard(c, row, slot)
+    if (
+        status == DEFERRED
+        or c.policy == RAISE
+        or (status == OTHER_NEAREST and c.policy == CLAMPED)
+    ):
+        defer(c, row, value)
         return FINE
-    column_note_invalid(c, row)
-    if c.policy == NULLED or odd == NOWHERE:
+    column_mark_invalid(c, row)
+    if c.policy == NULLED or status == NO_NEAREST:
         mark_null(c, row)
         return FINE
-    return odd
+    return status
 
 
 cdef inline void column_rewind(
-    Column* c, Py_ssize_t length, Py_ssize_t used, Py_ssize_t nulls
+    ColumnBuffers* c, Py_ssize_t length, Py_ssize_t used, Py_ssize_t nulls
 ) noexcept nogil:
-    """Take back the rows from `length` on."""
+    """Remove the rows from `length` on."""
     cdef Py_ssize_t row
     if c.nulls != nulls:
         for row in range(length, c.length):
@@ -276,17 +313,13 @@ cdef inline void column_rewind(
     c.nulls = nulls
 
 
-cdef inline void column_lend(Column* c, Column* to, Py_ssize_t row, Py_ssize_t rows) noexcept nogil:
-    """Let an empty column, without offsets, write its rows where those of `c` from `row` on are."""
-    to.values = c.values + row * c.width
-    to.capacity = rows
-    to.is_lent = True
+# Columns of parts of the rows.
 
 
-cdef inline int column_append(Column* c, Column* other) noexcept nogil:
-    """Put the rows of another column of the same type behind those of `c`. 0, or -1 out of memory.
+cdef inline int column_append(ColumnBuffers* c, ColumnBuffers* other) noexcept nogil:
+    """Append the rows of another column of the same type; return 0, or -1 if out of memory.
 
-    They are no views. Values that were lent are where they belong already.
+    The columns do not contain views. Borrowed values are where they belong already.
     """
     cdef Py_ssize_t base = c.length
     cdef Py_ssize_t at
@@ -297,26 +330,26 @@ cdef inline int column_append(Column* c, Column* other) noexcept nogil:
     if other.has_offsets:
         if append_offsets(c, other):
             return -1
-    elif not other.is_lent:
+    elif not other.borrows_values:
         memcpy(c.values + base * c.width, other.values, <size_t> (other.length * c.width))
     if other.nulls and append_validity(c, other):
         return -1
     c.length = base + other.length
-    if c.validity is not NULL and cover_validity(c, c.length):
+    if c.validity is not NULL and reserve_validity(c, c.length):
         return -1
     c.any_binary |= other.any_binary
     if c.overflow_row < 0 and other.overflow_row >= 0:
         c.overflow_row = base + other.overflow_row
         c.overflow_length = other.overflow_length
-    for at in range(other.hard_count):
-        note_hard(c, base + other.hard[at].row, &other.hard[at].slot)
+    for at in range(other.deferred_count):
+        defer(c, base + other.deferred[at].row, &other.deferred[at].value)
     for at in range(other.invalid_count):
-        column_note_invalid(c, base + other.invalid[at])
-    return -1 if c.failed else 0
+        column_mark_invalid(c, base + other.invalid[at])
+    return -1 if c.out_of_memory else 0
 
 
-cdef inline int append_offsets(Column* c, Column* other) noexcept nogil:
-    """Append what the offsets of another column point to, and the offsets."""
+cdef inline int append_offsets(ColumnBuffers* c, ColumnBuffers* other) noexcept nogil:
+    """Append the offsets of another column, and what they point to."""
     cdef int32_t* offsets = <int32_t*> c.values + c.length
     cdef const int32_t* others = <const int32_t*> other.values
     cdef int32_t end = offsets[0]
@@ -325,7 +358,7 @@ cdef inline int append_offsets(Column* c, Column* other) noexcept nogil:
         offsets[at] = end + others[at]
     if c.child is not NULL:
         return column_append(c.child, other.child)
-    if other.used > c.room - c.used and column_grow_bytes(c, c.length, other.used):
+    if column_reserve_bytes(c, c.length, other.used):
         return -1
     if other.used:
         memcpy(c.bytes + c.used, other.bytes, <size_t> other.used)
@@ -333,10 +366,10 @@ cdef inline int append_offsets(Column* c, Column* other) noexcept nogil:
     return 0
 
 
-cdef inline int append_validity(Column* c, Column* other) noexcept nogil:
-    """Append another column's null rows."""
+cdef inline int append_validity(ColumnBuffers* c, ColumnBuffers* other) noexcept nogil:
+    """Append the null rows of another column."""
     cdef Py_ssize_t row
-    if cover_validity(c, c.length + other.length):
+    if reserve_validity(c, c.length + other.length):
         return -1
     if c.length & 7 == 0:
         memcpy(c.validity + (c.length >> 3), other.validity, <size_t> ((other.length + 7) >> 3))
@@ -346,34 +379,3 @@ cdef inline int append_validity(Column* c, Column* other) noexcept nogil:
         if not other.validity[row >> 3] >> (row & 7) & 1:
             mark_null(c, c.length + row)
     return 0
-
-
-cdef inline int column_room(Column* c, int64_t row, Py_ssize_t more) noexcept nogil:
-    """Make room for a row's bytes and the slack; nonzero if there is none."""
-    if likely(more <= c.room - c.used):
-        return 0
-    return column_grow_bytes(c, row, more)
-
-
-cdef inline bint hurries(Column* c) noexcept nogil:
-    """Say whether to try a block in a hurry."""
-    if not c.all_values:  # then there are slots that point nowhere
-        return False
-    if c.patience:
-        c.patience -= 1
-        return False
-    return c.hurry
-
-
-cdef inline bint hurried(Column* c, uint64_t strange) noexcept nogil:
-    """Say whether the block is done: nothing was strange. If not, wait before the next try."""
-    if strange:
-        c.patience = 16
-    return strange == 0
-
-
-cdef inline int64_t nearest(int odd, int64_t low, int64_t high) noexcept nogil:
-    """Give the value that column_odd's answer stands for."""
-    if odd == BELOW:
-        return low
-    return high if odd == ABOVE else 0

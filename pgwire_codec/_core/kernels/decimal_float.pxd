@@ -1,22 +1,22 @@
 """Decimal text to the nearest binary float, rounded once.
 
 The algorithm of Eisel and Lemire (D. Lemire, "Number Parsing at a Gigabyte per Second", 2021): the
-digits as an integer, times a 128-bit approximation of the power of five. Where that does not
-decide, and outside the normal range, the answer is HARD.
+digits as an integer, times a 128-bit approximation of the power of five. If that does not decide,
+and outside the normal range, the result is DEFERRED.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp
 
-from pgwire_codec._core.kernels.column cimport FINE, HARD
+from pgwire_codec._core.kernels.column cimport DEFERRED, FINE
 from pgwire_codec._core.kernels.digits cimport ZEROS, are_digits, number_of, word
+from pgwire_codec._core.kernels.shortest cimport u128
 
 cdef extern from *:
     """
     static uint64_t PGWIRE_FIVES[651][2];
     """
     uint64_t POWERS "PGWIRE_FIVES"[651][2]
-    ctypedef unsigned long long uint128 "unsigned __int128"
     int __builtin_clzll(unsigned long long x) noexcept nogil
 
 cdef enum:
@@ -40,34 +40,36 @@ cdef inline void fill_powers():
         POWERS[power - MIN_POWER][1] = five & 0xFFFFFFFFFFFFFFFF
 
 
-cdef inline int nearest_float(uint64_t w, int64_t power, bint is_double, uint64_t* bits) noexcept nogil:
-    """Give the bits of w * 10**power, w not zero."""
+cdef inline int nearest_float(
+    uint64_t w, int64_t power, bint is_double, uint64_t* bits
+) noexcept nogil:
+    """Compute the bits of w * 10**power, where w is not zero."""
     cdef int mantissa_bits = 52 if is_double else 23
     cdef int64_t bias = 1023 if is_double else 127
     cdef uint64_t low, high, mantissa
-    cdef uint128 product
+    cdef u128 product
     cdef int64_t exponent
     cdef int zeros, upper, shift
     if power < MIN_POWER or power > MAX_POWER:
-        return HARD
+        return DEFERRED
     zeros = __builtin_clzll(w)
     w <<= zeros
-    product = <uint128> w * POWERS[power - MIN_POWER][0]
+    product = <u128> w * POWERS[power - MIN_POWER][0]
     high = <uint64_t> (product >> 64)
     low = <uint64_t> product
     if not ~high & (<uint64_t> 0xFFFFFFFFFFFFFFFF >> (mantissa_bits + 3)):
-        product = <uint128> w * POWERS[power - MIN_POWER][1]
+        product = <u128> w * POWERS[power - MIN_POWER][1]
         low += <uint64_t> (product >> 64)
         if low < <uint64_t> (product >> 64):
             high += 1
     if not ~low and (power < -27 or power > 55):
-        return HARD
+        return DEFERRED
     upper = high >> 63
     shift = upper + 64 - mantissa_bits - 3
     mantissa = high >> shift
     exponent = ((217706 * power) >> 16) + 63 + upper - zeros + bias
     if exponent <= 0:
-        return HARD
+        return DEFERRED
     # Half way between two floats: exactly so only within these powers.
     if (
         low <= 1
@@ -82,7 +84,7 @@ cdef inline int nearest_float(uint64_t w, int64_t power, bint is_double, uint64_
         mantissa >>= 1
         exponent += 1
     if exponent >= 2 * bias + 1:
-        return HARD
+        return DEFERRED
     mantissa &= (<uint64_t> 1 << mantissa_bits) - 1
     bits[0] = mantissa | <uint64_t> exponent << mantissa_bits
     return FINE
@@ -91,7 +93,7 @@ cdef inline int nearest_float(uint64_t w, int64_t power, bint is_double, uint64_
 cdef inline int parse_float(
     const uint8_t* p, int32_t n, bint is_double, bint exponent_allowed, uint64_t* bits
 ) noexcept nogil:
-    """Read digits, a fraction and an exponent; HARD also for what is none, or NaN or infinite."""
+    """Read digits, a fraction and an exponent; defer all else, NaN and the infinities too."""
     cdef const uint8_t* end = p + n
     cdef const uint8_t* start
     cdef uint64_t digits = 0, chunk, next_up
@@ -100,7 +102,7 @@ cdef inline int parse_float(
     cdef bint dropped = False, negative = False, minus
     cdef uint64_t sign = 0
     if n < 1:
-        return HARD
+        return DEFERRED
     negative = p[0] == 0x2D
     p += negative
     start = p
@@ -113,7 +115,7 @@ cdef inline int parse_float(
             power += 1
         p += 1
     if p == start:
-        return HARD
+        return DEFERRED
     if p < end and p[0] == 0x2E:
         p += 1
         start = p
@@ -135,10 +137,10 @@ cdef inline int parse_float(
                 dropped = True
             p += 1
         if p == start:
-            return HARD
+            return DEFERRED
     if p < end:
         if not exponent_allowed or (p[0] | 0x20) != 0x65:
-            return HARD
+            return DEFERRED
         p += 1
         minus = p < end and p[0] == 0x2D
         p += p < end and (p[0] == 0x2D or p[0] == 0x2B)
@@ -148,24 +150,26 @@ cdef inline int parse_float(
                 exponent = exponent * 10 + (p[0] - 0x30)
             p += 1
         if p == start or p != end:
-            return HARD
+            return DEFERRED
         power += -exponent if minus else exponent
     sign = <uint64_t> negative << (63 if is_double else 31)
     if digits == 0:
         bits[0] = sign
         return FINE
     if nearest_float(digits, power, is_double, bits):
-        return HARD
+        return DEFERRED
     # What was dropped lies between these digits and the next number.
     if dropped and (
         nearest_float(digits + 1, power, is_double, &next_up) or next_up != bits[0]
     ):
-        return HARD
+        return DEFERRED
     bits[0] |= sign
     return FINE
 
 
-cdef inline int special_float(const uint8_t* p, int32_t n, bint is_double, uint64_t* bits) noexcept nogil:
+cdef inline int parse_special_float(
+    const uint8_t* p, int32_t n, bint is_double, uint64_t* bits
+) noexcept nogil:
     """Read NaN and the infinities."""
     cdef bint negative = n == 9 and p[0] == 0x2D
     if n == 3 and memcmp(p, b"NaN", 3) == 0:
@@ -175,4 +179,4 @@ cdef inline int special_float(const uint8_t* p, int32_t n, bint is_double, uint6
         bits[0] = <uint64_t> 0x7FF0000000000000 if is_double else 0x7F800000
         bits[0] |= <uint64_t> negative << (63 if is_double else 31)
         return FINE
-    return HARD
+    return DEFERRED

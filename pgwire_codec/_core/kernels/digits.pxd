@@ -1,10 +1,10 @@
-"""Digits eight at a time, decimal and hexadecimal, as bytes of one 64-bit word.
+"""Digits, decimal and hexadecimal: read eight at a time, as the bytes of a word, and written.
 
-Loads end where the digits end, and so reach back before the first of them: a Slot's promise is that
-12 bytes lie before a value.
+Loads end at the end of the digits, and so begin before the first of them: a Slice promises that 12
+bytes lie before a value.
 """
 
-from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from pgwire_codec._core.kernels.shortest cimport u128
@@ -18,10 +18,15 @@ cdef extern from *:
     #define PGWIRE_ONES UINT64_C(0x0101010101010101)
     #define PGWIRE_HIGH UINT64_C(0x8080808080808080)
     #define PGWIRE_FROM(byte) (UINT64_MAX << (8 * (byte)))
-    /* By how many of a word's last bytes are digits, 1 to 8: those bytes. */
+    /* The last 1 to 8 bytes of a word, by how many of them are digits. */
     static const uint64_t PGWIRE_LAST[16] = {
         0, PGWIRE_FROM(7), PGWIRE_FROM(6), PGWIRE_FROM(5), PGWIRE_FROM(4), PGWIRE_FROM(3),
         PGWIRE_FROM(2), PGWIRE_FROM(1), PGWIRE_FROM(0), 0, 0, 0, 0, 0, 0, 0};
+    static const uint64_t PGWIRE_TENS[20] = {
+        1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000, 1000000000, 10000000000,
+        100000000000, 1000000000000, 10000000000000, 100000000000000, 1000000000000000,
+        10000000000000000, 100000000000000000, 1000000000000000000,
+        UINT64_C(10000000000000000000)};
     static const char PGWIRE_HEX[17] = "0123456789abcdef";
     static const char PGWIRE_PAIRS[201] =
         "00010203040506070809101112131415161718192021222324"
@@ -33,8 +38,9 @@ cdef extern from *:
     const uint64_t ONES "PGWIRE_ONES"
     const uint64_t HIGH_BITS "PGWIRE_HIGH"
     const uint64_t LAST_BYTES "PGWIRE_LAST"[16]
+    const uint64_t TENS "PGWIRE_TENS"[20]  # powers of ten
     const char HEX "PGWIRE_HEX"[17]
-    const char* PGWIRE_PAIRS
+    const char* PAIRS "PGWIRE_PAIRS"  # the two digits of each number below 100
 
 
 cdef inline uint64_t word(const uint8_t* p) noexcept nogil:
@@ -45,7 +51,7 @@ cdef inline uint64_t word(const uint8_t* p) noexcept nogil:
 
 
 cdef inline uint64_t strays(uint64_t w) noexcept nogil:
-    """Give nothing if all eight bytes are 0 to 9, else some bits."""
+    """Return 0 if all eight bytes are the digits 0 to 9, else some bits."""
     return (w | (w + <uint64_t> 0x0606060606060606)) & <uint64_t> 0xF0F0F0F0F0F0F0F0
 
 
@@ -54,7 +60,7 @@ cdef inline bint are_digits(uint64_t w) noexcept nogil:
 
 
 cdef inline uint64_t number_of(uint64_t w) noexcept nogil:
-    """Give the number whose digits, the first lowest, the bytes are."""
+    """Return the number whose digits the bytes are, the first lowest."""
     w = w * 10 + (w >> 8)
     return (
         (w & <uint64_t> 0x000000FF000000FF) * <uint64_t> 0x000F424000000064
@@ -63,13 +69,13 @@ cdef inline uint64_t number_of(uint64_t w) noexcept nogil:
 
 
 cdef inline uint64_t last_digits_of(uint64_t characters, int32_t n) noexcept nogil:
-    """Give the last n (1 to 8) of eight characters as digits, zeros before them."""
+    """Return the last n (1 to 8) of eight characters as digits, zeros before them."""
     cdef int unused = (8 - n) * 8
     return ((characters ^ ZEROS) >> unused) << unused
 
 
 cdef inline bint parse_digits(const uint8_t* p, int32_t n, uint64_t* out) noexcept nogil:
-    """Read n (1 to 19) digits at p; false if one is not a digit."""
+    """Read n (1 to 19) digits at p; return False if one is not a digit."""
     cdef const uint8_t* end = p + n
     cdef uint64_t low, middle, top
     if n <= 8:
@@ -88,7 +94,7 @@ cdef inline bint parse_digits(const uint8_t* p, int32_t n, uint64_t* out) noexce
 
 
 cdef inline bint parse_hex(uint64_t w, uint32_t* out) noexcept nogil:
-    """Read eight hexadecimal characters as four bytes, the first lowest; false if one is not."""
+    """Read eight hexadecimal characters as four bytes; return False if one is not hexadecimal."""
     cdef uint64_t lower = w | (ONES * 0x20)
     cdef uint64_t digit, letter, nibbles
     if w & HIGH_BITS:
@@ -105,8 +111,8 @@ cdef inline bint parse_hex(uint64_t w, uint32_t* out) noexcept nogil:
     return True
 
 
-cdef inline int32_t read_hex(const uint8_t* p, int32_t n, uint8_t* out) noexcept nogil:
-    """Read n hexadecimal characters, at least two bytes before them; bytes written, or -1."""
+cdef inline int32_t parse_hex_bytes(const uint8_t* p, int32_t n, uint8_t* out) noexcept nogil:
+    """Read n hexadecimal characters after at least two bytes; return the bytes written, or -1."""
     cdef int32_t size = n >> 1, at
     cdef uint32_t four
     cdef int unused
@@ -131,8 +137,8 @@ cdef inline int32_t read_hex(const uint8_t* p, int32_t n, uint8_t* out) noexcept
     return size
 
 
-cdef inline uint8_t* write_hex(const uint8_t* p, int32_t n, uint8_t* out) noexcept nogil:
-    cdef int32_t i
+cdef inline uint8_t* write_hex(const uint8_t* p, int64_t n, uint8_t* out) noexcept nogil:
+    cdef int64_t i
     for i in range(n):
         out[2 * i] = HEX[p[i] >> 4]
         out[2 * i + 1] = HEX[p[i] & 15]
@@ -141,19 +147,19 @@ cdef inline uint8_t* write_hex(const uint8_t* p, int32_t n, uint8_t* out) noexce
 
 cdef inline uint8_t* put_pair(uint8_t* p, unsigned int x) noexcept nogil:
     """Write a number below 100 with two digits."""
-    memcpy(p, &PGWIRE_PAIRS[2 * x], 2)
+    memcpy(p, &PAIRS[2 * x], 2)
     return p + 2
 
 
 cdef inline uint8_t* put_back(uint8_t* end, uint64_t x) noexcept nogil:
-    """Write a number so that it ends before `end`; give where it starts."""
+    """Write a number that ends before `end`; return its start."""
     while x >= 100:
         end -= 2
-        memcpy(end, &PGWIRE_PAIRS[2 * (x % 100)], 2)
+        memcpy(end, &PAIRS[2 * (x % 100)], 2)
         x //= 100
     if x >= 10:
         end -= 2
-        memcpy(end, &PGWIRE_PAIRS[2 * x], 2)
+        memcpy(end, &PAIRS[2 * x], 2)
     else:
         end -= 1
         end[0] = <uint8_t> (<char> b"0" + x)
@@ -168,7 +174,7 @@ cdef inline uint8_t* put_number(uint8_t* p, uint64_t x) noexcept nogil:
 
 
 cdef inline uint8_t* put_padded(uint8_t* p, uint64_t x, int width) noexcept nogil:
-    """Write a number with zeros before it, as many digits as the width, which it fits."""
+    """Write a number with as many digits as `width`, zeros before it; it is not longer."""
     cdef uint8_t* end = p + width
     memset(p, b"0", width)
     if x:

@@ -1,250 +1,293 @@
 """bool, int2, int4, int8, the OID family, xid8 and pg_lsn, in both forms.
 
-A kernel is one loop a stored width; what the family allows stands in the column's `low`, `high`
-and `wire_width`.
+Of the column, `low` and `high` are the range of the type, and `wire_width` the size of its binary
+form.
 """
 
-from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport (
+    INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
+)
+from libc.string cimport memcpy
 
 from pgwire_codec._core.kernels.column cimport (
-    ABOVE,
-    BINARY,
-    FINE,
-    HARD,
-    MISSING,
-    TEXT,
-    Column,
-    Kernel,
-    Slot,
-    column_odd,
-    hurried,
-    hurries,
-    likely,
-    unlikely,
+    ABOVE, DEFERRED, FINE, ColumnBuffers, Kernel, Slice, unlikely,
 )
 from pgwire_codec._core.kernels.digits cimport (
-    LAST_BYTES,
-    ZEROS,
-    number_of,
-    parse_digits,
-    parse_hex,
-    strays,
-    word,
+    LAST_BYTES, ZEROS, number_of, parse_digits, parse_hex, put_number, strays, word,
+)
+from pgwire_codec._core.kernels.skeleton cimport decode_fixed, fast_path_fits, tries_fast_path
+from pgwire_codec._core.kernels.writer cimport (
+    MOST_BYTES, NO_MEMORY, VALUE_HEAD, WRITTEN, ArrowColumn, Output, finish, load_i32_native,
+    load_i64_native, reserve,
 )
 from pgwire_codec._core.wire.primitives cimport (
-    PGWIRE_SWAP32,
-    load_i16,
-    load_i32,
-    load_i64,
-    load_u32,
-    load_u64,
+    PGWIRE_SWAP32, load_i16, load_i32, load_i64, load_u32, load_u64, store_u16, store_u32,
+    store_u64,
 )
 
-ctypedef fused Stored:
+ctypedef fused Integer:
     int16_t
     int32_t
     int64_t
     uint32_t
 
 
-cdef inline Kernel integer_kernel(Column* c, str family, str arrow):
-    """Set the column up for a family of whole numbers, or a boolean."""
+cdef inline Kernel integer_kernel(ColumnBuffers* c, str family, str arrow):
+    """Set the column up for a family of whole numbers, or for booleans; return its kernel."""
     if family == "bool":
         c.width = 1
-        return run_bool
+        return decode_bool
     c.width = {"s": 2, "i": 4, "I": 4}.get(arrow, 8)
     if family in ("uint8", "pg_lsn"):
         c.high = -1 if arrow == "L" else INT64_MAX
-        return run_uint8 if family == "uint8" else run_lsn
+        return decode_uint8 if family == "uint8" else decode_lsn
     bits = {"int2": 15, "int4": 31, "int8": 63, "uint4": 32}[family]
     c.high = (1 << bits) - 1
     c.low = 0 if family == "uint4" else -1 - c.high
     c.wire_width = (bits + 1) // 8
-    c.hurry = True
+    c.has_fast_path = True
     if arrow == "s":
-        return run_int2
+        return decode_int2
     if arrow == "i":
-        return run_int4
-    return run_uint4 if arrow == "I" else run_int8
+        return decode_int4
+    return decode_uint4 if arrow == "I" else decode_int8
 
 
-cdef inline int text_integer(
-    const uint8_t* p, int32_t n, int64_t low, int64_t high, int64_t* out
+# Read.
+
+
+cdef inline int read_integer_text(
+    const ColumnBuffers* c, const uint8_t* p, int32_t n, uint64_t* words
 ) noexcept nogil:
     cdef uint64_t magnitude, limit
     cdef bint negative
     if unlikely(n < 1):
-        return HARD
+        return DEFERRED
     negative = p[0] == 0x2D  # -
     if unlikely(negative):
         p += 1
         n -= 1
     if unlikely(n < 1 or n > 19 or not parse_digits(p, n, &magnitude)):
-        return HARD
-    limit = 0 - <uint64_t> low if negative else <uint64_t> high
+        return DEFERRED
+    limit = 0 - <uint64_t> c.low if negative else <uint64_t> c.high
     if unlikely(magnitude > limit):
-        return HARD
-    out[0] = <int64_t> (0 - magnitude if negative else magnitude)
+        return DEFERRED
+    words[0] = 0 - magnitude if negative else magnitude
     return FINE
 
 
-cdef inline int binary_integer(const uint8_t* p, int32_t n, Column* c, int64_t* out) noexcept nogil:
+cdef inline int read_integer_binary(
+    const ColumnBuffers* c, const uint8_t* p, int32_t n, uint64_t* words
+) noexcept nogil:
     if unlikely(n != c.wire_width):
-        return HARD
+        return DEFERRED
     if n == 4:
-        out[0] = <int64_t> load_u32(p) if c.low == 0 else load_i32(p)
+        words[0] = load_u32(p) if c.low == 0 else <uint64_t> load_i32(p)
     elif n == 8:
-        out[0] = load_i64(p)
+        words[0] = load_u64(p)
     else:
-        out[0] = load_i16(p)
+        words[0] = <uint64_t> load_i16(p)
     return FINE
 
 
-cdef inline bint hurry_integers(
-    Column* c, const Slot* slots, Py_ssize_t n, Stored* out
+cdef inline int read_uint8_text(
+    const ColumnBuffers* c, const uint8_t* p, int32_t n, uint64_t* words
 ) noexcept nogil:
-    """Read text of one to eight digits; false if any row is something else."""
-    cdef uint64_t strange = 0, w, value
-    cdef uint64_t high = <uint64_t> c.high
-    cdef int32_t length
-    cdef Py_ssize_t i
-    for i in range(n):
-        length = slots[i].length
-        w = (word(slots[i].p + length - 8) ^ ZEROS) & LAST_BYTES[length & 15]
-        value = number_of(w)
-        strange |= strays(w) | <uint32_t> slots[i].kind
-        strange |= <uint64_t> (<uint32_t> (length - 1) > 7) | (value > high)
-        out[i] = <Stored> value
-    return hurried(c, strange)
+    # A number of 20 digits, which may be too large, is rare enough for the fallback.
+    if unlikely(n < 1 or n > 19 or not parse_digits(p, n, words)):
+        return DEFERRED
+    return ABOVE if unlikely(words[0] > <uint64_t> c.high) else FINE
 
 
-cdef inline void into_integers(
-    Column* c, const Slot* slots, Py_ssize_t n, Stored* out
+cdef inline int read_uint8_binary(
+    const ColumnBuffers* c, const uint8_t* p, int32_t n, uint64_t* words
 ) noexcept nogil:
-    cdef Py_ssize_t i
-    cdef int64_t value
-    cdef int64_t low = c.low, high = c.high
-    cdef int odd
-    if hurries(c) and hurry_integers(c, slots, n, out):
-        return
-    for i in range(n):
-        value = 0
-        if likely(slots[i].kind == TEXT):
-            odd = text_integer(slots[i].p, slots[i].length, low, high, &value)
-        elif slots[i].kind == BINARY:
-            odd = binary_integer(slots[i].p, slots[i].length, c, &value)
-        else:
-            odd = MISSING
-        if unlikely(odd):
-            value = 0
-            column_odd(c, i, &slots[i], odd)
-        out[i] = <Stored> value
+    if unlikely(n != 8):
+        return DEFERRED
+    words[0] = load_u64(p)
+    return ABOVE if unlikely(words[0] > <uint64_t> c.high) else FINE
 
 
-cdef inline void run_int2(Column* c, const Slot* slots, Py_ssize_t n) noexcept nogil:
-    into_integers(c, slots, n, <int16_t*> c.values + c.length)
-
-
-cdef inline void run_int4(Column* c, const Slot* slots, Py_ssize_t n) noexcept nogil:
-    into_integers(c, slots, n, <int32_t*> c.values + c.length)
-
-
-cdef inline void run_uint4(Column* c, const Slot* slots, Py_ssize_t n) noexcept nogil:
-    into_integers(c, slots, n, <uint32_t*> c.values + c.length)
-
-
-cdef inline void run_int8(Column* c, const Slot* slots, Py_ssize_t n) noexcept nogil:
-    into_integers(c, slots, n, <int64_t*> c.values + c.length)
-
-
-# Unsigned 64-bit numbers: `high` is the largest that the column holds.
-
-
-cdef inline int text_uint8(const uint8_t* p, int32_t n, uint64_t* out) noexcept nogil:
-    # A number of 20 digits may be too large; it is rare enough to be asked for.
-    if unlikely(n < 1 or n > 19 or not parse_digits(p, n, out)):
-        return HARD
-    return FINE
-
-
-cdef inline int hex_half(const uint8_t* p, int32_t n, uint32_t* out) noexcept nogil:
+cdef inline int read_hex_half(const uint8_t* p, int32_t n, uint32_t* out) noexcept nogil:
     cdef uint64_t zeros
     if n < 1 or n > 8:
-        return HARD
+        return DEFERRED
     zeros = ((word(p + n - 8) ^ ZEROS) & LAST_BYTES[n]) ^ ZEROS
     if not parse_hex(zeros, out):
-        return HARD
+        return DEFERRED
     out[0] = PGWIRE_SWAP32(out[0])
     return FINE
 
 
-cdef inline int text_lsn(const uint8_t* p, int32_t n, uint64_t* out) noexcept nogil:
+cdef inline int read_lsn_text(
+    const ColumnBuffers* c, const uint8_t* p, int32_t n, uint64_t* words
+) noexcept nogil:
     cdef int32_t slash = 0
     cdef uint32_t upper = 0, lower = 0
     while slash < n and slash < 9 and p[slash] != 0x2F:
         slash += 1
-    if slash >= n or hex_half(p, slash, &upper) or hex_half(p + slash + 1, n - slash - 1, &lower):
-        return HARD
-    out[0] = <uint64_t> upper << 32 | lower
+    if (
+        slash >= n
+        or read_hex_half(p, slash, &upper)
+        or read_hex_half(p + slash + 1, n - slash - 1, &lower)
+    ):
+        return DEFERRED
+    words[0] = <uint64_t> upper << 32 | lower
+    return ABOVE if unlikely(words[0] > <uint64_t> c.high) else FINE
+
+
+cdef inline int read_bool_text(
+    const ColumnBuffers* c, const uint8_t* p, int32_t n, uint64_t* words
+) noexcept nogil:
+    if unlikely(n != 1 or (p[0] != 0x74 and p[0] != 0x66)):  # t, f
+        return DEFERRED
+    words[0] = p[0] == 0x74
     return FINE
 
 
-cdef inline void into_unsigned(
-    Column* c, const Slot* slots, Py_ssize_t n, bint is_lsn
+cdef inline int read_bool_binary(
+    const ColumnBuffers* c, const uint8_t* p, int32_t n, uint64_t* words
 ) noexcept nogil:
-    cdef uint64_t* out = <uint64_t*> c.values + c.length
+    if unlikely(n != 1 or p[0] > 1):
+        return DEFERRED
+    words[0] = p[0]
+    return FINE
+
+
+# Kernels.
+
+
+cdef inline bint fast_integers(
+    ColumnBuffers* c, const Slice* values, Py_ssize_t n, Integer* out
+) noexcept nogil:
+    """Read text of one to eight digits; return False if any row is something else."""
+    cdef uint64_t stray = 0, w, value
     cdef uint64_t high = <uint64_t> c.high
+    cdef int32_t length
     cdef Py_ssize_t i
+    for i in range(n):
+        length = values[i].length
+        w = (word(values[i].p + length - 8) ^ ZEROS) & LAST_BYTES[length & 15]
+        value = number_of(w)
+        stray |= strays(w) | <uint32_t> values[i].form
+        stray |= <uint64_t> (<uint32_t> (length - 1) > 7) | (value > high)
+        out[i] = <Integer> value
+    return fast_path_fits(c, stray)
+
+
+cdef inline void decode_integers(
+    ColumnBuffers* c, const Slice* values, Py_ssize_t n, Integer* out
+) noexcept nogil:
+    if tries_fast_path(c) and fast_integers(c, values, n, out):
+        return
+    decode_fixed(c, values, n, out, read_integer_text, read_integer_binary)
+
+
+cdef inline void decode_int2(ColumnBuffers* c, const Slice* values, Py_ssize_t n) noexcept nogil:
+    decode_integers(c, values, n, <int16_t*> c.values + c.length)
+
+
+cdef inline void decode_int4(ColumnBuffers* c, const Slice* values, Py_ssize_t n) noexcept nogil:
+    decode_integers(c, values, n, <int32_t*> c.values + c.length)
+
+
+cdef inline void decode_uint4(ColumnBuffers* c, const Slice* values, Py_ssize_t n) noexcept nogil:
+    decode_integers(c, values, n, <uint32_t*> c.values + c.length)
+
+
+cdef inline void decode_int8(ColumnBuffers* c, const Slice* values, Py_ssize_t n) noexcept nogil:
+    decode_integers(c, values, n, <int64_t*> c.values + c.length)
+
+
+cdef inline void decode_uint8(ColumnBuffers* c, const Slice* values, Py_ssize_t n) noexcept nogil:
+    cdef int64_t* out = <int64_t*> c.values + c.length
+    decode_fixed(c, values, n, out, read_uint8_text, read_uint8_binary)
+
+
+cdef inline void decode_lsn(ColumnBuffers* c, const Slice* values, Py_ssize_t n) noexcept nogil:
+    cdef int64_t* out = <int64_t*> c.values + c.length
+    decode_fixed(c, values, n, out, read_lsn_text, read_uint8_binary)
+
+
+cdef inline void decode_bool(ColumnBuffers* c, const Slice* values, Py_ssize_t n) noexcept nogil:
+    """Decode into a byte for each row; they become a bitmap at the end."""
+    decode_fixed(c, values, n, c.values + c.length, read_bool_text, read_bool_binary)
+
+
+# Write.
+
+
+cdef inline int stored_integer(
+    const ArrowColumn* v, int64_t row, uint64_t* magnitude, bint* negative
+) noexcept nogil:
+    cdef const uint8_t* p = v.data + v.width * row
+    cdef int64_t value
+    cdef int16_t two
+    if v.width == 8:
+        value = load_i64_native(p)
+    elif v.width == 4:
+        value = load_i32_native(p)
+        if not v.is_signed:
+            value = <uint32_t> value
+    elif v.width == 2:
+        memcpy(&two, p, 2)
+        value = two if v.is_signed else <int64_t> <uint16_t> two
+    else:
+        value = <int8_t> p[0] if v.is_signed else <int64_t> p[0]
+    negative[0] = v.is_signed and value < 0
+    magnitude[0] = -<uint64_t> value if negative[0] else <uint64_t> value
+    return DEFERRED if magnitude[0] > (v.least if negative[0] else v.most) else WRITTEN
+
+
+cdef inline int write_integer_text(const ArrowColumn* v, int64_t row, Output* out) noexcept nogil:
+    cdef uint64_t magnitude
+    cdef bint negative
+    cdef uint8_t* p
+    if reserve(out, MOST_BYTES):
+        return NO_MEMORY
+    if stored_integer(v, row, &magnitude, &negative):
+        return DEFERRED
+    p = out.p + VALUE_HEAD
+    if negative:
+        p[0] = b"-"
+        p += 1
+    return finish(v, out, put_number(p, magnitude))
+
+
+cdef inline int write_integer_binary(
+    const ArrowColumn* v, int64_t row, Output* out
+) noexcept nogil:
     cdef uint64_t value
-    cdef int odd
-    for i in range(n):
-        value = 0
-        if likely(slots[i].kind == TEXT):
-            if is_lsn:
-                odd = text_lsn(slots[i].p, slots[i].length, &value)
-            else:
-                odd = text_uint8(slots[i].p, slots[i].length, &value)
-        elif slots[i].kind != BINARY:
-            odd = MISSING
-        elif unlikely(slots[i].length != 8):
-            odd = HARD
-        else:
-            odd = FINE
-            value = load_u64(slots[i].p)
-        if odd == FINE and unlikely(value > high):
-            odd = ABOVE
-        if unlikely(odd):
-            value = high if column_odd(c, i, &slots[i], odd) == ABOVE else 0
-        out[i] = value
+    cdef bint negative
+    cdef uint8_t* p
+    if reserve(out, MOST_BYTES):
+        return NO_MEMORY
+    if stored_integer(v, row, &value, &negative):
+        return DEFERRED
+    value = -value if negative else value
+    p = out.p + VALUE_HEAD
+    if v.out_width == 4:
+        p = store_u32(p, <uint32_t> value)
+    elif v.out_width == 8:
+        p = store_u64(p, value)
+    else:
+        p = store_u16(p, <uint16_t> value)
+    return finish(v, out, p)
 
 
-cdef inline void run_uint8(Column* c, const Slot* slots, Py_ssize_t n) noexcept nogil:
-    into_unsigned(c, slots, n, False)
+cdef inline bint stored_bool(const ArrowColumn* v, int64_t row) noexcept nogil:
+    return v.data[row >> 3] >> (row & 7) & 1
 
 
-cdef inline void run_lsn(Column* c, const Slot* slots, Py_ssize_t n) noexcept nogil:
-    into_unsigned(c, slots, n, True)
+cdef inline int write_bool_text(const ArrowColumn* v, int64_t row, Output* out) noexcept nogil:
+    if reserve(out, MOST_BYTES):
+        return NO_MEMORY
+    out.p[VALUE_HEAD] = b"t" if stored_bool(v, row) else b"f"
+    return finish(v, out, out.p + VALUE_HEAD + 1)
 
 
-cdef inline void run_bool(Column* c, const Slot* slots, Py_ssize_t n) noexcept nogil:
-    """Give a byte a row; they become a bitmap at the end."""
-    cdef uint8_t* out = c.values + c.length
-    cdef Py_ssize_t i
-    cdef uint8_t byte
-    cdef int odd
-    for i in range(n):
-        odd = HARD
-        out[i] = 0
-        if unlikely(slots[i].kind < 0):
-            odd = MISSING
-        elif likely(slots[i].length == 1):
-            byte = slots[i].p[0]
-            if slots[i].kind == TEXT:
-                if likely(byte == 0x74 or byte == 0x66):  # t, f
-                    odd = FINE
-                    out[i] = byte == 0x74
-            elif likely(byte <= 1):
-                odd = FINE
-                out[i] = byte
-        if unlikely(odd):
-            column_odd(c, i, &slots[i], odd)
+cdef inline int write_bool_binary(const ArrowColumn* v, int64_t row, Output* out) noexcept nogil:
+    if reserve(out, MOST_BYTES):
+        return NO_MEMORY
+    out.p[VALUE_HEAD] = stored_bool(v, row)
+    return finish(v, out, out.p + VALUE_HEAD + 1)

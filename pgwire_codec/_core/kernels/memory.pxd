@@ -1,4 +1,4 @@
-"""Memory for columns: as realloc and free, but large blocks are kept for the next batch."""
+"""Memory for columns: realloc and free that keep large blocks for the next batch, and arrays."""
 
 from libc.stdint cimport uint8_t
 

@@ -1,8 +1,7 @@
-"""Memory for columns: as realloc and free, but large blocks are kept for the next batch.
+"""Memory for columns: realloc and free that keep large blocks for the next batch, and arrays.
 
 A page that is touched for the first time costs more than decoding what fills it, and the allocator
-gives large blocks back to the system at once. Blocks that are kept are the system's to take when
-it runs short (MADV_FREE).
+returns large blocks to the system at once.
 """
 
 from cpython.buffer cimport PyBuffer_FillInfo
@@ -28,8 +27,8 @@ cdef extern from *:
     #define PGWIRE_PAGE 4096
     #define PGWIRE_HUGE ((size_t) 4 << 20)
     #define PGWIRE_FEW ((size_t) 64 << 10)
-    /* Large pages where numpy asks for them, too; below that all pages at once, if they `will` be
-       filled. A refusal changes nothing. */
+    /* Large pages from the size at which numpy requests them too; below it all pages at once, if
+       they `will` be filled. A refusal changes nothing. */
     static void pgwire_expect(void* p, size_t n, int will) {
     #if defined(__linux__) && defined(MADV_HUGEPAGE)
         size_t skipped = PGWIRE_PAGE - (size_t) p % PGWIRE_PAGE;
@@ -44,15 +43,6 @@ cdef extern from *:
     #endif
         (void) p, (void) n, (void) will;
     }
-    /* What is in these bytes will not be read any more. */
-    static void pgwire_may_take(void* p, size_t n) {
-    #if defined(__linux__) && defined(MADV_FREE)
-        size_t skipped = PGWIRE_PAGE - (size_t) p % PGWIRE_PAGE;
-        if (n >= skipped + PGWIRE_PAGE)
-            madvise((char*) p + skipped, (n - skipped) / PGWIRE_PAGE * PGWIRE_PAGE, MADV_FREE);
-    #endif
-        (void) p, (void) n;
-    }
     /* Sanitizers see a use after free only in memory that is freed. */
     #if defined(__SANITIZE_ADDRESS__)
     #define PGWIRE_KEEPS 0
@@ -61,23 +51,22 @@ cdef extern from *:
     #endif
     """
     void pgwire_expect(void* p, size_t n, bint will) noexcept nogil
-    void pgwire_may_take(void* p, size_t n) noexcept nogil
     bint PGWIRE_KEEPS
 
 cdef enum:
-    HEAD = 64  # bytes before each block, which tell its size; keeps it as Arrow wants it aligned
+    HEADER_SIZE = 64  # bytes before each block; it stays aligned as Arrow recommends
     LARGE = 64 << 10  # bytes from which a block is kept
     MOST_BLOCKS = 512
     MOST_BYTES = 128 << 20  # of all blocks that are kept
 
 
-cdef struct Head:
-    uint64_t room  # bytes behind the head
+cdef struct Header:
+    uint64_t capacity  # bytes after the header
     bint is_kept  # whether it was kept once: its pages were touched
 
 
 cdef struct Kept:
-    Head* head
+    Header* header
     uint64_t age  # when it was kept
 
 cdef Kept kept[MOST_BLOCKS]
@@ -87,33 +76,33 @@ cdef uint64_t clock = 0
 cdef PyThread_type_lock lock = PyThread_allocate_lock()
 
 
-cdef inline Head* head_of(void* p) noexcept nogil:
-    return <Head*> (<uint8_t*> p - HEAD)
+cdef inline Header* header_of(void* p) noexcept nogil:
+    return <Header*> (<uint8_t*> p - HEADER_SIZE)
 
 
-cdef inline void* block_of(Head* head) noexcept nogil:
-    return <uint8_t*> head + HEAD
+cdef inline void* block_of(Header* header) noexcept nogil:
+    return <uint8_t*> header + HEADER_SIZE
 
 
 cdef void* pool_realloc(void* p, size_t size) noexcept nogil:
-    """Give a block of at least so many bytes, with what p holds; NULL, and p as it was, if none.
+    """Return a block of at least that many bytes with the contents of p; NULL if out of memory.
 
-    p is NULL or a block. Its memory is given back where the block shrinks by much.
+    p is NULL or a block, which is unchanged after NULL. Much that it shrinks by is freed.
     """
-    cdef Head* head
+    cdef Header* header
     cdef size_t old
     if p == NULL:
         return take(size)
-    head = head_of(p)
-    old = head.room
+    header = header_of(p)
+    old = header.capacity
     if old - old // 4 <= size <= old or (old < LARGE and size <= old):
         return p
     if old < LARGE or size < old:
-        head = <Head*> PyMem_RawRealloc(head, HEAD + size)
-        if head == NULL:
+        header = <Header*> PyMem_RawRealloc(header, HEADER_SIZE + size)
+        if header == NULL:
             return NULL
-        head.room = size
-        return block_of(head)
+        header.capacity = size
+        return block_of(header)
     grown = take(size)
     if grown != NULL:
         memcpy(grown, p, old)
@@ -122,81 +111,81 @@ cdef void* pool_realloc(void* p, size_t size) noexcept nogil:
 
 
 cdef void pool_free(void* p) noexcept nogil:
-    """Give a block back; p may be NULL."""
-    cdef Head* head
+    """Free a block, or keep it; p may be NULL."""
+    cdef Header* header
     if p == NULL:
         return
-    head = head_of(p)
-    if head.room < LARGE or not keep(head):
-        PyMem_RawFree(head)
+    header = header_of(p)
+    if header.capacity < LARGE or not keep(header):
+        PyMem_RawFree(header)
 
 
 cdef void pool_expect(void* p, size_t size, bint will) noexcept nogil:
-    """Prepare a block's memory for being written; `will`: all of it."""
-    if not head_of(p).is_kept:
+    """Prepare the memory of a block for writing, of all of it if `will` is set."""
+    if not header_of(p).is_kept:
         pgwire_expect(p, size, will)
 
 
 cdef void* take(size_t size) noexcept nogil:
-    cdef Head* head = NULL
+    cdef Header* header = NULL
     if size >= LARGE:
-        head = take_kept(size)
-    if head == NULL:
-        head = <Head*> PyMem_RawMalloc(HEAD + size)
-        if head == NULL:
+        header = take_kept(size)
+    if header == NULL:
+        header = <Header*> PyMem_RawMalloc(HEADER_SIZE + size)
+        if header == NULL:
             return NULL
-        head.room = size
-        head.is_kept = False
-    return block_of(head)
+        header.capacity = size
+        header.is_kept = False
+    return block_of(header)
 
 
-cdef Head* take_kept(size_t size) noexcept nogil:
-    """Give the smallest kept block that fits, and is not much too large; NULL if there is none."""
+cdef Header* take_kept(size_t size) noexcept nogil:
+    """Return the smallest kept block that fits and is not much too large, or NULL."""
     global kept_blocks, kept_bytes
     cdef int at, best = -1
-    cdef Head* head = NULL
+    cdef Header* header = NULL
     # Without waiting: another thread, or a process that was forked, may never release it.
     if not PyThread_acquire_lock(lock, 0):
         return NULL
     for at in range(kept_blocks):
-        if size <= kept[at].head.room <= size + size // 4:
-            if best < 0 or kept[at].head.room < kept[best].head.room:
+        if size <= kept[at].header.capacity <= size + size // 4:
+            if best < 0 or kept[at].header.capacity < kept[best].header.capacity:
                 best = at
     if best >= 0:
-        head = kept[best].head
+        header = kept[best].header
         forget(best)
     PyThread_release_lock(lock)
-    return head
+    return header
 
 
-cdef bint keep(Head* head) noexcept nogil:
-    """Keep a block, for which the oldest ones make room; False where it is to be freed."""
+cdef bint keep(Header* header) noexcept nogil:
+    """Keep a block, and free the oldest ones for it; return False if it cannot be kept."""
     global kept_blocks, kept_bytes, clock
     cdef int at, oldest
-    cdef Head* gone
-    if not PGWIRE_KEEPS or head.room > MOST_BYTES or not PyThread_acquire_lock(lock, 0):
+    cdef Header* gone
+    if not PGWIRE_KEEPS or header.capacity > MOST_BYTES or not PyThread_acquire_lock(lock, 0):
         return False
-    while kept_blocks == MOST_BLOCKS or kept_bytes + head.room > MOST_BYTES:
+    while kept_blocks == MOST_BLOCKS or kept_bytes + header.capacity > MOST_BYTES:
         oldest = 0
         for at in range(1, kept_blocks):
             if kept[at].age < kept[oldest].age:
                 oldest = at
-        gone = kept[oldest].head
+        gone = kept[oldest].header
         forget(oldest)
         PyMem_RawFree(gone)
-    head.is_kept = True
+    header.is_kept = True
     clock += 1
-    kept[kept_blocks] = Kept(head, clock)
+    kept[kept_blocks] = Kept(header, clock)
     kept_blocks += 1
-    kept_bytes += head.room
+    kept_bytes += header.capacity
     PyThread_release_lock(lock)
     return True
 
 
 cdef void forget(int at) noexcept nogil:
-    """Take a block off the list."""
+    """Remove a block from the list."""
     global kept_blocks, kept_bytes
-    kept_bytes -= kept[at].head.room
+    kept_bytes -= kept[at].header.capacity
     kept_blocks -= 1
     kept[at] = kept[kept_blocks]
 
@@ -218,7 +207,7 @@ cdef class Memory:
 
 
 cdef object array_of(uint8_t** p, Py_ssize_t size, object dtype):
-    """Give the first `size` bytes at p as an array, and leave p NULL; the rest is given back."""
+    """Return the first `size` bytes at p as an array, set p to NULL, and free the rest."""
     cdef Memory memory
     cdef void* shrunk
     if size == 0:
@@ -234,7 +223,7 @@ cdef object array_of(uint8_t** p, Py_ssize_t size, object dtype):
 
 
 cdef object new_array(tuple shape, object dtype):
-    """Give an array, like ``numpy.empty``."""
+    """Return an array, like ``numpy.empty``."""
     cdef Memory memory
     cdef Py_ssize_t size = np.dtype(dtype).itemsize
     for length in shape:

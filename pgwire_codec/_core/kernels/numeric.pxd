@@ -1,194 +1,64 @@
-"""numeric to decimal128, decimal256 and float64, in both forms.
+"""numeric in both forms: to decimal128, decimal256, float64 and text, and from decimal128.
 
-Of text, what numeric(p,s) always has is quick: exactly s digits behind the point and at most 16 in
-all. Of the binary form, at most four base-10000 digits. Any other goes digit by digit.
+Of text, the usual form of numeric(p,s) is read fast: exactly s digits after the point, and at most
+16 in all. Of the binary form, at most four base-10000 digits are. All others are read digit by
+digit.
+
+Of the column, `precision` and `scale` are those of the type, `mask` selects those of the last eight
+characters that are after the point, and `high` is the largest number that the fast reader returns.
 """
 
-from libc.stdint cimport INT64_MAX, int16_t, int32_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
 from pgwire_codec._core.kernels.column cimport (
-    FINE,
-    HARD,
-    NOWHERE,
-    OUTSIDE,
-    MISSING,
-    TEXT,
-    Column,
-    Kernel,
-    Slot,
-    column_odd,
-    hurried,
-    hurries,
-    likely,
-    unlikely,
+    DEFERRED, FINE, NO_NEAREST, OTHER_NEAREST, ColumnBuffers, Kernel, Slice, likely, unlikely,
 )
-from pgwire_codec._core.kernels.decimal_float cimport parse_float, special_float
+from pgwire_codec._core.kernels.decimal_float cimport parse_float, parse_special_float
 from pgwire_codec._core.kernels.digits cimport (
-    LAST_BYTES,
-    ZEROS,
-    are_digits,
-    last_digits_of,
-    number_of,
-    parse_digits,
-    strays,
-    word,
+    LAST_BYTES, TENS, ZEROS, are_digits, last_digits_of, number_of, parse_digits, put_back,
+    put_wide, strays, word,
 )
-from pgwire_codec._core.wire.primitives cimport load_i16, load_u16
-
-cdef extern from *:
-    """
-    static uint64_t PGWIRE_TENS[20];
-    """
-    ctypedef unsigned long long uint128 "unsigned __int128"
-    uint64_t TENS "PGWIRE_TENS"[20]
+from pgwire_codec._core.kernels.numeric_render cimport (
+    MAX_DISPLAY_SCALE, NEGATIVE, NUMERIC_HEAD, render_numeric,
+)
+from pgwire_codec._core.kernels.shortest cimport u128
+from pgwire_codec._core.kernels.skeleton cimport (
+    FourWords, TwoWords, decode_fixed, fast_path_fits, tries_fast_path,
+)
+from pgwire_codec._core.kernels.writer cimport (
+    MOST_BYTES, NO_MEMORY, VALUE_HEAD, WRITTEN, ArrowColumn, Output, finish, reserve,
+)
+from pgwire_codec._core.wire.primitives cimport load_i16, load_u16, store_bytes, store_u16
 
 cdef enum:
     LIMBS = 4  # 64-bit words of the widest decimal
-    DIGIT_ROOM = 160  # of a decimal's digits, 76 at most, with space before them
-    TEXT_ROOM = 512  # of a binary numeric's text; a longer one is HARD
-
-cdef enum:
-    # numeric_send: digit count, weight, sign and display scale, before the base-10000 digits
-    NUMERIC_HEAD = 8
-    NEGATIVE = 0x4000
-    NOT_A_NUMBER = 0xC000
-    POSITIVE_INFINITY = 0xD000
-    NEGATIVE_INFINITY = 0xF000
-    MAX_DISPLAY_SCALE = 0x3FFF
+    DIGITS_CAPACITY = 160  # of a decimal's digits, 76 at most, with space before them
+    TEXT_CAPACITY = 512  # of the text of a binary numeric; a longer one is deferred
 
 
-cdef inline void fill_tens():
-    for power in range(20):
-        TENS[power] = 10 ** power
-
-
-cdef inline bint is_numeric(const uint8_t* p, int32_t n) noexcept nogil:
-    """Say whether the text is plain decimal notation, NaN or Infinity."""
-    cdef int32_t i = 0, start
-    cdef bint negative = n > 0 and p[0] == 0x2D
-    i = negative
-    start = i
-    while i < n and p[i] - <unsigned int> 0x30 <= 9:
-        i += 1
-    if i == start:
-        if n == 8 + negative:
-            return memcmp(p + negative, b"Infinity", 8) == 0
-        return n == 3 and memcmp(p, b"NaN", 3) == 0
-    if i < n and p[i] == 0x2E:
-        i += 1
-        start = i
-        while i < n and p[i] - <unsigned int> 0x30 <= 9:
-            i += 1
-        if i == start:
-            return False
-    return i == n
-
-
-cdef inline bint is_binary_numeric(const uint8_t* p, int32_t n) noexcept nogil:
-    """Say whether the binary form is whole; NaN and the infinities are, too."""
-    cdef int32_t i
-    cdef uint16_t sign
-    if n < NUMERIC_HEAD or load_u16(p) * 2 != n - NUMERIC_HEAD:
-        return False
-    sign = load_u16(p + 4)
-    if sign != 0 and sign != NEGATIVE and sign != NOT_A_NUMBER:
-        if sign != POSITIVE_INFINITY and sign != NEGATIVE_INFINITY:
-            return False
-    if load_u16(p + 6) > MAX_DISPLAY_SCALE:
-        return False
-    for i in range(NUMERIC_HEAD, n, 2):
-        if load_u16(p + i) > 9999:
-            return False
-    return True
-
-
-cdef inline uint8_t numeric_digit_unchecked(
-    const uint8_t* groups, int32_t count, int32_t at
-) noexcept nogil:
-    """Give the character of one decimal digit; is_binary_numeric has checked the groups."""
-    cdef uint16_t group
-    if at < 0 or at >= count * 4:
-        return 0x30
-    group = load_u16(groups + (at >> 2) * 2)
-    if at & 3 == 0:
-        group //= 1000
-    elif at & 3 == 1:
-        group //= 100
-    elif at & 3 == 2:
-        group //= 10
-    return 0x30 + group % 10
-
-
-cdef inline int32_t write_numeric(
-    const uint8_t* p, int32_t n, uint8_t* out, int32_t room
-) noexcept nogil:
-    """Write the server's text of a binary form; its length, or -1 for none, or no room.
-
-    `room` is at least 16."""
-    cdef int32_t count, point, scale, at, length = 0
-    cdef bint nonzero = False
-    cdef uint8_t digit
-    cdef uint16_t sign
-    if not is_binary_numeric(p, n):
-        return -1
-    count = load_u16(p)
-    point = (load_i16(p + 2) + 1) * 4
-    sign = load_u16(p + 4)
-    scale = load_u16(p + 6)
-    if sign & ~NEGATIVE:
-        if sign == NOT_A_NUMBER:
-            memcpy(out, b"NaN", 3)
-            return 3
-        memcpy(out, b"-Infinity" if sign == NEGATIVE_INFINITY else b"Infinity", 9)
-        return 9 if sign == NEGATIVE_INFINITY else 8
-    if (point if point > 0 else 1) + scale + 2 > room:
-        return -1
-    out[0] = 0x2D
-    for at in range(point):
-        digit = numeric_digit_unchecked(p + NUMERIC_HEAD, count, at)
-        if nonzero or digit != 0x30:
-            nonzero = True
-            length += 1
-            out[length] = digit
-    if length == 0:
-        length = 1
-        out[1] = 0x30
-    if scale:
-        length += 1
-        out[length] = 0x2E
-        for at in range(point, point + scale):
-            digit = numeric_digit_unchecked(p + NUMERIC_HEAD, count, at)
-            nonzero = nonzero or digit != 0x30
-            length += 1
-            out[length] = digit
-    if sign == NEGATIVE and nonzero:
-        return length + 1
-    for at in range(length):  # no sign: close up
-        out[at] = out[at + 1]
-    return length
-
-
-cdef inline Kernel decimal_kernel(Column* c, str arrow):
-    """Set the column up for a numeric stored as Arrow's "d:15,2", "d:76,9,256" or "g"."""
+cdef inline Kernel numeric_kernel(ColumnBuffers* c, str arrow):
+    """Set the column up for Arrow's "d:15,2", "d:76,9,256" or "g"; return its kernel."""
     if arrow == "g":
         c.width = 8
-        return run_double
+        return decode_double
     precision, scale, *bits = [int(part) for part in arrow[2:].split(",")]
     c.precision = precision
     c.scale = scale
-    # Characters of the last eight that stand behind the point.
     c.mask = (0xFFFFFFFFFFFFFFFF << (64 - 8 * min(scale, 8))) & 0xFFFFFFFFFFFFFFFF
     c.high = 10 ** precision - 1 if precision <= 16 else INT64_MAX
-    c.hurry = 0 < scale < 7 and precision >= 8
+    c.has_fast_path = 0 < scale < 7 and precision >= 8
     c.width = 32 if bits else 16
-    return run_decimal256 if bits else run_decimal128
+    return decode_decimal256 if bits else decode_decimal128
 
 
-cdef inline int quick_text(
-    const uint8_t* p, int32_t n, Column* c, bint* negative, uint64_t* out
+# Read.
+
+
+cdef inline int read_usual_text(
+    const ColumnBuffers* c, const uint8_t* p, int32_t n, bint* negative, uint64_t* out
 ) noexcept nogil:
-    """Read exactly `scale` (0 to 7) digits behind the point and at most 16 in all, or say HARD."""
+    """Read exactly `scale` (0 to 7) digits after the point and at most 16 in all, or defer."""
     cdef const uint8_t* end = p + n
     cdef uint64_t low, high
     cdef int32_t scale = c.scale, digits
@@ -196,10 +66,10 @@ cdef inline int quick_text(
     negative[0] = n > 0 and p[0] == 0x2D
     digits = n - negative[0] - point
     if unlikely(scale > 7 or digits <= scale or digits > 16):
-        return HARD
+        return DEFERRED
     if point:
-        if unlikely(end[-1 - scale] != 0x2E):
-            return HARD
+        if unlikely((end - 1 - scale)[0] != 0x2E):
+            return DEFERRED
         # Seven or eight characters up to the end; those before the point moved over it.
         low = (word(end - 8) & c.mask) | (word(end - 9) & ~c.mask)
     else:
@@ -207,26 +77,70 @@ cdef inline int quick_text(
     if digits <= 8:
         low = last_digits_of(low, digits)
         out[0] = number_of(low)
-        return FINE if likely(are_digits(low)) else HARD
+        return FINE if likely(are_digits(low)) else DEFERRED
     low = last_digits_of(low, 8)
     high = last_digits_of(word(end - 16 - point), digits - 8)
     out[0] = number_of(high) * 100_000_000 + number_of(low)
-    return FINE if likely(are_digits(low) and are_digits(high)) else HARD
+    return FINE if likely(are_digits(low) and are_digits(high)) else DEFERRED
+
+
+cdef inline int read_usual_binary(
+    const ColumnBuffers* c, const uint8_t* p, int32_t n, bint* negative, uint64_t* out
+) noexcept nogil:
+    """Read at most four base-10000 digits whose value has at most 18 digits, or defer."""
+    cdef int32_t count, weight, shown, power, i
+    cdef uint64_t value = 0
+    cdef uint16_t group, sign
+    if unlikely(n < NUMERIC_HEAD):
+        return DEFERRED
+    count = load_u16(p)
+    weight = load_i16(p + 2)
+    sign = load_u16(p + 4)
+    shown = load_u16(p + 6)
+    if unlikely(
+        count > 4
+        or count * 2 != n - NUMERIC_HEAD
+        or sign & ~NEGATIVE
+        or shown > MAX_DISPLAY_SCALE
+        or weight < -5
+        or 4 * (weight + 1) + c.scale > 18
+    ):
+        return DEFERRED
+    for i in range(count):
+        group = load_u16(p + NUMERIC_HEAD + 2 * i)
+        if unlikely(group > 9999):
+            return DEFERRED
+        value = value * 10_000 + group
+    negative[0] = sign != 0
+    # The column stores `scale` of the decimals that are shown; the others must be zeros, and so
+    # must what is not shown.
+    shown = min(shown, c.scale)
+    power = 4 * (weight - count + 1) + shown
+    if power < 0:
+        if unlikely(power < -19 or value % TENS[-power]):
+            return DEFERRED
+        value //= TENS[-power]
+    else:
+        value *= TENS[power]
+    out[0] = value * TENS[c.scale - shown]
+    return FINE
 
 
 cdef inline void multiply_add(uint64_t* limbs, uint64_t factor, uint64_t addend) noexcept nogil:
-    cdef uint128 product
+    cdef u128 product
     cdef int i
     for i in range(LIMBS):
-        product = <uint128> limbs[i] * factor + addend
+        product = <u128> limbs[i] * factor + addend
         limbs[i] = <uint64_t> product
         addend = <uint64_t> (product >> 64)
 
 
-cdef inline int any_text(const uint8_t* p, int32_t n, Column* c, uint64_t* limbs) noexcept nogil:
+cdef inline int read_any_text(
+    const ColumnBuffers* c, const uint8_t* p, int32_t n, uint64_t* limbs
+) noexcept nogil:
     """Read any text of a numeric into limbs, two's complement, the lowest first."""
-    cdef uint8_t room[DIGIT_ROOM]
-    cdef uint8_t* digits = room + 16
+    cdef uint8_t memory[DIGITS_CAPACITY]
+    cdef uint8_t* digits = memory + 16
     cdef bint negative = n > 0 and p[0] == 0x2D, inexact = False
     cdef int32_t whole = 0, fraction = 0, first = 0, count, chunk, i
     cdef uint64_t part, carry
@@ -236,22 +150,22 @@ cdef inline int any_text(const uint8_t* p, int32_t n, Column* c, uint64_t* limbs
         whole += 1
     if whole == 0:
         if n == 8 and memcmp(p, b"Infinity", 8) == 0:
-            return OUTSIDE
-        return NOWHERE if n == 3 and not negative and memcmp(p, b"NaN", 3) == 0 else HARD
+            return OTHER_NEAREST
+        return NO_NEAREST if n == 3 and not negative and memcmp(p, b"NaN", 3) == 0 else DEFERRED
     if whole < n:
         fraction = n - whole - 1
         if p[whole] != 0x2E or fraction == 0:
-            return HARD
+            return DEFERRED
         for i in range(whole + 1, n):
             if not p[i] - <unsigned int> 0x30 <= 9:
-                return HARD
+                return DEFERRED
             inexact = inexact or (i > whole + c.scale and p[i] != 0x30)
     while first < whole and p[first] == 0x30:
         first += 1
     count = whole - first + c.scale
     if inexact or (whole > first and count > c.precision):
-        return OUTSIDE
-    memset(room, 0x30, DIGIT_ROOM)
+        return OTHER_NEAREST
+    memset(memory, 0x30, DIGITS_CAPACITY)
     for i in range(first, whole):
         digits[i - first] = p[i]
     for i in range(min(fraction, c.scale)):
@@ -271,158 +185,206 @@ cdef inline int any_text(const uint8_t* p, int32_t n, Column* c, uint64_t* limbs
     return FINE
 
 
-cdef inline int quick_binary(
-    const uint8_t* p, int32_t n, Column* c, bint* negative, uint64_t* out
+cdef inline int read_any(
+    const ColumnBuffers* c, const uint8_t* p, int32_t n, bint is_binary, uint64_t* words
 ) noexcept nogil:
-    """Read at most four base-10000 digits whose value has at most 18 digits, or say HARD."""
-    cdef int32_t count, weight, shown, power, i
+    cdef uint8_t text[TEXT_CAPACITY]
+    cdef uint64_t limbs[LIMBS]
+    cdef int status
+    if is_binary:
+        n = render_numeric(p, n, text, TEXT_CAPACITY)
+        if n < 0:
+            return DEFERRED
+        p = text
+    status = read_any_text(c, p, n, limbs)
+    if status == FINE:
+        memcpy(words, limbs, sizeof(limbs))
+    return status
+
+
+cdef inline void put_decimal(uint64_t value, bint negative, uint64_t* words) noexcept nogil:
+    cdef uint64_t fill = 0 - <uint64_t> negative
+    words[0] = (value ^ fill) + negative
+    # The negative of zero is zero.
+    words[1] = words[2] = words[3] = fill if value else 0
+
+
+cdef inline int read_decimal_text(
+    const ColumnBuffers* c, const uint8_t* p, int32_t n, uint64_t* words
+) noexcept nogil:
+    cdef bint negative = False
     cdef uint64_t value = 0
-    cdef uint16_t group, sign
-    if unlikely(n < NUMERIC_HEAD):
-        return HARD
-    count = load_u16(p)
-    weight = load_i16(p + 2)
-    sign = load_u16(p + 4)
-    shown = load_u16(p + 6)
-    if unlikely(
-        count > 4
-        or count * 2 != n - NUMERIC_HEAD
-        or sign & ~NEGATIVE
-        or shown > MAX_DISPLAY_SCALE
-        or weight < -5
-        or 4 * (weight + 1) + c.scale > 18
-    ):
-        return HARD
-    for i in range(count):
-        group = load_u16(p + NUMERIC_HEAD + 2 * i)
-        if unlikely(group > 9999):
-            return HARD
-        value = value * 10_000 + group
-    negative[0] = sign != 0
-    # Of the decimals that are shown the column has place for `scale`; the others must be zeros,
-    # and so must what is not shown.
-    shown = min(shown, c.scale)
-    power = 4 * (weight - count + 1) + shown
-    if power < 0:
-        if unlikely(power < -19 or value % TENS[-power]):
-            return HARD
-        value //= TENS[-power]
-    else:
-        value *= TENS[power]
-    out[0] = value * TENS[c.scale - shown]
+    cdef int status = read_usual_text(c, p, n, &negative, &value)
+    if unlikely(status or value > <uint64_t> c.high):
+        return read_any(c, p, n, False, words)
+    put_decimal(value, negative, words)
     return FINE
 
 
-cdef inline int any_binary(const uint8_t* p, int32_t n, Column* c, uint64_t* limbs) noexcept nogil:
-    cdef uint8_t text[TEXT_ROOM]
-    cdef int32_t length
-    length = write_numeric(p, n, text, TEXT_ROOM)
-    return HARD if length < 0 else any_text(text, length, c, limbs)
-
-
-cdef inline void into_decimal(
-    Column* c, const Slot* slots, Py_ssize_t n, int words
+cdef inline int read_decimal_binary(
+    const ColumnBuffers* c, const uint8_t* p, int32_t n, uint64_t* words
 ) noexcept nogil:
-    cdef uint64_t* out = <uint64_t*> c.values + c.length * words
-    cdef uint64_t limbs[LIMBS]
-    cdef uint64_t value = 0, fill
-    cdef uint64_t high = <uint64_t> c.high
     cdef bint negative = False
-    cdef Py_ssize_t i
-    cdef int odd, k
-    for i in range(n):
-        if likely(slots[i].kind == TEXT):
-            odd = quick_text(slots[i].p, slots[i].length, c, &negative, &value)
-        elif likely(slots[i].kind >= 0):
-            odd = quick_binary(slots[i].p, slots[i].length, c, &negative, &value)
-        else:
-            odd = MISSING
-        if likely(odd == FINE and value <= high):
-            fill = 0 - <uint64_t> negative
-            value = (value ^ fill) + negative
-            out[0] = value
-            # The negative of zero is zero.
-            fill = fill if value else 0
-            for k in range(1, words):
-                out[k] = fill
-        else:
-            if odd != MISSING:
-                if slots[i].kind == TEXT:
-                    odd = any_text(slots[i].p, slots[i].length, c, limbs)
-                else:
-                    odd = any_binary(slots[i].p, slots[i].length, c, limbs)
-            if odd:
-                memset(limbs, 0, LIMBS * sizeof(uint64_t))
-                column_odd(c, i, &slots[i], odd)
-            for k in range(words):
-                out[k] = limbs[k]
-        out += words
+    cdef uint64_t value = 0
+    cdef int status = read_usual_binary(c, p, n, &negative, &value)
+    if unlikely(status or value > <uint64_t> c.high):
+        return read_any(c, p, n, True, words)
+    put_decimal(value, negative, words)
+    return FINE
 
 
-cdef inline bint hurry_decimals(Column* c, const Slot* slots, Py_ssize_t n) noexcept nogil:
-    """Read text of up to eight digits, exactly `scale` of them behind a point, without a sign.
+cdef inline int read_double_text(
+    const ColumnBuffers* c, const uint8_t* p, int32_t n, uint64_t* words
+) noexcept nogil:
+    if likely(parse_float(p, n, True, False, words) == FINE):
+        return FINE
+    return parse_special_float(p, n, True, words)
 
-    False if any row is something else.
+
+cdef inline int read_double_binary(
+    const ColumnBuffers* c, const uint8_t* p, int32_t n, uint64_t* words
+) noexcept nogil:
+    cdef uint8_t text[TEXT_CAPACITY]
+    n = render_numeric(p, n, text, TEXT_CAPACITY)
+    return DEFERRED if n < 0 else read_double_text(c, text, n, words)
+
+
+# Kernels.
+
+
+cdef inline bint fast_decimals(
+    ColumnBuffers* c, const Slice* values, Py_ssize_t n, TwoWords* out
+) noexcept nogil:
+    """Read text of up to eight digits, exactly `scale` of them after a point, without a sign.
+
+    Return False if any row is something else.
     """
-    cdef uint64_t* out = <uint64_t*> c.values + c.length * 2
     cdef uint64_t mask = c.mask
     cdef Py_ssize_t point = -1 - c.scale
     cdef uint32_t least = c.scale + 2, span = 9 - least
-    cdef uint64_t strange = 0, w, before
+    cdef uint64_t stray = 0, w, before
     cdef int32_t length
     cdef const uint8_t* end
     cdef Py_ssize_t i
     for i in range(n):
-        length = slots[i].length
-        end = slots[i].p + length
+        length = values[i].length
+        end = values[i].p + length
         before = word(end - 9)
         w = ((before ^ ((before ^ word(end - 8)) & mask)) ^ ZEROS) & LAST_BYTES[(length - 1) & 15]
-        # A value too short may lie at the start: the byte at `point` is before it, no further off
-        # than a slot's promise.
-        strange |= strays(w) | <uint32_t> slots[i].kind
-        strange |= <uint64_t> (end[point] ^ 0x2E) | (<uint32_t> length - least > span)
-        out[2 * i] = number_of(w)
-        out[2 * i + 1] = 0
-    return hurried(c, strange)
+        # A value that is too short may lie at the start: then the byte at `point` is before it, no
+        # further than a slice promises.
+        stray |= strays(w) | <uint32_t> values[i].form
+        stray |= <uint64_t> (end[point] ^ 0x2E) | (<uint32_t> length - least > span)
+        out[i].words[0] = number_of(w)
+        out[i].words[1] = 0
+    return fast_path_fits(c, stray)
 
 
-cdef inline void run_decimal128(Column* c, const Slot* slots, Py_ssize_t n) noexcept nogil:
-    if hurries(c) and hurry_decimals(c, slots, n):
+cdef inline void decode_decimal128(
+    ColumnBuffers* c, const Slice* values, Py_ssize_t n
+) noexcept nogil:
+    cdef TwoWords* out = <TwoWords*> c.values + c.length
+    if tries_fast_path(c) and fast_decimals(c, values, n, out):
         return
-    into_decimal(c, slots, n, 2)
+    decode_fixed(c, values, n, out, read_decimal_text, read_decimal_binary)
 
 
-cdef inline void run_decimal256(Column* c, const Slot* slots, Py_ssize_t n) noexcept nogil:
-    into_decimal(c, slots, n, 4)
+cdef inline void decode_decimal256(
+    ColumnBuffers* c, const Slice* values, Py_ssize_t n
+) noexcept nogil:
+    cdef FourWords* out = <FourWords*> c.values + c.length
+    decode_fixed(c, values, n, out, read_decimal_text, read_decimal_binary)
 
 
-cdef inline int text_double(const uint8_t* p, int32_t n, uint64_t* bits) noexcept nogil:
-    if likely(parse_float(p, n, True, False, bits) == FINE):
-        return FINE
-    return special_float(p, n, True, bits)
+cdef inline void decode_double(ColumnBuffers* c, const Slice* values, Py_ssize_t n) noexcept nogil:
+    cdef int64_t* out = <int64_t*> c.values + c.length
+    decode_fixed(c, values, n, out, read_double_text, read_double_binary)
 
 
-cdef inline int binary_double(const uint8_t* p, int32_t n, uint64_t* bits) noexcept nogil:
-    cdef uint8_t text[TEXT_ROOM]
-    cdef int32_t length
-    length = write_numeric(p, n, text, TEXT_ROOM)
-    return HARD if length < 0 else text_double(text, length, bits)
+# Write.
 
 
-cdef inline void run_double(Column* c, const Slot* slots, Py_ssize_t n) noexcept nogil:
-    cdef uint64_t* out = <uint64_t*> c.values + c.length
-    cdef Py_ssize_t i
-    cdef uint64_t bits
-    cdef int odd
-    for i in range(n):
-        bits = 0
-        if slots[i].kind == TEXT:
-            odd = text_double(slots[i].p, slots[i].length, &bits)
-        elif slots[i].kind >= 0:
-            odd = binary_double(slots[i].p, slots[i].length, &bits)
-        else:
-            odd = MISSING
-        if unlikely(odd):
-            bits = 0
-            column_odd(c, i, &slots[i], odd)
-        out[i] = bits
+cdef inline int stored_decimal(
+    const ArrowColumn* v, int64_t row, u128* magnitude, bint* negative
+) noexcept nogil:
+    cdef u128 value
+    memcpy(&value, v.data + 16 * row, 16)
+    negative[0] = <bint> (value >> 127)
+    magnitude[0] = -value if negative[0] else value
+    return DEFERRED if v.limit and magnitude[0] >= v.limit else WRITTEN
+
+
+cdef inline int write_decimal_text(const ArrowColumn* v, int64_t row, Output* out) noexcept nogil:
+    cdef uint8_t digits[40]
+    cdef uint8_t* p
+    cdef uint8_t* start
+    cdef uint8_t* end
+    cdef u128 magnitude
+    cdef bint negative
+    cdef int whole
+    if reserve(out, MOST_BYTES + v.scale):
+        return NO_MEMORY
+    if stored_decimal(v, row, &magnitude, &negative):
+        return DEFERRED
+    if magnitude >> 64 == 0:
+        end = digits + 40
+        start = put_back(end, <uint64_t> magnitude)
+    else:
+        start = digits
+        end = put_wide(digits, magnitude)
+    p = out.p + VALUE_HEAD
+    if negative:
+        p[0] = b"-"
+        p += 1
+    whole = <int> (end - start) - v.scale
+    if whole > 0:
+        p = store_bytes(p, start, whole)
+        start += whole
+    else:
+        p[0] = b"0"
+        p += 1
+    if v.scale:
+        p[0] = b"."
+        p += 1
+        while whole < 0:
+            p[0] = b"0"
+            p += 1
+            whole += 1
+        p = store_bytes(p, start, end - start)
+    return finish(v, out, p)
+
+
+cdef inline int write_decimal_binary(const ArrowColumn* v, int64_t row, Output* out) noexcept nogil:
+    """Write sign, weight, scale and groups of four digits, counted from the point."""
+    cdef uint16_t groups[12]  # the last first
+    cdef u128 rest, most = ~(<u128> 0) // 1000
+    cdef uint64_t small
+    cdef bint negative
+    cdef int count = 0, first = 0, after = (v.scale + 3) // 4, pad = 4 * after - v.scale
+    cdef uint8_t* p
+    if reserve(out, MOST_BYTES):
+        return NO_MEMORY
+    if stored_decimal(v, row, &rest, &negative) or rest > most:
+        return DEFERRED  # padding would not fit
+    while pad:
+        rest *= 10
+        pad -= 1
+    while rest >> 64:
+        groups[count] = <uint16_t> (rest % 10000)
+        rest //= 10000
+        count += 1
+    small = <uint64_t> rest
+    while small:
+        groups[count] = <uint16_t> (small % 10000)
+        small //= 10000
+        count += 1
+    while first < count and groups[first] == 0:
+        first += 1
+    p = store_u16(out.p + VALUE_HEAD, <uint16_t> (count - first))
+    p = store_u16(p, <uint16_t> (count - after - 1 if count else 0))
+    p = store_u16(p, NEGATIVE if negative else 0)
+    p = store_u16(p, <uint16_t> v.scale)
+    while count > first:
+        count -= 1
+        p = store_u16(p, groups[count])
+    return finish(v, out, p)

@@ -1,52 +1,80 @@
-"""Strings and bytes: copied behind each other, or as views of where they lie.
+"""Strings and bytes: copied one after the other, or as views of where they lie.
 
-Text that passes through is copied in a few wide moves and looked at for bytes above ASCII on the
-way. What the server did not send as text is written here for the common types, and is hard for
-the others.
+Text that passes through is copied in a few wide moves, which also find bytes that are not ASCII.
+The binary forms of common types are rendered here; those of others are deferred.
+
+Of the column, `text_rendering` and `binary_rendering` are what the two forms become, and `high` is
+the buffer that views of rendered values point into.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
 from pgwire_codec._core.kernels.column cimport (
-    BINARY,
-    HARD,
-    MISSING,
-    TEXT,
-    Column,
-    Kernel,
-    Slot,
-    column_odd,
-    column_room,
-    likely,
-    unlikely,
+    BINARY, DEFERRED, MISSING, TEXT, ColumnBuffers, Kernel, Slice, column_mark,
+    column_reserve_bytes, likely, unlikely,
 )
-from pgwire_codec._core.kernels.digits cimport read_hex, write_hex
-from pgwire_codec._core.kernels.numeric cimport is_numeric, write_numeric
+from pgwire_codec._core.kernels.digits cimport parse_hex_bytes, write_hex
+from pgwire_codec._core.kernels.numeric_render cimport is_numeric, render_numeric
 from pgwire_codec._core.kernels.utf8 cimport copy_value, is_utf8
-from pgwire_codec._core.kernels.uuids cimport write_uuid
+from pgwire_codec._core.kernels.uuids cimport render_uuid
+from pgwire_codec._core.kernels.writer cimport (
+    NO_MEMORY, VALUE_HEAD, ArrowColumn, Output, finish, reserve, stored_bytes,
+)
+from pgwire_codec._core.wire.primitives cimport store_bytes
 
 cdef enum:
-    INLINE = 12  # bytes that a view holds in itself
+    INLINE = 12  # bytes that a view contains itself
     CHUNK_BITS = 30  # of the buffers that views point into: each value starts in one's first half
+    NUMERIC_CAPACITY = 512  # of the text of a binary numeric; a longer one is deferred
 
-cdef enum Form:
-    NO_FORM  # only the reference writes it
-    UTF8  # as it is, if it is UTF-8
-    RAW  # as it is
-    NUMERIC_TEXT  # as it is, if it is a numeric
-    BYTEA_TEXT  # the bytes that its hex or escape form says
-    VERSIONED  # UTF-8 behind a version byte: jsonb
-    NUMERIC_BINARY  # a numeric's text
-    UUID_BINARY  # a uuid's text
-    HEX_OF_BYTES  # a bytea's hex form
-
-cdef enum:
-    NUMERIC_ROOM = 512  # of a binary numeric's text; a longer one is hard
+cdef enum Rendering:
+    # What the bytes of a value become.
+    BY_FALLBACK
+    UTF8  # the same, if they are UTF-8
+    RAW  # the same
+    NUMERIC_TEXT  # the same, if they are a numeric
+    BYTEA_TEXT  # the bytes of which they are the hex or escape form
+    VERSIONED  # UTF-8 after a version byte: jsonb
+    NUMERIC_BINARY  # the text of a numeric
+    UUID_BINARY  # the text of a uuid
+    HEX_OF_BYTES  # the hex form of a bytea
 
 
-cdef inline int32_t read_escaped(const uint8_t* p, int32_t n, uint8_t* out) noexcept nogil:
-    r"""Read ``\000\377\\``; bytes written, or -1."""
+cdef inline Kernel string_kernel(
+    ColumnBuffers* c, str family, str arrow, bint numeric, Py_ssize_t data_size
+):
+    """Set the column up for strings ("u"), bytes ("z") or views ("vu", "vz"); return its kernel."""
+    c.text_rendering = UTF8
+    c.binary_rendering = <int> {
+        "text": UTF8,
+        "jsonb": VERSIONED,
+        "jsonpath": VERSIONED,
+        "numeric": NUMERIC_BINARY,
+        "uuid": UUID_BINARY,
+        "bytea": HEX_OF_BYTES,
+        "unknown": HEX_OF_BYTES,
+    }.get(family, BY_FALLBACK)
+    if numeric:
+        c.text_rendering = NUMERIC_TEXT
+    if arrow.endswith("z"):
+        c.binary_rendering = RAW
+        if family == "bytea":
+            c.text_rendering = BYTEA_TEXT
+    if arrow.startswith("v"):
+        c.width = 16
+        # Rendered values are in a buffer after the chunks of the messages.
+        c.high = max((data_size + (1 << CHUNK_BITS) - 1) >> CHUNK_BITS, 1)
+        return decode_views
+    c.width = 4
+    return decode_utf8 if c.text_rendering == UTF8 else decode_rendered
+
+
+# Read and render.
+
+
+cdef inline int32_t parse_escaped(const uint8_t* p, int32_t n, uint8_t* out) noexcept nogil:
+    r"""Read ``\000\377\\``; return the bytes written, or -1."""
     cdef int32_t at = 0, size = 0
     while at < n:
         if p[at] < 0x20 or p[at] > 0x7E:
@@ -73,124 +101,105 @@ cdef inline int32_t read_escaped(const uint8_t* p, int32_t n, uint8_t* out) noex
     return size
 
 
-cdef inline int32_t read_bytea(const uint8_t* p, int32_t n, uint8_t* out) noexcept nogil:
-    r"""Read ``\x00ff`` or the escape form; bytes written (n at most, and slack), or -1."""
+cdef inline int32_t parse_bytea(const uint8_t* p, int32_t n, uint8_t* out) noexcept nogil:
+    r"""Read ``\x00ff`` or the escape form; return the bytes written (n at most), or -1."""
     if n >= 2 and p[0] == 0x5C and p[1] == 0x78:
-        return read_hex(p + 2, n - 2, out)
-    return read_escaped(p, n, out)
+        return parse_hex_bytes(p + 2, n - 2, out)
+    return parse_escaped(p, n, out)
 
 
-cdef inline int64_t most_bytes(Form form, const uint8_t* p, int32_t n) noexcept nogil:
-    """Give the most bytes that put_form writes of n."""
-    if form == BYTEA_TEXT and n >= 2 and p[1] == 0x78:
+cdef inline int64_t most_bytes(int rendering, const uint8_t* p, int32_t n) noexcept nogil:
+    """Return the most bytes that `render` writes for n."""
+    if rendering == BYTEA_TEXT and n >= 2 and p[1] == 0x78:
         return n >> 1
-    if form == NUMERIC_BINARY:
-        return NUMERIC_ROOM
-    if form == UUID_BINARY:
+    if rendering == NUMERIC_BINARY:
+        return NUMERIC_CAPACITY
+    if rendering == UUID_BINARY:
         return 36
-    if form == HEX_OF_BYTES:
+    if rendering == HEX_OF_BYTES:
         return 2 * <int64_t> n + 2
     return n
 
 
-cdef inline int32_t put_form(Form form, const uint8_t* p, int32_t n, uint8_t* out) noexcept nogil:
-    """Write a value's bytes; how many, or -1 where only the reference knows them."""
-    if form == UTF8:
+cdef inline int32_t render(
+    int rendering, const uint8_t* p, int32_t n, uint8_t* out
+) noexcept nogil:
+    """Write what the bytes of a value become; return its length, or -1 to defer it."""
+    if rendering == UTF8:
         if not is_utf8(p, n):
             return -1
-    elif form == NUMERIC_TEXT:
+    elif rendering == NUMERIC_TEXT:
         if not is_numeric(p, n):
             return -1
-    elif form == VERSIONED:
+    elif rendering == VERSIONED:
         if n < 1 or p[0] != 1 or not is_utf8(p + 1, n - 1):
             return -1
         p += 1
         n -= 1
-    elif form == BYTEA_TEXT:
-        return read_bytea(p, n, out)
-    elif form == NUMERIC_BINARY:
-        return write_numeric(p, n, out, NUMERIC_ROOM)
-    elif form == UUID_BINARY:
+    elif rendering == BYTEA_TEXT:
+        return parse_bytea(p, n, out)
+    elif rendering == NUMERIC_BINARY:
+        return render_numeric(p, n, out, NUMERIC_CAPACITY)
+    elif rendering == UUID_BINARY:
         if n != 16:
             return -1
-        write_uuid(p, out)
+        render_uuid(p, out)
         return 36
-    elif form == HEX_OF_BYTES:
+    elif rendering == HEX_OF_BYTES:
         memcpy(out, b"\\x", 2)
         write_hex(p, n, out + 2)
         return 2 * n + 2
-    elif form != RAW:
+    elif rendering != RAW:
         return -1
     if n:
         memcpy(out, p, n)
     return n
 
 
-cdef inline Kernel string_kernel(Column* c, str family, str arrow, bint numeric, Py_ssize_t data_size):
-    """Set the column up for strings ("u"), bytes ("z") or views of either ("vu", "vz")."""
-    c.text_form = UTF8
-    c.binary_form = <int> {
-        "text": UTF8,
-        "jsonb": VERSIONED,
-        "jsonpath": VERSIONED,
-        "numeric": NUMERIC_BINARY,
-        "uuid": UUID_BINARY,
-        "bytea": HEX_OF_BYTES,
-        "unknown": HEX_OF_BYTES,
-    }.get(family, NO_FORM)
-    if numeric:
-        c.text_form = NUMERIC_TEXT
-    if arrow.endswith("z"):
-        c.binary_form = RAW
-        if family == "bytea":
-            c.text_form = BYTEA_TEXT
-    if arrow.startswith("v"):
-        c.width = 16
-        # Written bytes stand behind the chunks of the messages.
-        c.high = max((data_size + (1 << CHUNK_BITS) - 1) >> CHUNK_BITS, 1)
-        return run_views
-    c.width = 4
-    return run_utf8 if c.text_form == UTF8 else run_forms
-
-
-cdef inline int32_t put_value(Column* c, Py_ssize_t index, const Slot* slot, int form) noexcept nogil:
-    """Write a value behind the bytes; how many there are, or -1, and the row is noted."""
+cdef inline int32_t append_rendered(
+    ColumnBuffers* c, Py_ssize_t index, const Slice* value, int rendering
+) noexcept nogil:
+    """Write a value after the bytes so far; return its length, or -1 if the row is marked."""
     cdef int32_t size
-    if column_room(c, c.length + index, most_bytes(<Form> form, slot.p, slot.length)):
+    cdef int64_t most = most_bytes(rendering, value.p, value.length)
+    if column_reserve_bytes(c, c.length + index, most):
         return -1
-    size = put_form(<Form> form, slot.p, slot.length, c.bytes + c.used)
+    size = render(rendering, value.p, value.length, c.bytes + c.used)
     if unlikely(size < 0):
-        column_odd(c, index, slot, HARD)
+        column_mark(c, index, value, DEFERRED)
     return size
 
 
-cdef inline void run_utf8(Column* c, const Slot* slots, Py_ssize_t n) noexcept nogil:
-    """Copy text that passes through, in both forms where they are the same."""
+# Kernels.
+
+
+cdef inline void decode_utf8(ColumnBuffers* c, const Slice* values, Py_ssize_t n) noexcept nogil:
+    """Copy text that passes through, in both forms if they are the same."""
     cdef int32_t* offsets = <int32_t*> c.values + c.length + 1
-    cdef int last_plain = BINARY if c.binary_form == UTF8 else TEXT
-    # Locals, for the compiler must take every store of a byte for one into the column.
+    cdef int last_plain = BINARY if c.binary_rendering == UTF8 else TEXT
+    # Locals, because to the compiler every store of a byte may be one into the column.
     cdef uint8_t* out = c.bytes + c.used
-    cdef Py_ssize_t left = c.room - c.used
+    cdef Py_ssize_t left = c.bytes_capacity - c.used
     cdef Py_ssize_t i
     cdef int32_t size
     for i in range(n):
-        size = slots[i].length
-        if likely(<uint32_t> slots[i].kind <= <uint32_t> last_plain):
+        size = values[i].length
+        if likely(<uint32_t> values[i].form <= <uint32_t> last_plain):
             if unlikely(size > left):
-                if column_room(c, c.length + i, size):
+                if column_reserve_bytes(c, c.length + i, size):
                     size = 0
                 out = c.bytes + c.used
-                left = c.room - c.used
-            if unlikely(copy_value(slots[i].p, size, out)) and not is_utf8(slots[i].p, size):
-                column_odd(c, i, &slots[i], HARD)
+                left = c.bytes_capacity - c.used
+            if unlikely(copy_value(values[i].p, size, out)) and not is_utf8(values[i].p, size):
+                column_mark(c, i, &values[i], DEFERRED)
                 size = 0
-        elif slots[i].kind == BINARY:
+        elif values[i].form == BINARY:
             c.any_binary = True
-            size = max(put_value(c, i, &slots[i], c.binary_form), 0)
+            size = max(append_rendered(c, i, &values[i], c.binary_rendering), 0)
             out = c.bytes + c.used
-            left = c.room - c.used
+            left = c.bytes_capacity - c.used
         else:
-            column_odd(c, i, &slots[i], MISSING)
+            column_mark(c, i, &values[i], MISSING)
             size = 0
         out += size
         left -= size
@@ -198,58 +207,97 @@ cdef inline void run_utf8(Column* c, const Slot* slots, Py_ssize_t n) noexcept n
         offsets[i] = <int32_t> c.used
 
 
-cdef inline void run_forms(Column* c, const Slot* slots, Py_ssize_t n) noexcept nogil:
+cdef inline void decode_rendered(
+    ColumnBuffers* c, const Slice* values, Py_ssize_t n
+) noexcept nogil:
     cdef int32_t* offsets = <int32_t*> c.values + c.length + 1
     cdef Py_ssize_t i
     cdef int32_t size
     for i in range(n):
-        if likely(slots[i].kind >= 0):
-            size = put_value(
-                c, i, &slots[i], c.text_form if slots[i].kind == TEXT else c.binary_form
-            )
-            if likely(size > 0):
-                c.used += size
+        if likely(values[i].form == TEXT):
+            size = append_rendered(c, i, &values[i], c.text_rendering)
+        elif values[i].form == BINARY:
+            size = append_rendered(c, i, &values[i], c.binary_rendering)
         else:
-            column_odd(c, i, &slots[i], MISSING)
+            column_mark(c, i, &values[i], MISSING)
+            size = 0
+        if likely(size > 0):
+            c.used += size
         offsets[i] = <int32_t> c.used
 
 
-cdef inline void run_views(Column* c, const Slot* slots, Py_ssize_t n) noexcept nogil:
-    cdef int32_t* out = <int32_t*> c.values + 4 * c.length
-    cdef const uint8_t* p
+cdef inline void put_view(
+    int32_t* view, const uint8_t* p, int32_t size, int64_t buffer, int64_t offset
+) noexcept nogil:
+    view[0] = size
+    if size <= INLINE:
+        if size:
+            memcpy(view + 1, p, size)
+        return
+    memcpy(view + 1, p, 4)
+    view[2] = <int32_t> buffer
+    view[3] = <int32_t> offset
+
+
+cdef inline bint passes(const ColumnBuffers* c, const Slice* value) noexcept nogil:
+    """Return whether text can be viewed where it is."""
+    if c.text_rendering == NUMERIC_TEXT:
+        return is_numeric(value.p, value.length)
+    return is_utf8(value.p, value.length)
+
+
+cdef inline void decode_views(ColumnBuffers* c, const Slice* values, Py_ssize_t n) noexcept nogil:
+    cdef int32_t* view = <int32_t*> c.values + 4 * c.length
+    cdef int64_t offset
     cdef Py_ssize_t i
-    cdef int64_t index, offset
     cdef int32_t size
     for i in range(n):
-        memset(out, 0, 16)
-        p = slots[i].p
-        size = slots[i].length
-        if likely(slots[i].kind == TEXT):
-            if unlikely(
-                not (is_numeric(p, size) if c.text_form == NUMERIC_TEXT else is_utf8(p, size))
-            ):
-                column_odd(c, i, &slots[i], HARD)
-                size = -1
-            index = (p - c.start) >> CHUNK_BITS
-            offset = (p - c.start) & ((1 << CHUNK_BITS) - 1)
-        elif slots[i].kind == BINARY:
+        memset(view, 0, 16)
+        if likely(values[i].form == TEXT):
+            if likely(passes(c, &values[i])):
+                offset = values[i].p - c.start
+                put_view(
+                    view, values[i].p, values[i].length,
+                    offset >> CHUNK_BITS, offset & ((1 << CHUNK_BITS) - 1),
+                )
+            else:
+                column_mark(c, i, &values[i], DEFERRED)
+        elif values[i].form == BINARY:
             c.any_binary = True
-            size = put_value(c, i, &slots[i], c.binary_form)
-            p = c.bytes + c.used
-            index = c.high
-            offset = c.used
+            size = append_rendered(c, i, &values[i], c.binary_rendering)
+            if likely(size >= 0):
+                put_view(view, c.bytes + c.used, size, c.high, c.used)
             if size > INLINE:
                 c.used += size
         else:
-            column_odd(c, i, &slots[i], MISSING)
-            size = -1
-        if likely(size >= 0):
-            out[0] = size
-            if size <= INLINE:
-                if size:
-                    memcpy(out + 1, p, size)
-            else:
-                memcpy(out + 1, p, 4)
-                out[2] = <int32_t> index
-                out[3] = <int32_t> offset
-        out += 4
+            column_mark(c, i, &values[i], MISSING)
+        view += 4
+
+
+# Write; text is written as it is stored.
+
+
+cdef inline int write_bytea_text(const ArrowColumn* v, int64_t row, Output* out) noexcept nogil:
+    cdef const uint8_t* data
+    cdef int64_t length
+    if stored_bytes(v, row, &data, &length) or length > INT32_MAX // 2 - 1:
+        return DEFERRED
+    if reserve(out, VALUE_HEAD + 2 + 2 * length):
+        return NO_MEMORY
+    out.p[VALUE_HEAD] = b"\\"
+    out.p[VALUE_HEAD + 1] = b"x"
+    return finish(v, out, write_hex(data, length, out.p + VALUE_HEAD + 2))
+
+
+cdef inline int write_versioned_binary(
+    const ArrowColumn* v, int64_t row, Output* out
+) noexcept nogil:
+    """Write the text of a jsonb or jsonpath after version 1."""
+    cdef const uint8_t* data
+    cdef int64_t length
+    if stored_bytes(v, row, &data, &length) or length > INT32_MAX - 1:
+        return DEFERRED
+    if reserve(out, VALUE_HEAD + 1 + length):
+        return NO_MEMORY
+    out.p[VALUE_HEAD] = 1
+    return finish(v, out, store_bytes(out.p + VALUE_HEAD + 1, data, length))

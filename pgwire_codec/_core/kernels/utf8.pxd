@@ -1,4 +1,9 @@
-"""UTF-8: telling it, and copying it while looking for what is not ASCII."""
+"""UTF-8: checked, and copied while bytes that are not ASCII are looked for.
+
+ASCII is checked by words, the rest by an automaton that takes a byte without a branch. A state is a
+shift. The 64-bit word of a byte contains, at the shift of each state, the six bits of the next
+state, so that a step is one load, which depends on no earlier step, and one shift.
+"""
 
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.string cimport memcpy
@@ -13,7 +18,7 @@ cdef extern from *:
     uint64_t STEPS "PGWIRE_STEPS"[256]
 
 cdef enum:
-    STEP = 32  # bytes between two looks for a run of ASCII
+    STEP = 32  # bytes after which a run of ASCII is looked for again
     GOOD = 0
     BAD = 6
     ONE_MORE = 12
@@ -31,9 +36,9 @@ cdef inline void put_word(uint8_t* out, uint64_t w) noexcept nogil:
 
 
 cdef inline uint64_t copy_value(const uint8_t* p, int32_t n, uint8_t* out) noexcept nogil:
-    """Copy n bytes, and give their high bits.
+    """Copy n bytes, and return their high bits.
 
-    A short value is loaded with bytes that lie before it, and up to SLACK bytes behind it are
+    A short value is loaded with bytes that lie before it, and up to SLACK bytes after it are
     overwritten in `out`.
     """
     cdef uint64_t a, b, c, d, seen
@@ -77,7 +82,7 @@ cdef inline uint64_t copy_value(const uint8_t* p, int32_t n, uint8_t* out) noexc
 
 
 cdef inline int successor(int state, int byte):
-    """Give the state after a byte: Unicode, table 3-7, well-formed byte sequences."""
+    """Return the state after a byte: Unicode, table 3-7, well-formed byte sequences."""
     cdef int low = 0x80, high = 0xBF
     if state == GOOD:
         if byte < 0x80:
@@ -115,7 +120,7 @@ cdef inline void fill_steps():
 
 
 cdef inline bint is_utf8(const uint8_t* p, Py_ssize_t n) noexcept nogil:
-    """Agree with Python's strict decoder."""
+    """Return whether Python's strict decoder accepts the bytes."""
     cdef const uint8_t* end = p + n
     cdef const uint8_t* stop
     cdef uint64_t state = GOOD

@@ -1,31 +1,34 @@
 """uuid as 16 bytes, in both forms."""
 
-from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
 from pgwire_codec._core.kernels.column cimport (
-    BINARY,
-    FINE,
-    HARD,
-    MISSING,
-    TEXT,
-    Column,
-    Kernel,
-    Slot,
-    column_odd,
-    likely,
-    unlikely,
+    DEFERRED, FINE, ColumnBuffers, Kernel, Slice, likely, unlikely,
 )
 from pgwire_codec._core.kernels.digits cimport parse_hex, word, write_hex
+from pgwire_codec._core.kernels.skeleton cimport TwoWords, decode_fixed
+from pgwire_codec._core.kernels.writer cimport (
+    MOST_BYTES, NO_MEMORY, VALUE_HEAD, ArrowColumn, Output, finish, reserve,
+)
 
 
-cdef inline bint read_uuid(const uint8_t* p, int32_t n, uint8_t* out) noexcept nogil:
-    """Read 8-4-4-4-12 hexadecimal digits as 16 bytes."""
+cdef inline Kernel uuid_kernel(ColumnBuffers* c):
+    """Set the column up; return its kernel."""
+    c.width = 16
+    return decode_uuid
+
+
+# Read.
+
+
+cdef inline bint parse_uuid(const uint8_t* p, int32_t n, uint8_t* out) noexcept nogil:
+    """Read 8-4-4-4-12 hexadecimal digits as 16 bytes; return False if they are not that."""
     cdef uint32_t four[4]
     cdef uint64_t second, third
     if n != 36 or p[8] != 0x2D or p[13] != 0x2D or p[18] != 0x2D or p[23] != 0x2D:
         return False
-    # The halves of the middle words stand on both sides of a hyphen.
+    # The halves of the middle words are on both sides of a hyphen.
     second = (word(p + 9) & <uint64_t> 0xFFFFFFFF) | (word(p + 10) & <uint64_t> 0xFFFFFFFF00000000)
     third = (word(p + 19) & <uint64_t> 0xFFFFFFFF) | (word(p + 20) & <uint64_t> 0xFFFFFFFF00000000)
     if not (
@@ -39,7 +42,31 @@ cdef inline bint read_uuid(const uint8_t* p, int32_t n, uint8_t* out) noexcept n
     return True
 
 
-cdef inline void write_uuid(const uint8_t* p, uint8_t* out) noexcept nogil:
+cdef inline int read_uuid_text(
+    const ColumnBuffers* c, const uint8_t* p, int32_t n, uint64_t* words
+) noexcept nogil:
+    return FINE if likely(parse_uuid(p, n, <uint8_t*> words)) else DEFERRED
+
+
+cdef inline int read_uuid_binary(
+    const ColumnBuffers* c, const uint8_t* p, int32_t n, uint64_t* words
+) noexcept nogil:
+    if unlikely(n != 16):
+        return DEFERRED
+    memcpy(words, p, 16)
+    return FINE
+
+
+cdef inline void decode_uuid(ColumnBuffers* c, const Slice* values, Py_ssize_t n) noexcept nogil:
+    cdef TwoWords* out = <TwoWords*> c.values + c.length
+    decode_fixed(c, values, n, out, read_uuid_text, read_uuid_binary)
+
+
+# Render and write; the binary form is written as it is stored.
+
+
+cdef inline void render_uuid(const uint8_t* p, uint8_t* out) noexcept nogil:
+    """Write the 36 characters of 16 bytes."""
     cdef int32_t at
     for at in range(16):
         if at == 4 or at == 6 or at == 8 or at == 10:
@@ -48,27 +75,8 @@ cdef inline void write_uuid(const uint8_t* p, uint8_t* out) noexcept nogil:
         out = write_hex(p + at, 1, out)
 
 
-cdef inline Kernel uuid_kernel(Column* c):
-    """Set the column up."""
-    c.width = 16
-    return run_uuid
-
-
-cdef inline void run_uuid(Column* c, const Slot* slots, Py_ssize_t n) noexcept nogil:
-    cdef uint8_t* out = c.values + c.length * 16
-    cdef Py_ssize_t i
-    cdef int odd
-    for i in range(n):
-        odd = HARD
-        if likely(slots[i].kind == TEXT):
-            if likely(read_uuid(slots[i].p, slots[i].length, out)):
-                odd = FINE
-        elif slots[i].kind != BINARY:
-            odd = MISSING
-        elif likely(slots[i].length == 16):
-            odd = FINE
-            memcpy(out, slots[i].p, 16)
-        if unlikely(odd):
-            memset(out, 0, 16)
-            column_odd(c, i, &slots[i], odd)
-        out += 16
+cdef inline int write_uuid_text(const ArrowColumn* v, int64_t row, Output* out) noexcept nogil:
+    if reserve(out, MOST_BYTES):
+        return NO_MEMORY
+    render_uuid(v.data + 16 * row, out.p + VALUE_HEAD)
+    return finish(v, out, out.p + VALUE_HEAD + 36)

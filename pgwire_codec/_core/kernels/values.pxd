@@ -1,17 +1,17 @@
-"""A column while it is being decoded; for the walker, which hands over the blocks."""
+"""ColumnDecoder, for modules that decode blocks of slices into columns."""
 
-from pgwire_codec._core.kernels.column cimport Column
+from pgwire_codec._core.kernels.column cimport ColumnBuffers
 
 
 cdef class ColumnDecoder:
-    cdef Column c
+    cdef ColumnBuffers c
     cdef readonly object column_type
-    cdef readonly object data  # the array that slots point into, kept alive
+    cdef readonly object data  # the array that slices point into, kept alive
     cdef const unsigned char[::1] view
     cdef str policy
 
     cpdef object finish(self)
-    cdef object patch(self, hard)
+    cdef object patch(self, deferred)
 
 
 cpdef bint has_kernel(column_type)

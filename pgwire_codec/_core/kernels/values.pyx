@@ -1,43 +1,34 @@
-"""ColumnDecoder: a column's kernel, its rows, and the reference's word on the hard ones."""
+"""ColumnDecoder, which decodes a column by its kernel, and decode_values.
+
+The fallback for deferred rows is the reference. The counterpart of decode_values is in
+:mod:`pgwire_codec.reference.values`.
+"""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 import numpy as np
 
-from pgwire_codec.arrow.layout import DTYPES, ArrowBuffers
-from pgwire_codec._core.kernels.arrays cimport list_kernel
+from pgwire_codec._core.kernels.arrays cimport array_kernel
 from pgwire_codec._core.kernels.calendar cimport fill_years
 from pgwire_codec._core.kernels.column cimport (
-    BINARY,
-    BLOCK,
-    CLAMPED,
-    NULLED,
-    RAISE,
-    TEXT,
-    Column,
-    Hard,
-    Kernel,
-    Policy,
-    Slot,
-    column_clear,
-    column_init,
-    column_lend,
-    column_reserve,
-    column_run,
+    BINARY, BLOCK, CLAMPED, NO_VALUE, NULLED, RAISE, TEXT, ColumnBuffers, Deferred, Kernel, Policy,
+    Slice, column_borrow, column_clear, column_init, column_reserve, column_run,
 )
-from pgwire_codec._core.kernels.datetime cimport time_kernel
+from pgwire_codec._core.kernels.datetime cimport datetime_kernel
 from pgwire_codec._core.kernels.decimal_float cimport fill_powers
 from pgwire_codec._core.kernels.floats cimport float_kernel
 from pgwire_codec._core.kernels.integers cimport integer_kernel
 from pgwire_codec._core.kernels.memory cimport array_of, pool_realloc
-from pgwire_codec._core.kernels.numeric cimport decimal_kernel, fill_tens
+from pgwire_codec._core.kernels.numeric cimport numeric_kernel
 from pgwire_codec._core.kernels.strings cimport string_kernel
 from pgwire_codec._core.kernels.utf8 cimport fill_steps
 from pgwire_codec._core.kernels.uuids cimport uuid_kernel
+
 from pgwire_codec._core.kernels.patch import patch_rows
+from pgwire_codec.arrow.layout import DTYPES, ArrowBuffers
+from pgwire_codec.codec.values import Decoded, ValueProblem
 from pgwire_codec.reference import values as reference
 from pgwire_codec.reference.families.arrays import element_oid
-from pgwire_codec.codec.values import Decoded, ValueProblem
 from pgwire_codec.reference.values_build import chunks_of, overflow
 
 __all__ = ["ColumnDecoder", "Decoded", "ValueProblem", "decode_values", "has_kernel"]
@@ -45,7 +36,6 @@ __all__ = ["ColumnDecoder", "Decoded", "ValueProblem", "decode_values", "has_ker
 # Tables that the kernels read.
 fill_years()
 fill_powers()
-fill_tens()
 fill_steps()
 
 cdef uint8_t NOTHING = 0
@@ -57,7 +47,7 @@ cdef frozenset TIMES = frozenset(("date", "time", "timestamp", "timestamptz", "i
 
 
 cpdef bint has_kernel(column_type):
-    """Say whether a column of this type is decoded here; any other is the reference's."""
+    """Return whether a column of this type is decoded here; the reference decodes any other."""
     cdef str family = column_type.pg.family
     if column_type.format == "+l":
         child = column_type.child
@@ -67,14 +57,14 @@ cpdef bint has_kernel(column_type):
     return family in INTEGERS or family in TIMES or family in ("float4", "float8")
 
 
-cdef Kernel kernel_of(Column* c, column_type, Py_ssize_t data_size):
-    """Set the column up for a type that has_kernel approves."""
+cdef Kernel kernel_of(ColumnBuffers* c, column_type, Py_ssize_t data_size):
+    """Set the column up for a type that `has_kernel` accepts; return its kernel."""
     cdef str family = column_type.pg.family
     cdef str arrow = column_type.format
     if arrow in ("u", "vu") or family in ("unknown", "bytea"):
         return string_kernel(c, family, arrow, column_type.numeric, data_size)
     if arrow == "+l":
-        c.child = <Column*> pool_realloc(NULL, sizeof(Column))
+        c.child = <ColumnBuffers*> pool_realloc(NULL, sizeof(ColumnBuffers))
         if c.child is NULL:
             raise MemoryError
         column_init(c.child)
@@ -85,34 +75,34 @@ cdef Kernel kernel_of(Column* c, column_type, Py_ssize_t data_size):
         c.child.kernel = kernel_of(c.child, column_type.child, data_size)
         if column_reserve(c.child, 1):
             raise MemoryError
-        return list_kernel(c, column_type.pg.delimiter, element_oid(column_type))
+        return array_kernel(c, column_type.pg.delimiter, element_oid(column_type))
     if family == "numeric":
-        return decimal_kernel(c, arrow)
+        return numeric_kernel(c, arrow)
     if family == "uuid":
         return uuid_kernel(c)
     if family in INTEGERS:
         return integer_kernel(c, family, arrow)
     if family in TIMES:
-        return time_kernel(c, family)
+        return datetime_kernel(c, family)
     return float_kernel(c, family)
 
 
 cdef class ColumnDecoder:
-    """Decode a column block by block: ``column_run(&decoder.c, slots, n, all_values)``.
+    """Decode a column block by block: ``column_run(&decoder.c, slices, n, all_values)``.
 
     Parameters
     ----------
     column_type : ColumnType
-        One that `has_kernel` approves.
+        One that `has_kernel` accepts.
     rows : int
-        Rows that will come, or a guess.
+        Number of rows that will be decoded, or a guess.
     data : numpy.ndarray of uint8
-        The contiguous array that every slot's value lies in.
+        The contiguous array that all slices lie in.
     unrepresentable : {"raise", "null", "clamp"}
         As for ``reference.values.decode_values``.
     place_in : ColumnDecoder, optional
-        The decoder, with room for these rows, too, from row `first` on, that the rows will be
-        appended to; it has to live as long.
+        The decoder that the rows will be appended to. It has the capacity for them, from row
+        `first` on, and lives at least as long.
     """
 
     def __cinit__(self):
@@ -128,19 +118,19 @@ cdef class ColumnDecoder:
         Py_ssize_t first=0,
     ):
         if self.c.kernel is not NULL:
-            raise RuntimeError("a ColumnDecoder is set up once")
+            raise RuntimeError("a ColumnDecoder cannot be set up twice")
         self.column_type = column_type
         self.data = data
         self.view = data
         self.policy = unrepresentable
-        # Not NULL without bytes: memcpy must not be given that even for a value of none.
+        # Not NULL even without bytes: memcpy does not accept NULL for an empty value either.
         self.c.start = &self.view[0] if self.view.shape[0] else &NOTHING
         self.c.end = self.c.start + self.view.shape[0]
         self.c.policy = <Policy> <int> POLICIES[unrepresentable]
         self.c.has_offsets = column_type.format in ("u", "z", "+l")
         self.c.kernel = kernel_of(&self.c, column_type, self.view.shape[0])
         if place_in is not None and not self.c.has_offsets:
-            column_lend(&place_in.c, &self.c, first, rows)
+            column_borrow(&self.c, &place_in.c, first, rows)
         elif column_reserve(&self.c, max(rows, 1)):
             raise MemoryError
 
@@ -148,22 +138,24 @@ cdef class ColumnDecoder:
         column_clear(&self.c)
 
     cpdef object finish(self):
-        """Give the Decoded of all rows so far; the decoder is empty then.
+        """Return all rows so far as a Decoded, and empty the decoder.
 
         Raises
         ------
         ValueProblem
-            As ``reference.values.decode_values`` does, of the first row that has none.
+            As from ``reference.values.decode_values``, for the first row without a value.
         """
         patch = rows = None
-        if self.c.failed:
+        if self.c.out_of_memory:
             raise MemoryError
-        if self.c.hard_count:
-            hard = array_of(
-                <uint8_t**> &self.c.hard, self.c.hard_count * <Py_ssize_t> sizeof(Hard), HARD_DTYPE
+        if self.c.deferred_count:
+            deferred = array_of(
+                <uint8_t**> &self.c.deferred,
+                self.c.deferred_count * <Py_ssize_t> sizeof(Deferred),
+                DEFERRED_DTYPE,
             )
-            rows = hard["row"]
-            patch = self.patch(hard)
+            rows = deferred["row"]
+            patch = self.patch(deferred)
         if self.c.overflow_row >= 0:
             raise overflow(self.c.overflow_row)
         array = array_from(&self.c, self.column_type, self.data)
@@ -172,34 +164,34 @@ cdef class ColumnDecoder:
             patch_rows(array, rows, patch.array, len(chunks_of(self.data)))
             invalid = np.sort(np.concatenate([invalid, rows[patch.invalid]]))
         column_clear(&self.c)
-        return reference.Decoded(array, invalid)
+        return Decoded(array, invalid)
 
-    cdef object patch(self, hard):
-        """Let the reference decode the hard rows."""
-        count = len(hard)
+    cdef object patch(self, deferred):
+        """Decode the deferred rows by the reference."""
+        count = len(deferred)
         try:
             return reference.decode_values(
                 self.column_type,
                 self.data,
-                (hard["p"] - <size_t> self.c.start).astype(np.int64),
-                hard["length"],
+                (deferred["p"] - <size_t> self.c.start).astype(np.int64),
+                deferred["length"],
                 np.ones(count, np.uint8),
-                hard["kind"].astype(np.uint8),
+                deferred["form"].astype(np.uint8),
                 unrepresentable=self.policy,
             )
         except ValueProblem as problem:
-            problem.row = int(hard["row"][problem.row])
+            problem.row = int(deferred["row"][problem.row])
             raise
 
 
-HARD_DTYPE = np.dtype(
-    [("row", np.int64), ("p", np.uintp), ("length", np.int32), ("kind", np.int32)]
+DEFERRED_DTYPE = np.dtype(
+    [("row", np.int64), ("p", np.uintp), ("length", np.int32), ("form", np.int32)]
 )
-assert HARD_DTYPE.itemsize == sizeof(Hard)
+assert DEFERRED_DTYPE.itemsize == sizeof(Deferred)
 
 
-cdef object array_from(Column* c, column_type, data):
-    """Wrap the column's memory."""
+cdef object array_from(ColumnBuffers* c, column_type, data):
+    """Return the memory of the column as Arrow buffers."""
     cdef Py_ssize_t rows = c.length
     cdef str arrow = column_type.format
     if column_type.pg.family == "unknown" and not c.any_binary:
@@ -229,11 +221,11 @@ cdef object array_from(Column* c, column_type, data):
     return array
 
 
-# Values that lie anywhere.
+# Values anywhere in the data.
 
 cdef enum:
     VALUE = 1  # of the four states, the only one that has bytes
-    BEFORE = 12  # bytes that a kernel may load before a value
+    BEFORE = 12  # bytes before a value, as a slice promises
 
 
 cdef struct Rows:
@@ -260,12 +252,12 @@ def decode_values(
     cdef const int64_t[::1] starts = np.ascontiguousarray(offsets, np.int64)
     cdef const int32_t[::1] sizes = np.ascontiguousarray(lengths, np.int32)
     if not len(forms) == len(starts) == len(sizes) == count:
-        raise ValueError("offsets, lengths, state and formats have one entry a row")
+        raise ValueError("offsets, lengths, state and formats differ in length")
     data = np.ascontiguousarray(data, np.uint8)
     values = np.flatnonzero(np.asarray(states) == VALUE)
     low = starts_within(np.asarray(starts)[values], np.asarray(sizes)[values], len(data))
     if low < BEFORE and not column.format.startswith("v"):
-        # No message begins with a value, but a kernel counts on what comes before one.
+        # No message begins with a value, but here the data may.
         data = np.concatenate([np.zeros(BEFORE, np.uint8), data])
         starts = np.asarray(starts) + BEFORE
     decoder = ColumnDecoder(column, count, data, unrepresentable)
@@ -279,7 +271,7 @@ def decode_values(
 
 
 cdef object starts_within(starts, sizes, Py_ssize_t end):
-    """Give the least offset, once all values lie within the data."""
+    """Return the least offset, after checking that all values lie within the data."""
     if len(starts) == 0:
         return BEFORE
     if starts.min() < 0 or sizes.min() < 0 or (sizes > end - starts).any():
@@ -288,7 +280,7 @@ cdef object starts_within(starts, sizes, Py_ssize_t end):
 
 
 cdef int run(ColumnDecoder decoder, const Rows* rows, Py_ssize_t count) noexcept nogil:
-    cdef Slot slots[BLOCK]
+    cdef Slice slices[BLOCK]
     cdef Py_ssize_t at = 0, i, n
     cdef bint all_values
     while at < count:
@@ -296,15 +288,15 @@ cdef int run(ColumnDecoder decoder, const Rows* rows, Py_ssize_t count) noexcept
         all_values = True
         for i in range(n):
             if rows.state[at + i] == VALUE:
-                slots[i].p = rows.data + rows.offsets[at + i]
-                slots[i].length = rows.lengths[at + i]
-                slots[i].kind = BINARY if rows.formats[at + i] == 1 else TEXT
+                slices[i].p = rows.data + rows.offsets[at + i]
+                slices[i].length = rows.lengths[at + i]
+                slices[i].form = BINARY if rows.formats[at + i] == 1 else TEXT
             else:
                 all_values = False
-                slots[i].p = rows.data
-                slots[i].length = 0
-                slots[i].kind = -1
-        if column_run(&decoder.c, slots, n, all_values):
+                slices[i].p = rows.data
+                slices[i].length = 0
+                slices[i].form = NO_VALUE
+        if column_run(&decoder.c, slices, n, all_values):
             return -1
         at += n
     return 0
