@@ -1,7 +1,6 @@
 """The functions that a decoder calls, under the names that every implementation gives them."""
 
-from pgwire_codec._core.columns.columns import decode_columns
-from pgwire_codec._core.columns.tuples import tuples
+from pgwire_codec._core.columns.columns import decode_columns, tuples
 from pgwire_codec._core.kernels.values import decode_values
 from pgwire_codec._core.messages.decode import decode_message
 from pgwire_codec._core.wire.scan import boundaries, scan

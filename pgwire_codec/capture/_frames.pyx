@@ -1,11 +1,12 @@
-"""The frames of a stream taken apart, without an object a message.
+"""FrameBuffer: the frames of a stream split into messages and control frames.
 
-The twin of :class:`pgwire_codec.capture.frames.PythonFrames`. libpq is not linked with: its
-functions come as addresses, from the libpq that psycopg2 has loaded.
+The counterpart is :class:`pgwire_codec.capture.frames.PythonFrames`, which makes an object for each
+message. This module is not linked with libpq. It calls libpq's functions by their addresses in the
+library that psycopg2 has loaded.
 
-Waiting is done here, too, and without the GIL. A walsender sends each message by itself, into a
-socket that holds but a few hundred: one whose client has to wait for another thread's Python, or is
-woken for every message, stands still.
+It also waits for frames, without the GIL. A walsender sends each message by itself, into a socket
+buffer for a few hundred of them. It blocks if its client waits for the GIL, or wakes up for every
+message.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -14,6 +15,9 @@ from posix.time cimport CLOCK_MONOTONIC, clock_gettime, nanosleep, timespec
 
 import numpy as np
 
+from pgwire_codec._core.protocol cimport (
+    XLOG_DATA, XLOG_DATA_SEND_TIME, XLOG_DATA_SIZE, XLOG_DATA_WAL_START, may_reach_position,
+)
 from pgwire_codec._core.wire.primitives cimport load_i64, load_u64
 
 cdef extern from "<poll.h>" nogil:
@@ -30,14 +34,13 @@ ctypedef int (*ConsumeInput)(void*) noexcept nogil
 ctypedef void (*FreeMemory)(void*) noexcept nogil
 
 cdef enum:
-    HEAD = 25  # of an XLogData frame: tag, WAL start, WAL end, send time
     FIRST_MESSAGES = 1024
     FIRST_BYTES = 1 << 18
-    FEW_BYTES = 8 << 10  # half of the buffer that libpq begins with
-    MANY_BYTES = 16 << 20  # of one read, before Python may look after its signals
+    FEW_BYTES = 8 << 10  # half of the first buffer of libpq
+    MANY_BYTES = 16 << 20  # of one read, before Python handles its signals
     GATHER_NANOSECONDS = 100_000
 
-cdef enum:  # as frames.Outcome
+cdef enum:  # as in frames.Outcome
     EMPTY = 0
     FULL = 1
     REACHED = 2
@@ -54,13 +57,13 @@ cdef class FrameBuffer:
     cdef GetCopyData _get
     cdef ConsumeInput _consume
     cdef FreeMemory _free
-    cdef object _arrays  # data, offsets, lsn, time: what the pointers point into
+    cdef object _arrays  # data, offsets, lsn, time: owners of the memory below
     cdef uint8_t* _data
     cdef int32_t* _offsets
     cdef uint64_t* _lsns
     cdef int64_t* _times
-    cdef Py_ssize_t _room  # for bytes
-    cdef Py_ssize_t _places  # for messages
+    cdef Py_ssize_t _capacity  # in bytes
+    cdef Py_ssize_t _max_count  # of messages
     cdef readonly Py_ssize_t count
     cdef readonly Py_ssize_t nbytes
     cdef readonly bytes control
@@ -92,11 +95,11 @@ cdef class FrameBuffer:
                 )
             if frame == NULL:
                 return length  # the outcome
-            # A frame that _run left: there is no room for it, or it is none of a message.
-            is_message = length > HEAD and frame[0] == c"w"
+            # A frame that _run left: the buffer is full, or it contains no message.
+            is_message = length > XLOG_DATA_SIZE and frame[0] == XLOG_DATA
             try:
                 if is_message:
-                    self._grow(length - HEAD)
+                    self._grow(length - XLOG_DATA_SIZE)
                     self._append_unchecked(<const uint8_t*>frame, length)
                 else:
                     self.control = frame[:length]
@@ -126,7 +129,7 @@ cdef class FrameBuffer:
         self, Py_ssize_t max_messages, Py_ssize_t max_bytes, uint64_t stop_lsn, int64_t deadline,
         bint had_none, char** left
     ) noexcept nogil:
-        """Take in frames, as _run does, and wait for what has not arrived."""
+        """Read frames, as _run does, and wait for those that have not arrived."""
         cdef int outcome
         cdef bint looked = False
         cdef int64_t remaining
@@ -156,10 +159,9 @@ cdef class FrameBuffer:
     cdef int _run(
         self, Py_ssize_t max_messages, Py_ssize_t max_bytes, uint64_t stop_lsn, char** left
     ) noexcept nogil:
-        """Take in frames until something else is to be done.
+        """Read frames until something else has to be done, and return the outcome.
 
-        Gives the outcome; or, with ``left`` set to a frame that the caller has to see to and to
-        free, its length.
+        If ``left`` is set to a frame, which the caller handles and frees, return its length.
         """
         cdef char* frame = NULL
         cdef int length
@@ -171,10 +173,10 @@ cdef class FrameBuffer:
                     return EMPTY
                 return ENDED if length == -1 else BROKEN
             if (
-                length <= HEAD
-                or frame[0] != c"w"
-                or length - HEAD > self._room - self.nbytes
-                or self.count >= self._places
+                length <= XLOG_DATA_SIZE
+                or frame[0] != XLOG_DATA
+                or length - XLOG_DATA_SIZE > self._capacity - self.nbytes
+                or self.count >= self._max_count
             ):
                 left[0] = frame
                 return length
@@ -185,31 +187,31 @@ cdef class FrameBuffer:
         return FULL
 
     cdef void _append_unchecked(self, const uint8_t* frame, int length) noexcept nogil:
-        """Append a message; _run has seen that there is room, or _grow has made it."""
-        cdef Py_ssize_t size = length - HEAD
-        memcpy(self._data + self.nbytes, frame + HEAD, size)
-        self._lsns[self.count] = load_u64(frame + 1)
-        self._times[self.count] = load_i64(frame + 17)
+        """Append a message; _run has checked the capacity, or _grow has increased it."""
+        cdef Py_ssize_t size = length - XLOG_DATA_SIZE
+        memcpy(self._data + self.nbytes, frame + XLOG_DATA_SIZE, size)
+        self._lsns[self.count] = load_u64(frame + XLOG_DATA_WAL_START)
+        self._times[self.count] = load_i64(frame + XLOG_DATA_SEND_TIME)
         self.nbytes += size
         self.count += 1
         self._offsets[self.count] = <int32_t>self.nbytes
 
     cdef bint _stops(self, uint64_t stop_lsn) noexcept nogil:
-        """Whether the last message may reach the position; see ``frames._STOPS``."""
-        cdef uint8_t tag
+        """Return whether the last message may be the last one before the position."""
         if self._lsns[self.count - 1] < stop_lsn:
             return False
-        tag = self._data[self._offsets[self.count - 1]]
-        return tag in (c"C", c"P", c"E", c"c", c"p", c"K", c"r", c"M")
+        return may_reach_position(self._data[self._offsets[self.count - 1]])
 
     cdef _grow(self, Py_ssize_t size):
-        """Make room for one more message of this size."""
+        """Increase the capacity for one more message of this size."""
         cdef Py_ssize_t count = self.count
         cdef Py_ssize_t nbytes = self.nbytes
+        cdef Py_ssize_t capacity = self._capacity
+        cdef Py_ssize_t max_count = self._max_count
         data, offsets, lsn, time = self._arrays
         self._allocate(
-            self._room if size <= self._room - nbytes else max(2 * self._room, nbytes + size),
-            self._places if count < self._places else 2 * self._places,
+            capacity if size <= capacity - nbytes else max(2 * capacity, nbytes + size),
+            max_count if count < max_count else 2 * max_count,
         )
         new_data, new_offsets, new_lsn, new_time = self._arrays
         new_data[:nbytes] = data[:nbytes]
@@ -217,17 +219,17 @@ cdef class FrameBuffer:
         new_lsn[:count] = lsn[:count]
         new_time[:count] = time[:count]
 
-    cdef _clear(self, Py_ssize_t room, Py_ssize_t places):
-        self._allocate(room, places)
+    cdef _clear(self, Py_ssize_t capacity, Py_ssize_t max_count):
+        self._allocate(capacity, max_count)
         self.count = 0
         self.nbytes = 0
         self._offsets[0] = 0
 
-    cdef _allocate(self, Py_ssize_t room, Py_ssize_t places):
-        data = np.empty(room, np.uint8)
-        offsets = np.empty(places + 1, np.int32)
-        lsn = np.empty(places, np.uint64)
-        time = np.empty(places, np.int64)
+    cdef _allocate(self, Py_ssize_t capacity, Py_ssize_t max_count):
+        data = np.empty(capacity, np.uint8)
+        offsets = np.empty(max_count + 1, np.int32)
+        lsn = np.empty(max_count, np.uint64)
+        time = np.empty(max_count, np.int64)
         cdef uint8_t[::1] data_view = data
         cdef int32_t[::1] offsets_view = offsets
         cdef uint64_t[::1] lsn_view = lsn
@@ -237,19 +239,19 @@ cdef class FrameBuffer:
         self._offsets = &offsets_view[0]
         self._lsns = &lsn_view[0]
         self._times = &time_view[0]
-        self._room = room
-        self._places = places
+        self._capacity = capacity
+        self._max_count = max_count
 
 
 cdef int64_t now() noexcept nogil:
-    """The time of a clock that only goes forward, in nanoseconds."""
+    """Return the time of a monotonic clock in nanoseconds."""
     cdef timespec time
     clock_gettime(CLOCK_MONOTONIC, &time)
     return <int64_t>time.tv_sec * 1_000_000_000 + time.tv_nsec
 
 
 cdef bint is_readable(int socket, int64_t nanoseconds) noexcept nogil:
-    """Wait until something has arrived; False when nothing has in time, or a signal came."""
+    """Wait for data; return False after that time, or after a signal."""
     cdef pollfd asked
     asked.fd = socket
     asked.events = POLLIN
@@ -258,9 +260,9 @@ cdef bint is_readable(int socket, int64_t nanoseconds) noexcept nogil:
 
 
 cdef bint gather() noexcept nogil:
-    """Let a little more arrive; False when a signal came.
+    """Wait for a little more data; return False after a signal.
 
-    Nobody is in ``poll`` meanwhile, whom the walsender would have to wake.
+    Unlike ``poll``, this does not have to be woken up by the walsender.
     """
     cdef timespec time
     time.tv_sec = 0

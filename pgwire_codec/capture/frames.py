@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import numpy as np
 
 from pgwire_codec import _impl
+from pgwire_codec.protocol.spec import POSITIONS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 #: The head of an XLogData frame, before the message: tag, WAL start, WAL end, send time.
 _HEAD: Final = struct.Struct(">cQQq")
 _XLOG_DATA: Final = b"w"
-#: Messages after which a position may be reached: Commit, Prepare, Stream Stop, Stream Commit,
-#: Stream Prepare, Commit Prepared, Rollback Prepared, and a Message outside a transaction.
-_STOPS: Final = frozenset(b"CPEcpKrM")
 #: A position that no message reaches.
 NEVER: Final = (1 << 64) - 1
 
@@ -151,7 +149,7 @@ class PythonFrames:
             self._lsns.append(start)
             self._times.append(send_time)
             self.nbytes += length - _HEAD.size
-            if start >= stop_lsn and frame[_HEAD.size] in _STOPS:
+            if start >= stop_lsn and frame[_HEAD.size] in POSITIONS:
                 return Outcome.REACHED
         return Outcome.FULL
 

@@ -430,6 +430,11 @@ WITH_OLD_TUPLE = b"UD"
 COMMITS = b"CcK"
 
 
+#: Messages that may be the last one before a position in the stream: those that end a transaction
+#: or a stream block, and a Message outside of transactions.
+POSITIONS = b"CMEcPKrp"
+
+
 def in_stream_block(tag: bytes, before: bool) -> bool:
     """Return whether the message after one with this tag is inside a stream block."""
     if tag == b"S":

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pgwire_codec.codec.message_array import Messages
-from pgwire_codec.codec.tables import DecodedColumns
+from pgwire_codec.codec.tables import DecodedColumns, TupleTable
 from pgwire_codec.types import ColumnType
 
 def decode_columns(
@@ -18,3 +18,9 @@ def decode_columns(
     unrepresentable: str = "raise",
     threads: int = 1,
 ) -> DecodedColumns: ...
+def tuples(
+    messages: Messages,
+    rows: npt.NDArray[np.int64],
+    body: npt.NDArray[np.int64],
+    columns: int,
+) -> tuple[TupleTable, TupleTable]: ...

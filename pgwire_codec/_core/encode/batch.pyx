@@ -28,6 +28,7 @@ from pgwire_codec._core.kernels.writer cimport (
     NO_MEMORY, WRITTEN, ArrowBuffer, ArrowColumn, Output, Writer, load_i64_native, reserve,
     write_stored_bytes,
 )
+from pgwire_codec._core.protocol cimport KIND_BINARY, KIND_NULL, KIND_TEXT, KIND_UNCHANGED
 from pgwire_codec._core.wire.primitives cimport store_bytes, store_u8, store_u16
 
 import numpy as np
@@ -94,7 +95,7 @@ cdef class TupleWriter:
 
     cdef int fill(self, ArrowColumn* v, part, source) except -1:
         view = source.array.view()
-        v.kind = b"b" if source.binary else b"t"
+        v.kind = KIND_BINARY if source.binary else KIND_TEXT
         v.start = source.array.offset + source.start
         v.write = self.choose(v, source, view)
         if v.write is NULL:
@@ -211,8 +212,9 @@ cdef class TupleWriter:
 # Rows.
 
 
-cdef int write_tuple(const ArrowColumn* values, int count, uint8_t marker, int64_t row, Output* out) \
-        noexcept nogil:
+cdef int write_tuple(
+    const ArrowColumn* values, int count, uint8_t marker, int64_t row, Output* out
+) noexcept nogil:
     cdef const ArrowColumn* v
     cdef int index, code
     cdef int64_t at
@@ -226,11 +228,11 @@ cdef int write_tuple(const ArrowColumn* values, int count, uint8_t marker, int64
         if v.unchanged is not NULL and v.unchanged[row]:
             if reserve(out, 1):
                 return NO_MEMORY
-            out.p = store_u8(out.p, b"u")
+            out.p = store_u8(out.p, KIND_UNCHANGED)
         elif v.write is NULL or (v.valid is not NULL and not v.valid[at >> 3] >> (at & 7) & 1):
             if reserve(out, 1):
                 return NO_MEMORY
-            out.p = store_u8(out.p, b"n")
+            out.p = store_u8(out.p, KIND_NULL)
         else:
             code = v.write(v, at, out)
             if code:
@@ -272,9 +274,11 @@ cdef class MessageBuffer:
         """Write the messages of a part, and the end of each."""
         cdef bytes head = plan.head
         cdef TupleWriter first = TupleWriter(part, part.tuples[0])
-        cdef TupleWriter second = TupleWriter(part, part.tuples[1]) if len(part.tuples) == 2 else None
+        cdef TupleWriter second = None
         cdef int64_t row = 0, rows = part.rows
         cdef int code
+        if len(part.tuples) == 2:
+            second = TupleWriter(part, part.tuples[1])
         while row < rows:
             code = self.add_rows(&row, rows, head, first, second, &ends[0])
             if code == NO_MEMORY:
@@ -287,7 +291,13 @@ cdef class MessageBuffer:
         return 0
 
     cdef int add_rows(
-        self, int64_t* row, int64_t rows, bytes head, TupleWriter first, TupleWriter second, int64_t* ends
+        self,
+        int64_t* row,
+        int64_t rows,
+        bytes head,
+        TupleWriter first,
+        TupleWriter second,
+        int64_t* ends,
     ) except -1:
         """Write rows up to the first that is not ordinary."""
         cdef Output* out = &self.out

@@ -1,11 +1,10 @@
-"""Days of the proleptic Gregorian calendar, and PostgreSQL's epoch and limits since 1970."""
+"""Days of the proleptic Gregorian calendar, and PostgreSQL's limits since 1970."""
 
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
 cdef extern from *:
     """
     #define PGWIRE_DAY INT64_C(86400000000)
-    #define PGWIRE_EPOCH INT64_C(946684800000000)
     #define PGWIRE_MIN_TIMESTAMP INT64_C(-210866803200000000)
     #define PGWIRE_YEARS_CAPACITY (256 * 100 + 256)
     static int32_t PGWIRE_YEARS[PGWIRE_YEARS_CAPACITY];
@@ -20,13 +19,11 @@ cdef extern from *:
          PGWIRE_OF(244, 30), PGWIRE_OF(274, 31), PGWIRE_OF(305, 30), PGWIRE_OF(335, 31)}};
     """
     const int64_t DAY "PGWIRE_DAY"  # in microseconds
-    const int64_t EPOCH "PGWIRE_EPOCH"  # microseconds from 1970-01-01 to 2000-01-01
     const int64_t MIN_TIMESTAMP "PGWIRE_MIN_TIMESTAMP"  # microseconds since 1970
     int32_t YEARS "PGWIRE_YEARS"[]
     const uint32_t MONTHS "PGWIRE_MONTHS"[2][16]
 
 cdef enum:
-    EPOCH_DAYS = 10957  # from 1970-01-01 to 2000-01-01
     YEAR_0_DAYS = 719528  # from 0000-01-01 to 1970-01-01
     # datatype/timestamp.h, since 1970
     MIN_DATE = -2440588

@@ -10,7 +10,7 @@ from libc.stdint cimport (
 from libc.string cimport memcmp
 
 from pgwire_codec._core.kernels.calendar cimport (
-    DAY, EPOCH, EPOCH_DAYS, MAX_DATE, MIN_DATE, MIN_TIMESTAMP, split_days,
+    DAY, MAX_DATE, MIN_DATE, MIN_TIMESTAMP, split_days,
 )
 from pgwire_codec._core.kernels.clock cimport (
     iso_date_strays, parse_clock_unchecked, parse_date_unchecked, parse_zone_unchecked,
@@ -23,12 +23,14 @@ from pgwire_codec._core.kernels.digits cimport put_padded, put_pair
 from pgwire_codec._core.kernels.interval cimport decode_interval
 from pgwire_codec._core.kernels.skeleton cimport decode_fixed, fast_path_fits, tries_fast_path
 from pgwire_codec._core.kernels.writer cimport (
-    MOST_BYTES, NO_MEMORY, VALUE_HEAD, WRITTEN, ArrowColumn, Output, finish, load_i32_native,
-    load_i64_native, reserve,
+    MOST_BYTES, NO_MEMORY, WRITTEN, ArrowColumn, Output, finish, load_i32_native, load_i64_native,
+    reserve,
 )
+from pgwire_codec._core.protocol cimport EPOCH, EPOCH_DAYS
 from pgwire_codec._core.wire.primitives cimport (
     load_i32, load_i64, load_u64, store_bytes, store_u32, store_u64,
 )
+from pgwire_codec._core.wire.tuple_data cimport VALUE_HEAD
 
 cdef extern from *:
     """

@@ -11,12 +11,12 @@ from pgwire_codec._core.kernels.digits cimport put_back, put_number, put_padded,
 from pgwire_codec._core.kernels.shortest cimport shortest
 from pgwire_codec._core.kernels.skeleton cimport decode_fixed
 from pgwire_codec._core.kernels.writer cimport (
-    MOST_BYTES, NO_MEMORY, VALUE_HEAD, ArrowColumn, Output, finish, load_i32_native,
-    load_i64_native, reserve,
+    MOST_BYTES, NO_MEMORY, ArrowColumn, Output, finish, load_i32_native, load_i64_native, reserve,
 )
 from pgwire_codec._core.wire.primitives cimport (
     load_u32, load_u64, store_bytes, store_u32, store_u64,
 )
+from pgwire_codec._core.wire.tuple_data cimport VALUE_HEAD
 
 cdef enum:
     MAX_CHARACTERS = 64  # the server writes at most 24

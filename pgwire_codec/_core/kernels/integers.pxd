@@ -17,13 +17,14 @@ from pgwire_codec._core.kernels.digits cimport (
 )
 from pgwire_codec._core.kernels.skeleton cimport decode_fixed, fast_path_fits, tries_fast_path
 from pgwire_codec._core.kernels.writer cimport (
-    MOST_BYTES, NO_MEMORY, VALUE_HEAD, WRITTEN, ArrowColumn, Output, finish, load_i32_native,
-    load_i64_native, reserve,
+    MOST_BYTES, NO_MEMORY, WRITTEN, ArrowColumn, Output, finish, load_i32_native, load_i64_native,
+    reserve,
 )
 from pgwire_codec._core.wire.primitives cimport (
     PGWIRE_SWAP32, load_i16, load_i32, load_i64, load_u32, load_u64, store_u16, store_u32,
     store_u64,
 )
+from pgwire_codec._core.wire.tuple_data cimport VALUE_HEAD
 
 ctypedef fused Integer:
     int16_t

@@ -27,9 +27,10 @@ from pgwire_codec._core.kernels.skeleton cimport (
     FourWords, TwoWords, decode_fixed, fast_path_fits, tries_fast_path,
 )
 from pgwire_codec._core.kernels.writer cimport (
-    MOST_BYTES, NO_MEMORY, VALUE_HEAD, WRITTEN, ArrowColumn, Output, finish, reserve,
+    MOST_BYTES, NO_MEMORY, WRITTEN, ArrowColumn, Output, finish, reserve,
 )
 from pgwire_codec._core.wire.primitives cimport load_i16, load_u16, store_bytes, store_u16
+from pgwire_codec._core.wire.tuple_data cimport VALUE_HEAD
 
 cdef enum:
     LIMBS = 4  # 64-bit words of the widest decimal

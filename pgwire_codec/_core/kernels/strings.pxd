@@ -19,9 +19,10 @@ from pgwire_codec._core.kernels.numeric_render cimport is_numeric, render_numeri
 from pgwire_codec._core.kernels.utf8 cimport copy_value, is_utf8
 from pgwire_codec._core.kernels.uuids cimport render_uuid
 from pgwire_codec._core.kernels.writer cimport (
-    NO_MEMORY, VALUE_HEAD, ArrowColumn, Output, finish, reserve, stored_bytes,
+    NO_MEMORY, ArrowColumn, Output, finish, reserve, stored_bytes,
 )
 from pgwire_codec._core.wire.primitives cimport store_bytes
+from pgwire_codec._core.wire.tuple_data cimport VALUE_HEAD
 
 cdef enum:
     INLINE = 12  # bytes that a view contains itself

@@ -9,8 +9,9 @@ from pgwire_codec._core.kernels.column cimport (
 from pgwire_codec._core.kernels.digits cimport parse_hex, word, write_hex
 from pgwire_codec._core.kernels.skeleton cimport TwoWords, decode_fixed
 from pgwire_codec._core.kernels.writer cimport (
-    MOST_BYTES, NO_MEMORY, VALUE_HEAD, ArrowColumn, Output, finish, reserve,
+    MOST_BYTES, NO_MEMORY, ArrowColumn, Output, finish, reserve,
 )
+from pgwire_codec._core.wire.tuple_data cimport VALUE_HEAD
 
 
 cdef inline Kernel uuid_kernel(ColumnBuffers* c):

@@ -23,6 +23,7 @@ from pgwire_codec._core.kernels.numeric cimport numeric_kernel
 from pgwire_codec._core.kernels.strings cimport string_kernel
 from pgwire_codec._core.kernels.utf8 cimport fill_steps
 from pgwire_codec._core.kernels.uuids cimport uuid_kernel
+from pgwire_codec._core.protocol cimport STATE_VALUE
 
 from pgwire_codec._core.kernels.patch import patch_rows
 from pgwire_codec.arrow.layout import DTYPES, ArrowBuffers
@@ -224,7 +225,6 @@ cdef object array_from(ColumnBuffers* c, column_type, data):
 # Values anywhere in the data.
 
 cdef enum:
-    VALUE = 1  # of the four states, the only one that has bytes
     BEFORE = 12  # bytes before a value, as a slice promises
 
 
@@ -254,7 +254,7 @@ def decode_values(
     if not len(forms) == len(starts) == len(sizes) == count:
         raise ValueError("offsets, lengths, state and formats differ in length")
     data = np.ascontiguousarray(data, np.uint8)
-    values = np.flatnonzero(np.asarray(states) == VALUE)
+    values = np.flatnonzero(np.asarray(states) == STATE_VALUE)
     low = starts_within(np.asarray(starts)[values], np.asarray(sizes)[values], len(data))
     if low < BEFORE and not column.format.startswith("v"):
         # No message begins with a value, but here the data may.
@@ -287,7 +287,7 @@ cdef int run(ColumnDecoder decoder, const Rows* rows, Py_ssize_t count) noexcept
         n = min(count - at, <Py_ssize_t> BLOCK)
         all_values = True
         for i in range(n):
-            if rows.state[at + i] == VALUE:
+            if rows.state[at + i] == STATE_VALUE:
                 slices[i].p = rows.data + rows.offsets[at + i]
                 slices[i].length = rows.lengths[at + i]
                 slices[i].form = BINARY if rows.formats[at + i] == 1 else TEXT

@@ -12,6 +12,7 @@ from libc.string cimport memcpy
 from pgwire_codec._core.kernels.column cimport DEFERRED
 from pgwire_codec._core.kernels.shortest cimport u128
 from pgwire_codec._core.wire.primitives cimport store_bytes, store_u32
+from pgwire_codec._core.wire.tuple_data cimport VALUE_HEAD
 
 cdef enum:
     # Results of a writer, beside DEFERRED.
@@ -19,7 +20,6 @@ cdef enum:
     NO_MEMORY = -1
 
 cdef enum:
-    VALUE_HEAD = 5  # bytes before a value: its kind and its length
     MOST_BYTES = 64  # of a value and its head, if its size does not depend on it
 
 

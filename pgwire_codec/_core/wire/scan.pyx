@@ -1,40 +1,41 @@
-"""scan and boundaries: the heads of messages, as arrays.
+"""scan and boundaries: the heads of messages as arrays.
 
-The twins of :mod:`pgwire_codec.reference.scan` and :mod:`pgwire_codec.reference.boundaries`. Changes, and the messages that begin and end plain
-transactions and stream blocks, are checked here to their last byte, without the GIL; of the others
-the reference decoder says whether they decode, and of every error what it is.
+The counterparts are :mod:`pgwire_codec.reference.scan` and
+:mod:`pgwire_codec.reference.boundaries`.
+Changes, and the messages that begin and end plain transactions and stream blocks, are checked here
+to their last byte, without the GIL. The reference decoder checks the others, and raises all errors.
 """
 
 from libc.stdint cimport int16_t, int64_t, uint8_t, uint32_t, uint64_t
 
 import numpy as np
 
-from pgwire_codec._core.wire.tuple_data cimport tuple_end
+from pgwire_codec._core.protocol cimport (
+    BEGIN, BEGIN_FINAL_LSN, BEGIN_SIZE, BEGIN_XID, COMMIT, COMMIT_COMMIT_LSN, COMMIT_COMMIT_TIME,
+    COMMIT_END_LSN, COMMIT_SIZE, DELETE, INSERT, MARKER_KEY, MARKER_NEW, MARKER_OLD, STREAM_ABORT,
+    STREAM_ABORT_LONG_SIZE, STREAM_ABORT_SIZE, STREAM_COMMIT, STREAM_COMMIT_SIZE, STREAM_START,
+    STREAM_START_FIRST_SEGMENT, STREAM_START_SIZE, STREAM_STOP, STREAM_STOP_SIZE, UPDATE,
+    in_stream_block,
+)
 from pgwire_codec._core.wire.primitives cimport load_i16, load_i64, load_u32, load_u64
+from pgwire_codec._core.wire.tuple_data cimport tuple_end
+
+from pgwire_codec.codec.tables import Boundaries, MessageTable
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.protocol.messages import Message, Truncate
 from pgwire_codec.reference.codec import decode_message
-from pgwire_codec.codec.tables import Boundaries, MessageTable
-
-cdef enum:
-    WHOLE = 0  # the message is checked, and whole
-    ASK = 1  # the reference decoder has to say
 
 
-cdef enum:
-    BEGIN_SIZE = 21  # of the whole message
-    COMMIT_SIZE = 26
-
-
-cdef struct Head:
+cdef struct Change:
+    # The head of an Insert, Update or Delete.
     uint32_t relation
     uint32_t xid
-    int64_t body
-    int16_t width
+    int64_t body  # offset of the first marker in the message
+    int16_t width  # number of fields of the first tuple
 
 
 def scan(messages, *, bint streaming=False, bint skip=False):
-    """Read every message, whole, and tabulate it; see ``reference.scan``."""
+    """Tabulate the messages, each of which is whole; see ``reference.scan``."""
     cdef Py_ssize_t count = len(messages)
     kind = np.zeros(count, np.uint8)
     relation = np.zeros(count, np.uint32)
@@ -62,7 +63,7 @@ def scan(messages, *, bint streaming=False, bint skip=False):
             )
         if index == count:
             break
-        # The message that stopped the run: rare, or not whole.
+        # The message that ended the run: of a rare kind, or not whole.
         raw = messages[index]
         try:
             message = decode_message(raw, streaming=inside)
@@ -72,19 +73,19 @@ def scan(messages, *, bint streaming=False, bint skip=False):
                 raise placed from None
             errors[index] = placed
         else:
-            if raw[0] in b"IUDBCSEcA":
-                raise RuntimeError(f"message {index} is whole, but the compiled scan refused it")
+            if is_checked_here(raw[0]):
+                raise RuntimeError(f"the compiled scan refused message {index}, which is whole")
             kinds[index] = raw[0]
             if isinstance(message, (Truncate, Message)):
                 xids[index] = message.xid or 0
         if len(raw):
-            inside = follows_in_block(raw[0], inside)
+            inside = in_stream_block(raw[0], inside)
         index += 1
     return MessageTable(kind, relation, xid, body, width, errors, inside)
 
 
 cdef check_offsets(const int64_t[::1] offsets, Py_ssize_t count, Py_ssize_t size):
-    """Refuse an array whose offsets would lead outside its bytes."""
+    """Check that the offsets do not lead out of the bytes."""
     cdef Py_ssize_t index
     cdef bint good = 0 <= offsets[0] and offsets[count] <= size
     with nogil:
@@ -106,10 +107,10 @@ cdef Py_ssize_t scan_run(
     int64_t* bodies,
     int16_t* widths,
 ) noexcept nogil:
-    """Tabulate messages until one that this scan cannot answer for; give its index, or count."""
+    """Tabulate messages up to the first that is not checked here; return its index, or count."""
     cdef const uint8_t* p
     cdef const uint8_t* end
-    cdef Head head
+    cdef Change change
     cdef uint8_t tag
     while index < count:
         p = data + offsets[index]
@@ -117,86 +118,85 @@ cdef Py_ssize_t scan_run(
         if p == end:
             return index
         tag = p[0]
-        if tag == c"I" or tag == c"U" or tag == c"D":
-            if read_change(p, end, inside[0], &head) != WHOLE:
+        if tag == INSERT or tag == UPDATE or tag == DELETE:
+            if not read_change(p, end, inside[0], &change):
                 return index
-            relations[index] = head.relation
-            xids[index] = head.xid
-            bodies[index] = offsets[index] + head.body
-            widths[index] = head.width
-        elif read_control(tag, p, end) != WHOLE:
+            relations[index] = change.relation
+            xids[index] = change.xid
+            bodies[index] = offsets[index] + change.body
+            widths[index] = change.width
+        elif not is_control(tag, p, end - p):
             return index
         else:
-            inside[0] = follows_in_block(tag, inside[0])
+            inside[0] = in_stream_block(tag, inside[0])
         kinds[index] = tag
         index += 1
     return count
 
 
-cdef inline bint follows_in_block(uint8_t tag, bint before) noexcept nogil:
-    """Say whether the next message is inside a stream block: ``spec.in_stream_block``."""
-    if tag == c"S":
-        return True
-    if tag in (c"E", c"B", c"C", c"c", c"A", c"b", c"P", c"K", c"r", c"p"):
-        return False
-    return before
+cdef bint is_checked_here(uint8_t tag) noexcept nogil:
+    return tag in (
+        INSERT, UPDATE, DELETE, BEGIN, COMMIT, STREAM_START, STREAM_STOP, STREAM_COMMIT,
+        STREAM_ABORT,
+    )
 
 
-cdef inline int read_control(uint8_t tag, const uint8_t* p, const uint8_t* end) noexcept nogil:
-    """Check the messages of a fixed length that come often."""
-    cdef Py_ssize_t size = end - p
-    if tag == c"B":
-        return WHOLE if size == 21 else ASK
-    if tag == c"C":
-        return WHOLE if size == 26 else ASK
-    if tag == c"S":
-        return WHOLE if size == 6 and p[5] <= 1 else ASK
-    if tag == c"E":
-        return WHOLE if size == 1 else ASK
-    if tag == c"c":
-        return WHOLE if size == 30 else ASK
-    if tag == c"A":
-        return WHOLE if size == 9 or size == 25 else ASK
-    return ASK
+cdef inline bint is_control(uint8_t tag, const uint8_t* p, Py_ssize_t size) noexcept nogil:
+    """Return whether the message is whole, and one of the frequent ones of a fixed size."""
+    if tag == BEGIN:
+        return size == BEGIN_SIZE
+    if tag == COMMIT:
+        return size == COMMIT_SIZE
+    if tag == STREAM_START:
+        return size == STREAM_START_SIZE and p[STREAM_START_FIRST_SEGMENT] <= 1
+    if tag == STREAM_STOP:
+        return size == STREAM_STOP_SIZE
+    if tag == STREAM_COMMIT:
+        return size == STREAM_COMMIT_SIZE
+    if tag == STREAM_ABORT:
+        return size == STREAM_ABORT_SIZE or size == STREAM_ABORT_LONG_SIZE
+    return False
 
 
-cdef inline int read_change(
-    const uint8_t* p, const uint8_t* end, bint streaming, Head* head
+cdef inline bint read_change(
+    const uint8_t* p, const uint8_t* end, bint streaming, Change* change
 ) noexcept nogil:
-    """Check an Insert, Update or Delete to its end; ``head.body`` counts from its tag."""
+    """Read the head of an Insert, Update or Delete; return whether the message is whole."""
     cdef const uint8_t* start = p
     cdef uint8_t tag = p[0]
     cdef uint8_t marker
     p += 1
-    head.xid = 0
+    change.xid = 0
     if end - p < (8 if streaming else 4):
-        return ASK
+        return False
     if streaming:
-        head.xid = load_u32(p)
+        change.xid = load_u32(p)
         p += 4
-    head.relation = load_u32(p)
+    change.relation = load_u32(p)
     p += 4
-    head.body = p - start
-    if end - p < 3:  # marker and number of columns
-        return ASK
+    change.body = p - start
+    if end - p < 3:  # marker and number of fields
+        return False
     marker = p[0]
-    head.width = load_i16(p + 1)
-    if tag == c"I":
-        if marker != c"N":
-            return ASK
-    elif marker == c"K" or marker == c"O":
-        if tag == c"U":
+    change.width = load_i16(p + 1)
+    if tag == INSERT:
+        if marker != MARKER_NEW:
+            return False
+    elif marker == MARKER_KEY or marker == MARKER_OLD:
+        if tag == UPDATE:
             p = tuple_end(p + 1, end)
-            if p == NULL or end - p < 3 or p[0] != c"N":
-                return ASK
-    elif tag == c"D" or marker != c"N":
-        return ASK
-    p = tuple_end(p + 1, end)
-    return WHOLE if p == end else ASK
+            if p == NULL or end - p < 3 or p[0] != MARKER_NEW:
+                return False
+    elif tag == DELETE or marker != MARKER_NEW:
+        return False
+    return tuple_end(p + 1, end) == end
 
 
 def boundaries(messages, begin, commit):
-    """Read the fields of Begin and Commit messages that ``scan`` accepted; see the twin."""
+    """Read the fields of Begin and Commit messages that ``scan`` accepted.
+
+    See ``reference.boundaries``.
+    """
     cdef const uint8_t[::1] data = messages.data
     cdef const int64_t[::1] offsets = messages.offsets
     cdef const int64_t[::1] begins = np.ascontiguousarray(begin, np.int64)
@@ -218,7 +218,7 @@ def boundaries(messages, begin, commit):
     cdef uint64_t[::1] end_lsn = found.end_lsn
     cdef int64_t[::1] commit_time = found.commit_time
     if commits.shape[0] != count:
-        raise ValueError("as many Commits as Begins")
+        raise ValueError(f"{count} Begins, but {commits.shape[0]} Commits")
     with nogil:
         for row in range(count):
             good = is_whole(begins[row], BEGIN_SIZE, offsets, data.shape[0])
@@ -226,12 +226,12 @@ def boundaries(messages, begin, commit):
                 good = False
                 break
             p = &data[offsets[begins[row]]]
-            final_lsn[row] = load_u64(p + 1)
-            xid[row] = load_u32(p + 17)
+            final_lsn[row] = load_u64(p + BEGIN_FINAL_LSN)
+            xid[row] = load_u32(p + BEGIN_XID)
             p = &data[offsets[commits[row]]]
-            commit_lsn[row] = load_u64(p + 2)
-            end_lsn[row] = load_u64(p + 10)
-            commit_time[row] = load_i64(p + 18)
+            commit_lsn[row] = load_u64(p + COMMIT_COMMIT_LSN)
+            end_lsn[row] = load_u64(p + COMMIT_END_LSN)
+            commit_time[row] = load_i64(p + COMMIT_COMMIT_TIME)
     if not good:
         raise ValueError("begin and commit must be Begins and Commits that scan() accepted")
     return found
@@ -240,7 +240,7 @@ def boundaries(messages, begin, commit):
 cdef inline bint is_whole(
     int64_t index, Py_ssize_t size, const int64_t[::1] offsets, Py_ssize_t end
 ) noexcept nogil:
-    """Whether a message is there, in the data, and of that size."""
+    """Return whether there is a message with that index and size in the data."""
     if not 0 <= index < offsets.shape[0] - 1:
         return False
     if not 0 <= offsets[index] <= offsets[index + 1] <= end:

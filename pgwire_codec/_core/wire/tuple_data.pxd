@@ -1,7 +1,10 @@
-"""Where the tuples of a change, and their columns, begin and end."""
+"""Tuples of changes, and where they and their fields begin and end."""
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
+from pgwire_codec._core.protocol cimport (
+    KIND_BINARY, KIND_NULL, KIND_TEXT, KIND_UNCHANGED, MARKER_NEW,
+)
 from pgwire_codec._core.wire.primitives cimport load_i16, load_u32
 
 cdef extern from *:
@@ -17,80 +20,83 @@ cdef extern from *:
     void pgwire_prefetch(const void* p) noexcept nogil
 
 cdef enum:
+    VALUE_HEAD = 5  # bytes of a field before its value: its kind and its length
     MAX_LENGTH = 0x7FFFFFFF  # lengths are signed on the wire
 
+cdef enum:
+    ROWS_AHEAD = 12  # rows between the one that is decoded and the one that is prefetched
+    CACHE_LINES = 4  # of each row
+    CACHE_LINE = 64  # bytes
 
-cdef inline const uint8_t* column_end(const uint8_t* p, const uint8_t* end) noexcept nogil:
-    """Give the end of the column at p, whatever its kind; NULL where it is not whole.
+cdef enum:
+    OLD = 0
+    NEW = 1
+    CURRENT = 2  # the new one, or the old one if there is no new one
 
-    The value of a column of kind t or b begins 5 bytes behind p.
-    """
-    cdef Py_ssize_t room = end - p - 5  # for a value, behind its kind and its length
+
+cdef struct TupleSource:
+    const uint8_t* data
+    int64_t size
+    const int64_t* offsets  # of the messages
+    int64_t messages
+    const int64_t* rows  # indexes of messages
+    const int64_t* bodies  # offsets of their tuples; negative for none
+    Py_ssize_t count
+    bint any_old  # set when a row has an old tuple
+
+
+cdef inline bint has_value(const uint8_t* p) noexcept nogil:
+    """Return whether the field at p has a value, and so a length."""
+    return p[0] == KIND_TEXT or p[0] == KIND_BINARY
+
+
+cdef inline const uint8_t* field_end(const uint8_t* p, const uint8_t* end) noexcept nogil:
+    """Return the end of the field at p, or NULL if it is truncated or of an unknown kind."""
+    cdef Py_ssize_t left = end - p - VALUE_HEAD
     cdef uint32_t length
-    if likely(room >= 0 and (p[0] == c"t" or p[0] == c"b")):
+    if likely(left >= 0 and has_value(p)):
         length = load_u32(p + 1)
-        if likely(length <= room and length <= MAX_LENGTH):
-            return p + 5 + length
+        if likely(length <= left and length <= MAX_LENGTH):
+            return p + VALUE_HEAD + length
         return NULL
-    if room > -5 and (p[0] == c"n" or p[0] == c"u"):
+    if left > -VALUE_HEAD and (p[0] == KIND_NULL or p[0] == KIND_UNCHANGED):
         return p + 1
     return NULL
 
 
 cdef inline const uint8_t* tuple_end(const uint8_t* p, const uint8_t* end) noexcept nogil:
-    """Give the end of a tuple that begins with its number of columns; NULL if it is not whole."""
-    cdef int columns
+    """Return the end of the tuple whose number of fields is at p, or NULL if it is not whole."""
+    cdef int fields
     if end - p < 2:
         return NULL
-    columns = load_i16(p)
+    fields = load_i16(p)
     p += 2
-    if columns < 0:
+    if fields < 0:
         return NULL
-    while columns > 0:
-        columns -= 1
-        p = column_end(p, end)
+    while fields > 0:
+        fields -= 1
+        p = field_end(p, end)
         if p == NULL:
             return NULL
     return p
 
 
-cdef enum:
-    AHEAD = 12  # rows: their first bytes come from memory while those before are walked
-    LINES = 4  # cache lines of each
-    LINE = 64
-
-cdef enum:
-    OLD = 0
-    NEW = 1
-    CURRENT = 2  # the new one; where there is only an old one, that
-
-
-cdef struct Input:
-    const uint8_t* data
-    int64_t size
-    const int64_t* offsets  # of the messages
-    int64_t messages
-    const int64_t* rows  # which of them
-    const int64_t* bodies  # where their tuples begin; negative for none
-    Py_ssize_t count
-    bint any_old  # set when a row turns out to have an old tuple
-
-
-cdef inline void prefetch(const Input* source, Py_ssize_t row) noexcept nogil:
-    """Ask for the tuples of a row that will be walked soon."""
+cdef inline void prefetch(const TupleSource* source, Py_ssize_t row) noexcept nogil:
+    """Load the tuples of a row that will be read soon into the cache."""
     cdef int64_t line
-    if row + AHEAD < source.count:
-        for line in range(LINES):
-            # Where it points does not matter: no address is an error to a prefetch.
+    if row + ROWS_AHEAD < source.count:
+        for line in range(CACHE_LINES):
+            # Any address will do: none is an error to a prefetch.
             pgwire_prefetch(<const void*> (
-                <size_t> source.data + <size_t> (source.bodies[row + AHEAD] + LINE * line)
+                <size_t> source.data
+                + <size_t> (source.bodies[row + ROWS_AHEAD] + CACHE_LINE * line)
             ))
 
 
-cdef inline const uint8_t* body_of(
-    const Input* source, Py_ssize_t row, const uint8_t** end
+cdef inline const uint8_t* find_body(
+    const TupleSource* source, Py_ssize_t row, const uint8_t** end
 ) noexcept nogil:
-    """Give a row's first marker and its message's end; NULL where they are not in the message."""
+    """Return a row's first marker, and its message's end; NULL if they are not in the message."""
     cdef int64_t message = source.rows[row]
     cdef int64_t start, stop
     if not 0 <= message < source.messages:
@@ -102,19 +108,19 @@ cdef inline const uint8_t* body_of(
     return source.data + source.bodies[row]
 
 
-cdef inline int tuple_of(
-    Input* source, Py_ssize_t row, int which, const uint8_t** p, const uint8_t** end
+cdef inline int find_tuple(
+    TupleSource* source, Py_ssize_t row, int which, const uint8_t** p, const uint8_t** end
 ) noexcept nogil:
-    """Point at the marker of a row's tuple: 1; 0 if there is none such; -1 if it is not whole."""
+    """Find the marker of a row's tuple; return 1, 0 if it has no such tuple, -1 if truncated."""
     cdef const uint8_t* first
     cdef const uint8_t* second
     if source.bodies[row] < 0:
         return 0
-    first = body_of(source, row, end)
+    first = find_body(source, row, end)
     if first == NULL:
         return -1
     p[0] = first
-    if first[0] == c"N":
+    if first[0] == MARKER_NEW:
         return which != OLD
     source.any_old = True
     if which == OLD:
