@@ -1,7 +1,7 @@
-"""Encode one message: the compiled twin of :func:`pgwire_codec.reference.encode_message`.
+"""encode_message, the counterpart of :func:`pgwire_codec.reference.encode_message`.
 
-Writers take what messages ordinarily hold: ints in range, str, bytes, tuples. Anything else they
-leave to the reference, which writes it (a list, a bytearray, a subclass) or says what is wrong.
+Writers accept what messages ordinarily contain: ints in range, str, bytes, tuples. They leave
+anything else to the reference, which writes it (a list, a bytearray, a subclass) or raises.
 """
 
 from cpython.bytes cimport (
@@ -14,16 +14,19 @@ from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc, PyMem_RawRealloc
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport INT16_MAX, INT32_MAX, INT32_MIN, UINT32_MAX, uint8_t, uint64_t
-from libc.string cimport memchr, memcpy
+from libc.string cimport memchr, memcpy, strchr
 
 from pgwire_codec._core.messages.layout cimport (
-    BOOL, BYTES, CHAR, COUNT16, COUNT32, INT8, INT32, INT64, OIDS, STRING, TUPLE, UINT32, UINT64,
-    Field, Layout, Shape, Type, Wire, get,
+    ALWAYS, BOOL, BYTES, CHAR, COUNT16, COUNT32, INT8, INT32, INT64, OIDS, REST, STRING, TUPLE,
+    UINT32, UINT64, Field, Layout, Type, get,
 )
-from pgwire_codec._core.wire.primitives cimport store_bytes, store_u8, store_u16, store_u32, store_u64
+from pgwire_codec._core.protocol cimport KIND_BINARY, KIND_NULL, KIND_TEXT, KIND_UNCHANGED
+from pgwire_codec._core.wire.primitives cimport (
+    store_bytes, store_u8, store_u16, store_u32, store_u64,
+)
+from pgwire_codec._core.wire.tuple_data cimport VALUE_HEAD
 
-from pgwire_codec.protocol import messages
-from pgwire_codec.protocol import spec
+from pgwire_codec._core.messages import layout as layouts
 from pgwire_codec.reference import codec as reference
 
 cdef extern from "Python.h":
@@ -36,7 +39,7 @@ cdef extern from "Python.h":
 
 
 cdef enum:
-    # What a writer found beside -1, an exception.
+    # Results of a writer; -1 is an exception.
     WRITTEN = 0
     NOT_ORDINARY = 1
     INLINE = 1024
@@ -49,7 +52,7 @@ cdef struct Writer:
 
 
 cdef int reserve(Writer* w, Py_ssize_t wanted) except -1:
-    """Make room for as many bytes more."""
+    """Reserve that many more bytes."""
     cdef Py_ssize_t used = w.p - w.start, capacity = w.end - w.start
     cdef uint8_t* grown
     if wanted <= w.end - w.p:
@@ -69,12 +72,8 @@ cdef int reserve(Writer* w, Py_ssize_t wanted) except -1:
     return 0
 
 
-cdef dict LAYOUTS = {
-    getattr(messages, each.name): Layout(getattr(messages, each.name), each.tag, each.fields)
-    for each in spec.MESSAGES + spec.FRAMES
-}
-cdef Layout ATTR = Layout(messages.RelationColumn, b"", spec.RELATION_COLUMN)
-cdef Shape TUPLE_DATA = Shape(messages.TupleData)
+cdef Layout RELATION_COLUMN = layouts.RELATION_COLUMN
+cdef Layout TUPLE_DATA = layouts.TUPLE_DATA
 
 
 # Fields.
@@ -161,11 +160,15 @@ cdef int write_bool(Writer* w, object value) except -1:
     return WRITTEN
 
 
-cdef int write_char(Writer* w, object value) except -1:
-    if not PyUnicode_CheckExact(value) or len(value) != 1 or value not in "dnfi":
+cdef int write_char(Writer* w, object value, const char* choices) except -1:
+    cdef Py_UCS4 character
+    if not PyUnicode_CheckExact(value) or len(value) != 1:
+        return NOT_ORDINARY
+    character = ord(value)
+    if character == 0 or character > 127 or strchr(choices, character) == NULL:
         return NOT_ORDINARY
     reserve(w, 1)
-    w.p = store_u8(w.p, <uint8_t> ord(value))
+    w.p = store_u8(w.p, <uint8_t> character)
     return WRITTEN
 
 
@@ -211,17 +214,17 @@ cdef int write_tuple(Writer* w, object value) except -1:
     w.p = store_u16(w.p, count)
     for number in range(count):
         column = PyTuple_GET_ITEM(values, number)
-        if kinds[number] == b"t" or kinds[number] == b"b":
+        if kinds[number] == KIND_TEXT or kinds[number] == KIND_BINARY:
             if not PyBytes_CheckExact(<object> column):
                 return NOT_ORDINARY
             length = PyBytes_GET_SIZE(<object> column)
             if length > INT32_MAX:
                 return NOT_ORDINARY
-            reserve(w, 5 + length + count - number)  # every column takes a byte at least
+            reserve(w, VALUE_HEAD + length + count - number)  # every field takes a byte at least
             w.p = store_u8(w.p, <uint8_t> kinds[number])
             w.p = store_u32(w.p, length)
             w.p = store_bytes(w.p, PyBytes_AS_STRING(<object> column), length)
-        elif kinds[number] == b"n" or kinds[number] == b"u":
+        elif kinds[number] == KIND_NULL or kinds[number] == KIND_UNCHANGED:
             if <object> column is not None:
                 return NOT_ORDINARY
             w.p = store_u8(w.p, <uint8_t> kinds[number])
@@ -245,11 +248,11 @@ cdef int write_count(Writer* w, object counted, Py_ssize_t most, int size) excep
     return WRITTEN
 
 
-cdef int write_attrs(Writer* w, object value) except -1:
+cdef int write_columns(Writer* w, object value) except -1:
     if not PyTuple_CheckExact(value):
         return NOT_ORDINARY
     for column in <tuple> value:
-        if Py_TYPE(column) is not ATTR.shape.cls or write_fields(w, ATTR, column):
+        if Py_TYPE(column) is not RELATION_COLUMN.cls or write_fields(w, RELATION_COLUMN, column):
             return NOT_ORDINARY
     return WRITTEN
 
@@ -266,34 +269,34 @@ cdef int write_oids(Writer* w, object value) except -1:
 # Messages.
 
 
-cdef int write_field(Writer* w, Wire wire, object value) except -1:
-    if wire == TUPLE:
+cdef int write_field(Writer* w, const Field* field, object value) except -1:
+    if field.wire == TUPLE:
         return write_tuple(w, value)
-    if wire == UINT32:
+    elif field.wire == UINT32:
         return write_u32(w, value)
-    if wire == UINT64:
+    elif field.wire == UINT64:
         return write_u64(w, value)
-    if wire == INT64:
+    elif field.wire == INT64:
         return write_i64(w, value)
-    if wire == INT8:
+    elif field.wire == INT8:
         return write_u8(w, value)
-    if wire == INT32:
+    elif field.wire == INT32:
         return write_i32(w, value)
-    if wire == STRING:
+    elif field.wire == STRING:
         return write_string(w, value)
-    if wire == COUNT16:
+    elif field.wire == COUNT16:
         return write_count(w, value, INT16_MAX, 2)
-    if wire == COUNT32:
+    elif field.wire == COUNT32:
         return write_count(w, value, INT32_MAX, 4)
-    if wire == BYTES:
+    elif field.wire == BYTES or field.wire == REST:
         return write_bytes(w, value)
-    if wire == BOOL:
+    elif field.wire == BOOL:
         return write_bool(w, value)
-    if wire == CHAR:
-        return write_char(w, value)
-    if wire == OIDS:
+    elif field.wire == CHAR:
+        return write_char(w, value, field.choices)
+    elif field.wire == OIDS:
         return write_oids(w, value)
-    return write_attrs(w, value)
+    return write_columns(w, value)
 
 
 cdef int write_fields(Writer* w, Layout layout, object message) except -1:
@@ -302,28 +305,28 @@ cdef int write_fields(Writer* w, Layout layout, object message) except -1:
     cdef Field* field
     for index in range(layout.count):
         field = &layout.fields[index]
-        value = get(layout.shape, message, field.slot)
-        alone = field.alternative < 0 or get(layout.shape, message, field.alternative) is None
+        value = get(layout, message, field.member)
+        alone = field.alternative < 0 or get(layout, message, field.alternative) is None
         if not alone and value is not None:
             return NOT_ORDINARY
         if field.together >= 0 and (
-            (get(layout.shape, message, field.together) is None) != (value is None)
+            (get(layout, message, field.together) is None) != (value is None)
         ):
             return NOT_ORDINARY
         if value is None:
-            if field.always and alone:
+            if field.presence == ALWAYS and alone:
                 return NOT_ORDINARY
             continue
         if field.marker >= 0:
             reserve(w, 1)
             w.p = store_u8(w.p, <uint8_t> field.marker)
-        if write_field(w, field.wire, value):
+        if write_field(w, field, value):
             return NOT_ORDINARY
     return WRITTEN
 
 
 cdef object write_message(Layout layout, object message):
-    """Give the message's bytes, or None where it is not an ordinary one."""
+    """Return the bytes of a message, or None if it is not ordinary."""
     cdef Writer w
     w.start = w.p = w.inline_
     w.end = w.start + INLINE
@@ -335,6 +338,17 @@ cdef object write_message(Layout layout, object message):
     finally:
         if w.start is not w.inline_:
             PyMem_RawFree(w.start)
+
+
+cdef dict by_class(each):
+    cdef Layout layout
+    table = {}
+    for layout in each:
+        table[<object> <PyObject*> layout.cls] = layout
+    return table
+
+
+cdef dict LAYOUTS = by_class(layouts.MESSAGES + layouts.FRAMES)
 
 
 def encode_message(message):

@@ -1,7 +1,8 @@
-"""Objects of frozen, slotted dataclasses, made without their __init__.
+"""Layout: the class of a message, and its fields on the wire.
 
-That would set each field through object.__setattr__, which calls the slot's descriptor in the end.
-Calling the descriptor itself takes a tenth of the time.
+Objects are made without the __init__ of the frozen, slotted dataclass. That would set each field
+through object.__setattr__, which calls the descriptor of the field in the end. Calling the
+descriptor itself takes a tenth of the time.
 """
 
 from cpython.object cimport PyObject
@@ -15,51 +16,64 @@ cdef extern from "Python.h":
     object PyType_GenericNew(Type* cls, PyObject* args, PyObject* keywords)
 
 cdef enum:
-    MAX_FIELDS = 8
-
-
-cdef class Shape:
-    cdef Type* cls
-    cdef PyObject* slots[MAX_FIELDS]
-    cdef descrsetfunc assign
-    cdef descrgetfunc fetch
-    cdef readonly tuple kept  # the class and the descriptors: owns what the pointers point to
-
-    cdef object make(self, tuple values)
-
-
-cdef enum:
-    MAX_WIRE_FIELDS = 12
+    MAX_MEMBERS = 8  # of a class
+    MAX_FIELDS = 12  # on the wire: counts are fields, too
 
 cdef enum Wire:
-    INT8, BOOL, CHAR, INT32, UINT32, UINT64, INT64, STRING, COUNT16, COUNT32, BYTES, OIDS
-    COLUMNS, TUPLE
+    INT8
+    BOOL
+    CHAR
+    INT32
+    UINT32
+    INT64
+    UINT64
+    STRING
+    COUNT16
+    COUNT32
+    BYTES
+    REST
+    OIDS
+    COLUMNS
+    TUPLE
+
+cdef enum Presence:
+    ALWAYS
+    STREAMED
+    MARKED
+    REMAINING
 
 cdef struct Field:
+    # As pgwire_codec.protocol.spec.Field; members are counted from 0, and -1 is none.
     Wire wire
-    int slot           # where the class has it; of a count: where it has what is counted
-    int alternative    # slot of the field that may not be there with it, or -1
-    int together       # slot of the field that must be there with it, or -1
-    bint always        # whether it may not be None (but for its alternative)
-    int marker         # the byte before it, or -1
+    Presence presence
+    int member  # of the field; of a count: of what is counted
+    int alternative  # member that cannot be there together with this field
+    int together  # member that is there if and only if this field is
+    int marker  # the byte before the field, or -1
+    bint is_count
+    const char* choices  # of a CHAR
 
 
 cdef class Layout:
-    cdef Shape shape
+    cdef Type* cls
+    cdef PyObject* members[MAX_MEMBERS]  # descriptors
+    cdef descrsetfunc assign
+    cdef descrgetfunc fetch
+    cdef tuple owned  # the objects that the pointers point to
     cdef bytes tag
     cdef int count
-    cdef Field fields[MAX_WIRE_FIELDS]
+    cdef Field fields[MAX_FIELDS]
 
 
-cdef inline object new(Shape shape):
-    """Give an object whose fields are not set yet."""
-    return PyType_GenericNew(shape.cls, NULL, NULL)
+cdef inline object new(Layout layout):
+    """Return an object whose fields are not set yet."""
+    return PyType_GenericNew(layout.cls, NULL, NULL)
 
 
-cdef inline int put(Shape shape, object message, int field, object value) except -1:
-    return shape.assign(shape.slots[field], message, value)
+cdef inline int put(Layout layout, object message, int member, object value) except -1:
+    return layout.assign(layout.members[member], message, value)
 
 
-cdef inline object get(Shape shape, object message, int field):
-    """Give a field of an object of this very class."""
-    return shape.fetch(shape.slots[field], message, <PyObject*> shape.cls)
+cdef inline object get(Layout layout, object message, int member):
+    """Return a member of an object of this very class."""
+    return layout.fetch(layout.members[member], message, <PyObject*> layout.cls)
