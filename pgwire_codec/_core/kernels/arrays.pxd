@@ -10,7 +10,7 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 
 from pgwire_codec._core.kernels.column cimport (
     BINARY, DEFERRED, FINE, MAX_BYTES, MISSING, NO_VALUE, TEXT, ColumnBuffers, Kernel, Slice,
-    column_mark, column_mark_invalid, column_rewind, column_run, grown, likely, unlikely,
+    column_grow, column_mark, column_mark_invalid, column_rewind, column_run, likely, unlikely,
 )
 from pgwire_codec._core.wire.primitives cimport load_i32, load_u32
 
@@ -58,7 +58,7 @@ cdef inline int append_unescaped(ColumnBuffers* c, const uint8_t* p, int32_t n) 
     cdef int32_t at = 0
     cdef int code
     if size > c.scratch_size:
-        larger = grown(c, c.scratch, size)
+        larger = column_grow(c, c.scratch, size)
         if larger is NULL:
             return DEFERRED
         c.scratch = <uint8_t*> larger
