@@ -13,9 +13,9 @@ ROOT = Path(__file__).parents[1]
 
 CODE = tuple(
     f"pgwire_codec/{name}"
-    for name in ("protocol", "types", "arrow", "codec", "transactions", "changes")
+    for name in ("protocol", "types", "arrow", "codec", "transactions", "changes", "_core")
 )
-TOOLS = ("tools/docs_pages.py", "tools/docs_roles.py")
+TOOLS = ("tools/docs_pages.py", "tools/docs_roles.py", "tools/update_protocol.py")
 PAGES = (
     "README.md",
     "CONTRIBUTING.md",

@@ -1,1 +1,1 @@
-"""The compiled codec: the twin of :mod:`pgwire_codec.reference`, module by module."""
+"""The compiled codec, the counterpart of :mod:`pgwire_codec.reference`."""

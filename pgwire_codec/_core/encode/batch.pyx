@@ -117,7 +117,7 @@ cdef class TupleWriter:
         return piece
 
     cdef Writer choose(self, ArrowColumn* v, source, view) except *:
-        """Return the writer of the column, and set its parameters; NULL if there is none."""
+        """Return the writer of the column, and set its parameters; NULL without one."""
         cdef bint binary = source.binary
         family, arrow = source.column.pg.family, source.formats[0]
         if arrow in STRINGS and not binary and source.family.is_text_checked:

@@ -14,7 +14,7 @@ cdef extern from *:
 
 
 cdef struct Slice:
-    # Where the value of one row lies.
+    # Place of the value of one row.
     const uint8_t* p  # at least 12 readable bytes lie before it; none are promised after the value
     int32_t length
     int32_t form

@@ -1,6 +1,6 @@
 """The growing buffers of one column, and the rows of it that are not ordinary.
 
-These functions are in a module of their own, so that they are not inlined into the loops of kernels.
+These functions are in a module of their own so that they are not inlined into kernels.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -120,7 +120,7 @@ cdef int column_grow_bytes(ColumnBuffers* c, int64_t row, Py_ssize_t more) noexc
 cdef void column_borrow(
     ColumnBuffers* c, const ColumnBuffers* of, Py_ssize_t row, Py_ssize_t rows
 ) noexcept nogil:
-    """Let an empty column without offsets write its rows to those of another, from `row` on."""
+    """Make an empty column without offsets write its rows to those of another, from `row` on."""
     c.values = of.values + row * of.width
     c.capacity = rows
     c.borrows_values = True

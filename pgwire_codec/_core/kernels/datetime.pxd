@@ -61,7 +61,7 @@ cdef inline Kernel datetime_kernel(ColumnBuffers* c, str family):
     if family == "interval":
         c.width = 16
         return decode_interval
-    # int64's minimum is numpy's NaT, which is no time.
+    # int64's minimum is numpy's NaT.
     c.low, c.high = -INT64_MAX, INT64_MAX
     return decode_timestamptz if family == "timestamptz" else decode_timestamp
 

@@ -158,7 +158,7 @@ cdef inline int parse_float(
         return FINE
     if nearest_float(digits, power, is_double, bits):
         return DEFERRED
-    # What was dropped lies between these digits and the next number.
+    # The value lies between these digits and the next number.
     if dropped and (
         nearest_float(digits + 1, power, is_double, &next_up) or next_up != bits[0]
     ):

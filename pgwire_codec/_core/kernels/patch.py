@@ -1,4 +1,4 @@
-"""Rows that the reference decoded, put among those of a kernel."""
+"""Rows that the reference decoded, inserted among those of a kernel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Run = tuple[ArrowBuffers, int, int]
 def patch_rows(array: ArrowBuffers, rows: Rows, patch: ArrowBuffers, chunks: int) -> None:
     """Replace rows of `array`, ascending, each without a value so far, by those of `patch`.
 
-    `chunks` is how many buffers of views are the messages' own.
+    `chunks` is the number of buffers of views that are the messages' own.
     """
     if array.null_count or patch.null_count:
         valid = valid_rows(array)
@@ -39,7 +39,7 @@ def patch_rows(array: ArrowBuffers, rows: Rows, patch: ArrowBuffers, chunks: int
 
 
 def _runs(array: ArrowBuffers, rows: Rows, patch: ArrowBuffers) -> Iterator[Run]:
-    """Cut the array at the rows to replace; what is not replaced stays as it is."""
+    """Yield the runs of rows that are kept and those that replace others, in order."""
     done = 0
     for index, row in enumerate(rows.tolist()):
         yield array, done, row
@@ -49,7 +49,7 @@ def _runs(array: ArrowBuffers, rows: Rows, patch: ArrowBuffers) -> Iterator[Run]
 
 
 def _fixed(array: ArrowBuffers) -> npt.NDArray[Any]:
-    """Give a row's value, or its bytes, a row."""
+    """Return the fixed-width values, or the bytes of each, row by row."""
     values = array.buffers[0]
     return values if len(values) == array.length else values.reshape(array.length, -1)
 
@@ -59,7 +59,7 @@ def _flags(array: ArrowBuffers) -> npt.NDArray[np.uint8]:
 
 
 def _join(runs: list[Run]) -> ArrowBuffers:
-    """Put runs of rows of one format behind each other."""
+    """Concatenate runs of rows of one format."""
     first = runs[0][0]
     length = sum(stop - start for _, start, stop in runs)
     joined = ArrowBuffers(first.format, length, 0, None, [])

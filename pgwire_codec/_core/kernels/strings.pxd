@@ -30,7 +30,7 @@ cdef enum:
     NUMERIC_CAPACITY = 512  # of the text of a binary numeric; a longer one is deferred
 
 cdef enum Rendering:
-    # What the bytes of a value become.
+    # Results for the bytes of a value.
     BY_FALLBACK
     UTF8  # the same, if they are UTF-8
     RAW  # the same
@@ -125,7 +125,7 @@ cdef inline int64_t most_bytes(int rendering, const uint8_t* p, int32_t n) noexc
 cdef inline int32_t render(
     int rendering, const uint8_t* p, int32_t n, uint8_t* out
 ) noexcept nogil:
-    """Write what the bytes of a value become; return its length, or -1 to defer it."""
+    """Write the rendering of a value; return its length, or -1 to defer the value."""
     if rendering == UTF8:
         if not is_utf8(p, n):
             return -1

@@ -43,7 +43,7 @@ cdef enum Presence:
     REMAINING
 
 cdef struct Field:
-    # As pgwire_codec.protocol.spec.Field; members are counted from 0, and -1 is none.
+    # As pgwire_codec.protocol.spec.Field; members are numbered from 0, and -1 is for no member.
     Wire wire
     Presence presence
     int member  # of the field; of a count: of what is counted

@@ -1,8 +1,8 @@
-"""The wire's primitive types: loads, stores and a cursor that does not pass its end.
+"""Primitive types of the wire: loads, stores and a cursor that does not pass its end.
 
 Integers are big-endian. They are copied out of the buffer and swapped: a pointer into it need not
 be aligned, so none is ever cast. A `load_` or `store_` has no bound: its caller has checked that
-the bytes are there. A `read_` checks, gives a Code and leaves the cursor where it failed.
+the bytes are there. A `read_` checks them, returns a Code and leaves the cursor where it failed.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -26,7 +26,7 @@ cdef extern from *:
 
 
 cdef enum Code:
-    # What a reader found, in the order of pgwire_codec.errors.ErrorCode.
+    # Results of a reader, in the order of pgwire_codec.errors.ErrorCode.
     OK = 0
     TRUNCATED
     TRAILING_BYTES
@@ -39,7 +39,7 @@ cdef enum Code:
 cdef struct Cursor:
     const uint8_t* start  # of the message: offsets count from here
     const uint8_t* p      # the next byte
-    const uint8_t* end    # behind the last
+    const uint8_t* end
 
 
 cdef inline Cursor cursor(const uint8_t* data, Py_ssize_t length) noexcept nogil:
@@ -202,7 +202,7 @@ cdef inline Code read_count32(Cursor* c, int32_t* out) noexcept nogil:
 cdef inline Code read_cstring(
     Cursor* c, const uint8_t** out, Py_ssize_t* length
 ) noexcept nogil:
-    """Read up to the NUL byte that ends a string, and past it. Whether it is UTF-8 is not asked."""
+    """Read a string, up to the NUL byte and past it; it is not checked for UTF-8."""
     cdef const uint8_t* stop
     if c.end == c.p:
         return TRUNCATED

@@ -31,7 +31,7 @@ cdef enum:
 cdef enum:
     OLD = 0
     NEW = 1
-    CURRENT = 2  # the new one, or the old one if there is no new one
+    CURRENT = 2  # the new one; without it, the old one
 
 
 cdef struct TupleSource:
@@ -111,7 +111,7 @@ cdef inline const uint8_t* find_body(
 cdef inline int find_tuple(
     TupleSource* source, Py_ssize_t row, int which, const uint8_t** p, const uint8_t** end
 ) noexcept nogil:
-    """Find the marker of a row's tuple; return 1, 0 if it has no such tuple, -1 if truncated."""
+    """Find the marker of a row's tuple; return 1, or 0 without such a tuple, or -1 if truncated."""
     cdef const uint8_t* first
     cdef const uint8_t* second
     if source.bodies[row] < 0:
