@@ -9,7 +9,12 @@ import textwrap
 
 import pytest
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits memory as Linux does")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="limits memory as Linux does"),
+    pytest.mark.skipif(
+        "asan" in os.environ.get("LD_PRELOAD", ""), reason="a sanitizer aborts without memory"
+    ),
+]
 pytest.importorskip("pgwire_codec._core.codec", reason="no compiled core is built")
 
 #: Calls under a limit of memory that rises from what the process has, so that each large allocation
