@@ -88,7 +88,7 @@ cdef inline int read_date_text(
 
 
 cdef inline int read_date_binary(
-    const ColumnBuffers* c, const uint8_t* p, int32_t n, uint64_t* words
+    const ColumnBuffers* c, uint64_t* words, const uint8_t* p, int32_t n
 ) noexcept nogil:
     cdef int32_t value
     if unlikely(n != 4):
@@ -117,7 +117,7 @@ cdef inline int read_time_text(
 
 
 cdef inline int read_time_binary(
-    const ColumnBuffers* c, const uint8_t* p, int32_t n, uint64_t* words
+    const ColumnBuffers* c, uint64_t* words, const uint8_t* p, int32_t n
 ) noexcept nogil:
     if unlikely(n != 8):
         return DEFERRED
@@ -162,7 +162,7 @@ cdef inline int read_timestamptz_text(
 
 
 cdef inline int read_timestamp_binary(
-    const ColumnBuffers* c, const uint8_t* p, int32_t n, uint64_t* words
+    const ColumnBuffers* c, uint64_t* words, const uint8_t* p, int32_t n
 ) noexcept nogil:
     cdef int64_t value
     if unlikely(n != 8):

@@ -48,7 +48,7 @@ cdef inline int read_float8_text(
 
 
 cdef inline int read_float8_binary(
-    const ColumnBuffers* c, const uint8_t* p, int32_t n, uint64_t* words
+    const ColumnBuffers* c, uint64_t* words, const uint8_t* p, int32_t n
 ) noexcept nogil:
     if unlikely(n != 8):
         return DEFERRED
@@ -63,7 +63,7 @@ cdef inline int read_float4_text(
 
 
 cdef inline int read_float4_binary(
-    const ColumnBuffers* c, const uint8_t* p, int32_t n, uint64_t* words
+    const ColumnBuffers* c, uint64_t* words, const uint8_t* p, int32_t n
 ) noexcept nogil:
     if unlikely(n != 4):
         return DEFERRED

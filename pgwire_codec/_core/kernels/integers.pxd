@@ -78,7 +78,7 @@ cdef inline int read_integer_text(
 
 
 cdef inline int read_integer_binary(
-    const ColumnBuffers* c, const uint8_t* p, int32_t n, uint64_t* words
+    const ColumnBuffers* c, uint64_t* words, const uint8_t* p, int32_t n
 ) noexcept nogil:
     if unlikely(n != c.wire_width):
         return DEFERRED
@@ -101,7 +101,7 @@ cdef inline int read_uint8_text(
 
 
 cdef inline int read_uint8_binary(
-    const ColumnBuffers* c, const uint8_t* p, int32_t n, uint64_t* words
+    const ColumnBuffers* c, uint64_t* words, const uint8_t* p, int32_t n
 ) noexcept nogil:
     if unlikely(n != 8):
         return DEFERRED
@@ -147,7 +147,7 @@ cdef inline int read_bool_text(
 
 
 cdef inline int read_bool_binary(
-    const ColumnBuffers* c, const uint8_t* p, int32_t n, uint64_t* words
+    const ColumnBuffers* c, uint64_t* words, const uint8_t* p, int32_t n
 ) noexcept nogil:
     if unlikely(n != 1 or p[0] > 1):
         return DEFERRED

@@ -107,7 +107,7 @@ cdef inline int read_interval_text(
 
 
 cdef inline int read_interval_binary(
-    const ColumnBuffers* c, const uint8_t* p, int32_t n, uint64_t* words
+    const ColumnBuffers* c, uint64_t* words, const uint8_t* p, int32_t n
 ) noexcept nogil:
     if n != 16:
         return DEFERRED

@@ -223,7 +223,7 @@ cdef inline int read_decimal_text(
 
 
 cdef inline int read_decimal_binary(
-    const ColumnBuffers* c, const uint8_t* p, int32_t n, uint64_t* words
+    const ColumnBuffers* c, uint64_t* words, const uint8_t* p, int32_t n
 ) noexcept nogil:
     cdef bint negative = False
     cdef uint64_t value = 0
@@ -243,7 +243,7 @@ cdef inline int read_double_text(
 
 
 cdef inline int read_double_binary(
-    const ColumnBuffers* c, const uint8_t* p, int32_t n, uint64_t* words
+    const ColumnBuffers* c, uint64_t* words, const uint8_t* p, int32_t n
 ) noexcept nogil:
     cdef uint8_t text[TEXT_CAPACITY]
     n = render_numeric(p, n, text, TEXT_CAPACITY)

@@ -27,10 +27,14 @@ ctypedef fused Stored:
     FourWords
 
 
-#: Reads n bytes as the words of a value, the lowest first, and returns a Status. Only what is
-#: FINE has to be written.
-ctypedef int (*Reader)(
+#: Readers read n bytes as the words of a value, the lowest first, and return a Status. They write
+#: the words only if it is FINE. The order of arguments differs by form: otherwise clang merges the
+#: two calls of the loop into one through a pointer, which it cannot inline.
+ctypedef int (*TextReader)(
     const ColumnBuffers* c, const uint8_t* p, int32_t n, uint64_t* words
+) noexcept nogil
+ctypedef int (*BinaryReader)(
+    const ColumnBuffers* c, uint64_t* words, const uint8_t* p, int32_t n
 ) noexcept nogil
 
 
@@ -39,8 +43,8 @@ cdef inline void decode_fixed(
     const Slice* values,
     Py_ssize_t n,
     Stored* out,
-    Reader read_text,
-    Reader read_binary,
+    TextReader read_text,
+    BinaryReader read_binary,
 ) noexcept nogil:
     """Decode a block into `out`.
 
@@ -55,7 +59,7 @@ cdef inline void decode_fixed(
         if likely(values[i].form == TEXT):
             status = read_text(c, values[i].p, values[i].length, words)
         elif values[i].form == BINARY:
-            status = read_binary(c, values[i].p, values[i].length, words)
+            status = read_binary(c, words, values[i].p, values[i].length)
         else:
             status = MISSING
         if unlikely(status):

@@ -50,7 +50,7 @@ cdef inline int read_uuid_text(
 
 
 cdef inline int read_uuid_binary(
-    const ColumnBuffers* c, const uint8_t* p, int32_t n, uint64_t* words
+    const ColumnBuffers* c, uint64_t* words, const uint8_t* p, int32_t n
 ) noexcept nogil:
     if unlikely(n != 16):
         return DEFERRED

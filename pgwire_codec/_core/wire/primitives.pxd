@@ -37,14 +37,12 @@ cdef enum Code:
 
 
 cdef struct Cursor:
-    const uint8_t* start  # of the message: offsets count from here
-    const uint8_t* p      # the next byte
+    const uint8_t* p  # the next byte
     const uint8_t* end
 
 
 cdef inline Cursor cursor(const uint8_t* data, Py_ssize_t length) noexcept nogil:
     cdef Cursor c
-    c.start = data
     c.p = data
     c.end = data + length
     return c
@@ -52,10 +50,6 @@ cdef inline Cursor cursor(const uint8_t* data, Py_ssize_t length) noexcept nogil
 
 cdef inline Py_ssize_t remaining(const Cursor* c) noexcept nogil:
     return c.end - c.p
-
-
-cdef inline Py_ssize_t position(const Cursor* c) noexcept nogil:
-    return c.p - c.start
 
 
 # Loads and stores.
