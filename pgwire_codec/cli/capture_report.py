@@ -18,9 +18,8 @@ from rich.text import Text
 from pgwire_codec.capture.lag import Lag
 from pgwire_codec.capture.status import Status
 from pgwire_codec.cli.render import printable
+from pgwire_codec.format import format_size
 from pgwire_codec.protocol.lsn import format_lsn
-
-_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 class Report(Protocol):
@@ -162,9 +161,9 @@ def rows(status: Status, rates: Rates, lag: Lag | None) -> list[tuple[str, str]]
     found = [
         ("state", status.state),
         ("messages", f"{status.messages:,} ({rates.messages:,.0f}/s)"),
-        ("bytes", f"{_size(status.bytes)} ({_size(rates.bytes)}/s)"),
-        ("behind", "unknown" if lag is None else f"{_size(lag.bytes)}, {lag.seconds:.1f} s"),
-        ("log", f"{_size(status.log_bytes)} in {status.segments:,} segments"),
+        ("bytes", f"{format_size(status.bytes)} ({format_size(rates.bytes)}/s)"),
+        ("behind", "unknown" if lag is None else f"{format_size(lag.bytes)}, {lag.seconds:.1f} s"),
+        ("log", f"{format_size(status.log_bytes)} in {status.segments:,} segments"),
         ("confirmed", _position(status.confirmed_lsn) or "nothing yet"),
     ]
     if status.snapshot_tables:
@@ -179,12 +178,3 @@ def rows(status: Status, rates: Rates, lag: Lag | None) -> list[tuple[str, str]]
 
 def _position(lsn: int | None) -> str | None:
     return None if lsn is None else format_lsn(lsn)
-
-
-def _size(number: float) -> str:
-    """Write bytes with three digits or so."""
-    unit = 0
-    while number >= 1000 and unit < len(_UNITS) - 1:
-        number /= 1000
-        unit += 1
-    return f"{number:,.0f} {_UNITS[0]}" if unit == 0 else f"{number:,.1f} {_UNITS[unit]}"

@@ -1,4 +1,4 @@
-"""``pgwire-codec report``: a log on one page."""
+"""The command ``pgwire-codec report``: a log on one HTML page."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Examples:
   pgwire-codec report shop.log -o shop.html
   pgwire-codec report s3://bucket/shop.log -o report.html
 
-Everything on the page is in this one file, which fetches nothing: it can be sent, or opened years
-later. Messages that do not decode are no failure; the page tells them.
+The page is one file that loads nothing: you can send it, or open it years later. Messages that do
+not decode are listed on it, and are not a failure of the command.
 """
 
 
@@ -29,19 +29,19 @@ later. Messages that do not decode are no failure; the page tells them.
     required=True,
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The page: an HTML file, which is replaced where it exists.",
+    help="HTML file to write; it is replaced if it exists.",
 )
 def report(directory: str, output: Path) -> None:
-    """Show a log on one page, for people who would rather look than read.
+    """Show a log on one HTML page.
 
-    Transactions over time, changes and bytes of each table, the largest transactions, lag, schema
-    changes, errors. All of the log is read.
+    The page has transactions over time, changes and bytes of each table, the largest transactions,
+    lag, schema changes and errors. The command reads all of the log.
     """
     from pgwire_codec.log import Log
     from pgwire_codec.report import gather, render
 
     if not output.parent.is_dir():
-        raise click.BadParameter(f"there is no folder {output.parent}", param_hint="--output")
+        raise click.BadParameter(f"directory {output.parent} does not exist", param_hint="--output")
     log = Log(directory)
     columns = (
         TextColumn("reading {task.fields[name]}", markup=False),
@@ -61,8 +61,8 @@ def report(directory: str, output: Path) -> None:
         output.write_text(render(findings), encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise cannot_write(output, error) from error
-    bad = sum(findings.problems.bad.values())
+    errors = sum(findings.problems.errors.values())
     click.echo(
         f"{printable(str(output))}: {findings.transactions:,} transactions, "
-        f"{len(findings.tables):,} tables, {bad:,} errors"
+        f"{len(findings.tables):,} tables, {errors:,} errors"
     )

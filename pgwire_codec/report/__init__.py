@@ -1,11 +1,20 @@
-"""A log on one page, for people who would rather look than read.
+"""A log on one HTML page.
 
 >>> from pgwire_codec import log, report
 >>> page = report.render(report.gather(log.Log("shop.log")))
 
-The page stands by itself: it fetches nothing, runs nothing, and follows the reader's choice of
-light or dark. Needs the extra ``arrow``.
+The page is one file: it loads nothing, runs nothing, and follows the reader's choice of light or
+dark. Needs the extras ``log`` and ``cli``: ``pip install 'pgwire-codec[log,cli]'``.
 """
+
+from pgwire_codec.errors import MissingExtraError
+
+try:  # asked for here, so that the message is a clear one
+    import jinja2  # noqa: F401
+except ImportError as error:
+    raise MissingExtraError(
+        "pgwire_codec.report needs jinja2: pip install 'pgwire-codec[cli]'"
+    ) from error
 
 from pgwire_codec.report.findings import (
     Findings,

@@ -1,18 +1,19 @@
-"""Bars over time and bars in tables: SVG that stretches, with its words in HTML beside it.
+"""Bars over time and bars in tables, as SVG that stretches to the width of the page.
 
-The drawing is as wide as the page has room for; words keep their size.
+Text beside a drawing is HTML, made by the template, so that it keeps its size.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from pgwire_codec.report.markup import Markup, element, join
-from pgwire_codec.report.words import moment
+from markupsafe import Markup
+
+from pgwire_codec.format import format_timestamp
 
 _SECOND: Final = 1_000_000
 _DAY: Final = 86_400 * _SECOND
@@ -23,28 +24,68 @@ _STEPS: Final = (
     *(n * _DAY for n in (1, 2, 7, 14, 28, 91, 182, 364)),
     *(364 * _DAY * n * 10**power for power in range(6) for n in (2, 5, 10)),
 )
-_MOST_TICKS: Final = 8
-_MOST_HEIGHTS: Final = 5
+_MAX_TICKS: Final = 8
+_MAX_HEIGHTS: Final = 5
 _TOPS: Final = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
-_MARGIN: Final = 5  # percent of the width: a tick nearer to an end has no room for its words
+_MARGIN: Final = 5  # percent of the width: the text of a tick nearer to an end would be cut
+
+_SVG: Final = Markup(
+    '<svg viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" aria-label="{}"{}>{}</svg>'
+)
+_LINE: Final = Markup('<line x1="0" x2="{}" y1="{y}" y2="{y}" class="grid"/>')
+_RECT: Final = Markup('<rect x="{}" y="{}" width="{}" height="{}" class="{}"/>')
+_HOVER: Final = Markup(
+    '<rect x="{}" y="0" width="1" height="100" class="hover"><title>{}</title></rect>'
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The stretch of time that charts have in common, in microseconds, and their number of bins."""
+    """Time range that charts have in common, in microseconds, and its number of bins."""
 
     start: int
     stop: int
     bins: int
 
+    @property
+    def starts(self) -> range:
+        """Start of each bin."""
+        return range(self.start, self.stop, (self.stop - self.start) // self.bins)
+
     def place(self, time: int) -> float:
-        """Give where a time is, in percent of the width."""
+        """Return the position of a time in percent of the width; a time outside is at an end."""
+        return min(max(self._place(time), 0.0), 100.0)
+
+    def ticks(self) -> Iterator[Tick]:
+        """Yield round times with their positions."""
+        span = self.stop - self.start
+        step = next((each for each in _STEPS if span / each <= _MAX_TICKS), span)
+        unit: Literal["m", "s", "ms"]
+        unit = "ms" if step < _SECOND else "s" if step < 60 * _SECOND else "m"
+        is_long = span > _DAY
+        for time in range(-(-self.start // step) * step, self.stop, step):
+            at = self._place(time)
+            if _MARGIN <= at <= 100 - _MARGIN:
+                date, _, clock = format_timestamp(time, unit).rpartition(" ")
+                short = f"{date[-5:]} {clock}" if is_long else clock
+                yield Tick(_round(at), date if step >= _DAY else short, is_long)
+
+    def _place(self, time: int) -> float:
         return 100 * (time - self.start) / (self.stop - self.start)
 
 
 @dataclass(frozen=True, slots=True)
+class Tick:
+    """Text below a chart, ``at`` percent of its width; ``is_long`` if it has a date."""
+
+    at: str
+    text: str
+    is_long: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Series:
-    """Numbers of one kind, one a bin; ``kind`` names the colour."""
+    """Numbers of one kind, one for each bin; ``kind`` is the class that colours them."""
 
     kind: str
     values: Sequence[float]
@@ -52,27 +93,34 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """What heights mean: the words at heights, in percent, from the bottom up."""
+    """Height of a value in percent, and the marks of the axis (height, text), bottom up."""
 
     height: Callable[[float], float]
-    words: Sequence[tuple[float, str]]
+    marks: Sequence[tuple[float, str]]
 
 
-def linear(largest: float, words: Callable[[float], str]) -> Scale:
-    """Give a scale from 0 to a round number that is not less than the largest."""
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A drawing, and the marks of its axis: height in percent, and text."""
+
+    drawing: Markup
+    marks: Sequence[tuple[str, str]]
+
+
+def linear(largest: float, format_value: Callable[[float], str]) -> Scale:
+    """Return a scale from 0 to a round number that is not less than the largest."""
     power = 10.0 ** math.floor(math.log10(largest)) if largest > 0 else 1.0
     top = next(step * power for step in _TOPS if step * power >= largest)
-    return Scale(
-        lambda value: 100 * value / top, [(0, words(0)), (50, words(top / 2)), (100, words(top))]
-    )
+    marks = [(100 * part, format_value(part * top)) for part in (0, 0.5, 1)]
+    return Scale(lambda value: 100 * value / top, marks)
 
 
 def logarithmic(
-    marks: Sequence[int], smallest: float, largest: float, words: Callable[[float], str]
+    marks: Sequence[int], smallest: float, largest: float, format_value: Callable[[float], str]
 ) -> Scale:
-    """Give a logarithmic scale between two marks; what is less than the first has no height.
+    """Return a logarithmic scale between two marks; a value below the first has height 0.
 
-    ``marks`` are ascending values that the axis can name, from 1 on.
+    ``marks`` are ascending values that the axis can show, from 1 on.
     """
     first = max(bisect_right(marks, smallest) - 1, 0)
     last = min(max(bisect_left(marks, largest), first + 1), len(marks) - 1)
@@ -81,43 +129,34 @@ def logarithmic(
     def height(value: float) -> float:
         return max(0.0, 100 * (math.log10(max(value, 1)) - low) / (high - low))
 
-    shown = marks[first : last + 1 : math.ceil((last - first) / _MOST_HEIGHTS)]
-    return Scale(height, [(height(mark), words(mark)) for mark in shown])
+    shown = marks[first : last + 1 : math.ceil((last - first) / _MAX_HEIGHTS)]
+    return Scale(height, [(height(mark), format_value(mark)) for mark in shown])
 
 
-def bars(
-    window: Window,
+def bar_chart(
     series: Sequence[Series],
     scale: Scale,
     titles: Sequence[str],
-    *,
     label: str,
+    *,
     stacked: bool = True,
-    ticks: bool = True,
-) -> Markup:
-    """Draw bars, one a bin, of one or more series.
+) -> Chart:
+    """Draw bars, one for each bin, of one or more series.
 
     Parameters
     ----------
-    window : Window
     series : sequence of Series
-        Stacked from the bottom up, or (not ``stacked``) one before the other.
+        Stacked from the bottom up, or (not ``stacked``) each in front of the one before.
     scale : Scale
     titles : sequence of str
-        What is said of each bin under the pointer.
+        Tooltip of each bin.
     label : str
-        What the drawing shows, for those who do not see it.
-    ticks : bool
-        Whether times are written below.
+        Description of the drawing for screen readers.
+    stacked : bool
     """
-    grid = [
-        element(
-            "line", x1=0, x2=window.bins, y1=_round(100 - at), y2=_round(100 - at), class_="grid"
-        )
-        for at, _ in scale.words
-    ]
+    lines = [_LINE.format(len(titles), y=_round(100 - at)) for at, _ in scale.marks]
     rects, hovers = [], []
-    for index in range(window.bins):
+    for index, title in enumerate(titles):
         bottom = 0.0
         for each in series:
             height = scale.height(each.values[index])
@@ -125,100 +164,25 @@ def bars(
                 rects.append(_bar(index, bottom, height, each.kind))
             if stacked:
                 bottom += height
-        hovers.append(
-            element(
-                "rect",
-                element("title", titles[index]),
-                x=index,
-                y=0,
-                width=1,
-                height=100,
-                class_="hover",
-            )
-        )
-    drawing = element(
-        "svg",
-        *grid,
-        *rects,
-        *hovers,
-        viewBox=f"0 0 {window.bins} 100",
-        preserveAspectRatio="none",
-        role="img",
-        aria_label=label,
-    )
-    heights = [
-        element("span", text, style=f"bottom:{_round(at)}%", class_="y") for at, text in scale.words
-    ]
-    return element(
-        "div",
-        element("div", *heights, class_="heights", aria_hidden="true"),
-        element("div", drawing, class_="drawing"),
-        element("div", time_ticks(window), class_="times") if ticks else None,
-        class_="plot",
-    )
-
-
-def time_ticks(window: Window) -> Markup:
-    """Write round times where they are in a window."""
-    span = window.stop - window.start
-    step = next((each for each in _STEPS if span / each <= _MOST_TICKS), span)
-    unit: Literal["m", "s", "ms"]
-    unit = "ms" if step < _SECOND else "s" if step < 60 * _SECOND else "m"
-    is_long = span > _DAY
-    first = -(-window.start // step) * step
-    found = []
-    for time in range(first, window.stop, step):
-        if _MARGIN <= window.place(time) <= 100 - _MARGIN:
-            date, _, clock = moment(time, unit).rpartition(" ")
-            if step >= _DAY:
-                words = date
-            else:
-                words = f"{date[-5:]} {clock}" if is_long else clock
-            at = f"left:{_round(window.place(time))}%"
-            kind = "x long" if is_long else "x"
-            found.append(element("span", words, style=at, class_=kind))
-    return join(*found)
+        hovers.append(_HOVER.format(index, title))
+    drawing = _SVG.format(len(titles), 100, label, "", Markup().join([*lines, *rects, *hovers]))
+    return Chart(drawing, [(_round(at), text) for at, text in scale.marks])
 
 
 def table_bar(parts: Sequence[tuple[str, float]], label: str) -> Markup:
     """Draw a bar of parts (kind, percent of the width) for a table's cell."""
-    rects, left = [], 0.0
+    drawn, left = [Markup("<title>{}</title>").format(label)], 0.0
     for kind, width in parts:
         if width > 0:
-            rects.append(
-                element(
-                    "rect",
-                    x=_round(left),
-                    y=0,
-                    width=_round(max(width, 0.4)),
-                    height=10,
-                    class_=kind,
-                )
-            )
+            drawn.append(_RECT.format(_round(left), 0, _round(max(width, 0.4)), 10, kind))
             left += width
-    return element(
-        "svg",
-        element("title", label),
-        *rects,
-        viewBox="0 0 100 10",
-        preserveAspectRatio="none",
-        role="img",
-        aria_label=label,
-        class_="bar",
-    )
+    return _SVG.format(100, 10, label, Markup(' class="bar"'), Markup().join(drawn))
 
 
 def _bar(index: int, bottom: float, height: float, kind: str) -> Markup:
-    # A bar that is not empty can be seen.
-    height = max(height, 0.8)
-    return element(
-        "rect",
-        x=_round(index + 0.08),
-        y=_round(100 - bottom - height),
-        width=0.84,
-        height=_round(height),
-        class_=kind,
-    )
+    height = max(height, 0.8)  # a bar that is not empty is visible
+    y = _round(100 - bottom - height)
+    return _RECT.format(_round(index + 0.08), y, 0.84, _round(height), kind)
 
 
 def _round(value: float) -> str:

@@ -1,8 +1,9 @@
-"""What a report shows, in plain numbers. Times are microseconds since 1970, UTC."""
+"""Figures of a report, as plain dataclasses. Times are microseconds since 1970, UTC."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ from pgwire_codec.log import LogStatistics, TableCount
 #: The columns of :attr:`TimeLine.sums`.
 INSERTS, UPDATES, DELETES, TRUNCATES, BYTES, TRANSACTIONS, LAGS, LAG_SUM = range(8)
 
-#: Lags are counted up to each of these, in microseconds; and beyond the last.
+#: Upper bounds of the lags that are counted together, in microseconds.
 LAG_BOUNDS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000, 60_000_000, 600_000_000, 3_600_000_000)
 
 
@@ -23,12 +24,12 @@ class TimeLine:
     Attributes
     ----------
     start, width : int
-        Where the first bin begins, and how long each is.
+        Start of the first bin, and the width of each.
     sums : numpy.ndarray of int64, bins x 8
-        Inserts, updates, deletes, truncates, message bytes, transactions, transactions whose lag
-        is known, and the sum of these lags.
+        Inserts, updates, deletes, truncates, message bytes, transactions, transactions with a known
+        lag, and the sum of these lags.
     worst_lag : numpy.ndarray of int64, bins
-        -1 where none is known.
+        -1 if no lag is known.
     first, last : int
         The first and the last commit time.
     """
@@ -45,13 +46,13 @@ class TimeLine:
 
     @property
     def stop(self) -> int:
-        """Where the last bin ends."""
+        """End of the last bin."""
         return self.start + self.width * len(self)
 
 
 @dataclass(frozen=True, slots=True)
 class LargeTransaction:
-    """One of the transactions with most bytes; ``lag`` is None where it is not known."""
+    """One of the transactions with the most bytes; ``lag`` is None if it is unknown."""
 
     xid: int
     commit_lsn: int
@@ -66,17 +67,17 @@ class LargeTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Lags:
-    """How long after its commit the server sent a transaction's last message.
+    """Times from a transaction's commit until the server sent its last message.
 
     Attributes
     ----------
     counts : tuple of int
-        How many took up to each of :data:`LAG_BOUNDS`, and longer.
+        Number of transactions up to each of :data:`LAG_BOUNDS`, and of those beyond the last.
     worst : int or None
         The longest, in microseconds.
     unknown : int
-        Transactions without: the log has no time, the commit is by another server's clock, or the
-        server's clock was set back.
+        Transactions without one: the log has no time, another server's clock set the commit time,
+        or the server's clock was set back.
     """
 
     counts: tuple[int, ...]
@@ -85,13 +86,13 @@ class Lags:
 
     @property
     def known(self) -> int:
-        """How many transactions have one."""
+        """Number of transactions with a known lag."""
         return sum(self.counts)
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """The first row that a table's new shape was seen with, and what is new about it.
+    """A table's new definition, at the first row that came with it.
 
     ``details`` are pairs of a sign (``+``, ``-``, ``~``) and what was added, removed or changed.
     """
@@ -104,53 +105,59 @@ class SchemaChange:
 
 @dataclass(frozen=True, slots=True)
 class SchemaChanges:
-    """The first changes of tables' shapes, how many there are in all, and when tables were new."""
+    """The first schema changes, their total number, and the time each table was first seen."""
 
     first: tuple[SchemaChange, ...]
     count: int
     first_seen: dict[str, int]
 
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the tables in ``first``, in order of their first change."""
+        return tuple(dict.fromkeys(each.table for each in self.first))
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A message that does not decode, or (``is_odd``) that was decoded and is odd all the same.
+    """A message that was rejected, or (``is_warning``) decoded with a warning.
 
-    ``ordinal`` is None where only the transaction's end tells of a message long before it.
+    ``ordinal`` is None if the problem was found at the transaction's end, in a later call than its
+    message.
     """
 
     ordinal: int | None
     code: str
     text: str
-    is_odd: bool
+    is_warning: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Problems:
-    """The first problems, and how many there are of each code."""
+    """The first problems, and the number of errors and of warnings by code."""
 
     first: tuple[Problem, ...]
-    bad: dict[str, int]
-    odd: dict[str, int]
+    errors: dict[str, int]
+    warnings: dict[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Findings:
-    """What :func:`pgwire_codec.report.gather` found in a log.
+    """Result of :func:`pgwire_codec.report.gather`.
 
     Attributes
     ----------
     name : str
-        Of the log, without the place: that may tell of users and passwords.
+        Name of the log without its location, which can contain users and passwords.
     statistics : LogStatistics
-        What the sidecars say.
+        Contents of the sidecars.
     transactions, logical_messages : int
-        How many were committed, each counted once; without the snapshot.
+        Number of those committed, each counted once; without the snapshot.
     tables : tuple of TableCount
         Their committed changes.
     snapshot : tuple of TableCount
         The rows of the snapshot.
     time_line : TimeLine
-        Of the transactions.
+        The transactions over time.
     largest : tuple of LargeTransaction
         By bytes, the largest first.
     lags : Lags
@@ -169,3 +176,24 @@ class Findings:
     lags: Lags
     schema: SchemaChanges
     problems: Problems
+
+    @cached_property
+    def changes(self) -> int:
+        """Number of committed changes, without the snapshot."""
+        return sum(map(changes_of, self.tables))
+
+    @cached_property
+    def bytes(self) -> int:
+        """Bytes of the messages of committed changes, without the snapshot."""
+        return sum(each.bytes for each in self.tables)
+
+    @cached_property
+    def uncommitted(self) -> int:
+        """Number of changes in the log that are in neither ``tables`` nor ``snapshot``."""
+        sent = sum(map(changes_of, self.statistics.sent))
+        return sent - self.changes - sum(map(changes_of, self.snapshot))
+
+
+def changes_of(count: TableCount) -> int:
+    """Return the number of changes of a table."""
+    return count.inserts + count.updates + count.deletes + count.truncates

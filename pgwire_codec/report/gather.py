@@ -1,4 +1,4 @@
-"""One pass over a log: its transactions, in bounded memory, into the numbers of a report."""
+"""One pass over a log, in bounded memory, for the figures of a report."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from pgwire_codec.log.ipc_file import lsns
 from pgwire_codec.log.partition import join_batches
 from pgwire_codec.log.statistics import statistics_of
 from pgwire_codec.protocol.spec import COMMITS
-from pgwire_codec.report.bins import TimeBins
-from pgwire_codec.report.counts import ROW, LagCounts, ProblemCounts, TableCounts, count_rows
+from pgwire_codec.report.counts import COUNTS, LagCounts, ProblemCounts, TableCounts, count_rows
 from pgwire_codec.report.findings import (
     BYTES,
     LAG_SUM,
@@ -31,33 +30,34 @@ from pgwire_codec.report.findings import (
     Findings,
     LargeTransaction,
 )
-from pgwire_codec.report.shapes import Shapes
+from pgwire_codec.report.schema_changes import SchemaTracker
+from pgwire_codec.report.time_bins import TimeBins
 from pgwire_codec.transactions.committed import Transactions
 
 _LARGEST: Final = 20
 
 
 def gather(log: Log, progress: Callable[[int], None] | None = None) -> Findings:
-    """Read all of a log and count what committed.
+    """Read all of a log and count the committed changes.
 
-    Memory is bounded by the log's tables, by the transactions that are streamed or prepared at one
-    time, and by some hundreds of bins and transactions to show; not by the log's size.
+    Memory grows with the log's tables and with the transactions that are streamed or prepared at
+    one time, not with the size of the log.
 
     Parameters
     ----------
     log : Log
         As it was when it was opened or refreshed.
     progress : callable, optional
-        Is told again and again how many messages were read since the last time.
+        Called with the number of messages read since the last call.
 
     Raises
     ------
     LogError
-        When the log is damaged. Messages that do not decode are no damage: they are set aside, and
-        told in :attr:`Findings.problems`.
+        When the log is damaged. Messages that do not decode are not damage: they are rejected, and
+        counted in :attr:`Findings.problems`.
     """
     gatherer = _Gatherer()
-    # A value that its Arrow type cannot hold is none that does not decode.
+    # A value that its Arrow type cannot represent is not an error of the message.
     decoder = log.decoder(atomic=False, on_error="skip", unrepresentable="null")
     for segment, batches in _segments(log):
         if segment.header.new_session:
@@ -71,38 +71,38 @@ def gather(log: Log, progress: Callable[[int], None] | None = None) -> Findings:
 
 
 def name_of(uri: str) -> str:
-    """Give a log's name: the last part of its path."""
+    """Return a log's name: the last part of its path."""
     path = uri.partition("?")[0] if "://" in uri else uri
     return path.rstrip("/").rpartition("/")[2]
 
 
 def _segments(log: Log) -> Iterator[tuple[Segment, Iterator[pa.RecordBatch]]]:
-    """Give the segments that have messages, each with its record batches."""
+    """Yield the segments that have messages, each with its record batches."""
     numbered = groupby(log.messages(), lambda records: log.number_of(_first_ordinal(records)))
     for number, batches in numbered:
         yield log.segment(number), batches
 
 
 class _Gatherer:
-    """Adds up what the calls of a decoder give."""
+    """Sums over the calls of a decoder."""
 
     def __init__(self) -> None:
         self._tables = TableCounts()
         self._snapshot = TableCounts()
-        #: Of plain transactions whose Commit is still to come, by commit LSN: one a session.
+        # Plain transactions whose Commit has not arrived, by commit LSN: at most one a session.
         self._open: dict[int, TableCounts] = {}
         self._transactions = 0
         self._logical_messages = 0
         self._bins = TimeBins()
         self._largest: list[tuple[int, int, LargeTransaction]] = []  # a heap
         self._lags = LagCounts()
-        self._shapes = Shapes()
+        self._schema = SchemaTracker()
         self._problems = ProblemCounts()
 
     def add(self, records: pa.RecordBatch, changes: Changes, *, is_snapshot: bool) -> None:
-        """Take the next messages of the log, and what the decoder made of them."""
+        """Take the next messages of the log, and the changes that the decoder returned for them."""
         self._problems.add(changes, _first_ordinal(records), records.column("data"))
-        self._shapes.add(changes.batches)
+        self._schema.add(changes.batches)
         self._logical_messages += len(changes.logical_messages)
         done = changes.transactions
         found = _Committed(done)
@@ -128,7 +128,7 @@ class _Gatherer:
         times = done.commit_time.astype(np.int64)
         lags = _lags(records, done)
         values = np.zeros((len(done), LAG_SUM + 1), np.int64)
-        values[:, :ROW] = found.rows
+        values[:, :COUNTS] = found.rows
         values[:, TRANSACTIONS] = 1
         values[:, LAGS] = lags >= 0
         values[:, LAG_SUM] = np.maximum(lags, 0)
@@ -137,7 +137,7 @@ class _Gatherer:
         sizes = found.rows[:, BYTES]
         for place in np.argsort(-sizes, kind="stable")[:_LARGEST].tolist():
             size = int(sizes[place])
-            # Of two that are equally large the first stays.
+            # The first of two that are equally large stays.
             if len(self._largest) == _LARGEST and size <= self._largest[0][0]:
                 break
             entry = LargeTransaction(
@@ -164,14 +164,14 @@ class _Gatherer:
             snapshot=self._snapshot.counts(),
             time_line=self._bins.time_line(),
             largest=tuple(entry for _, _, entry in sorted(self._largest, reverse=True)),
-            lags=self._lags.found(),
-            schema=self._shapes.found(),
-            problems=self._problems.found(),
+            lags=self._lags.lags(),
+            schema=self._schema.changes(),
+            problems=self._problems.problems(),
         )
 
 
 class _Committed:
-    """The changes of the transactions that one call gave as committed.
+    """Changes of the transactions that one call returned as committed.
 
     Attributes
     ----------
@@ -183,7 +183,7 @@ class _Committed:
 
     def __init__(self, done: Transactions) -> None:
         self._lsns = done.commit_lsn
-        self.rows = np.zeros((len(done), ROW), np.int64)
+        self.rows = np.zeros((len(done), COUNTS), np.int64)
         self.tables = TableCounts()
         self._touched: list[tuple[str, npt.NDArray[np.int64]]] = []
 
@@ -194,7 +194,7 @@ class _Committed:
         sizes: npt.NDArray[np.int64],
         lsn: npt.NDArray[np.uint64],
     ) -> Iterator[tuple[int, npt.NDArray[np.uint8], npt.NDArray[np.int64]]]:
-        """Take a table's changes; give back, by commit LSN, those whose Commit is still to come."""
+        """Take a table's changes; yield, by commit LSN, those whose Commit has not arrived."""
         place = np.searchsorted(self._lsns, lsn)
         committed = place < len(self._lsns)
         committed[committed] = self._lsns[place[committed]] == lsn[committed]
@@ -209,18 +209,18 @@ class _Committed:
             self._touched.append((name, place))
 
     def add_open(self, place: int, counts: TableCounts) -> None:
-        """Take what came of a transaction before this call."""
+        """Take the counts of a transaction from before this call."""
         self.tables.merge(counts)
         self.rows[place] += counts.sum()
         self._touched += [(name, np.array([place])) for name in counts.names]
 
     def tables_of(self, place: int) -> tuple[str, ...]:
-        """Give the tables that a transaction changed."""
+        """Return the tables that a transaction changed."""
         return tuple(sorted({name for name, places in self._touched if (places == place).any()}))
 
 
 def _lags(records: pa.RecordBatch, done: Transactions) -> npt.NDArray[np.int64]:
-    """Give the time from each commit to when the server sent it, in microseconds; -1: unknown.
+    """Return the time from each commit until the server sent it, in microseconds; -1: unknown.
 
     Both are by the server's clock, unless the transaction came from another server.
     """
@@ -239,17 +239,17 @@ def _lags(records: pa.RecordBatch, done: Transactions) -> npt.NDArray[np.int64]:
 def _delivered(
     messages: Messages, commits: npt.NDArray[np.int64], done: Transactions
 ) -> npt.NDArray[np.int64]:
-    """Give those of the commits, as many as transactions, that are not repeated, nor bad."""
-    wanted = done.commit_lsn.tolist()
+    """Return the commits of the transactions, without repeated and malformed ones."""
+    expected = done.commit_lsn.tolist()
     found: list[int] = []
     for index in commits.tolist():
-        if len(found) == len(wanted):
+        if len(found) == len(expected):
             break
         try:
             message: Any = decode_message(messages[index])
-        except DecodeError:  # told among the problems
+        except DecodeError:  # counted among the problems
             continue
-        if message.commit_lsn == wanted[len(found)]:
+        if message.commit_lsn == expected[len(found)]:
             found.append(index)
     return np.array(found, np.int64)
 

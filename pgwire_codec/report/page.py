@@ -1,159 +1,189 @@
-"""The page: its frame, and which sections come in which order."""
+"""The report as one HTML page, rendered from ``templates/`` and ``style.css``."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
-from typing import Final
+from importlib.resources import files
+from typing import Any, Final
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from pgwire_codec import format as formats
+from pgwire_codec.log import TableCount
 from pgwire_codec.protocol.lsn import format_lsn
-from pgwire_codec.report.findings import LAG_BOUNDS, Findings
-from pgwire_codec.report.markup import Markup, element, join
-from pgwire_codec.report.over_time import lag_section, time_section
-from pgwire_codec.report.parts import changes_of
-from pgwire_codec.report.schema import schema_section
-from pgwire_codec.report.style import STYLE
-from pgwire_codec.report.tables import (
-    largest_section,
-    open_section,
-    problems_section,
-    snapshot_section,
-    tables_section,
-)
-from pgwire_codec.report.words import duration, many, moment, number, share, size
+from pgwire_codec.report.charts import table_bar
+from pgwire_codec.report.findings import LAG_BOUNDS, Findings, Problems, changes_of
+from pgwire_codec.report.time_charts import OPERATIONS, time_charts
 
-#: The page runs nothing and fetches nothing, whatever names are in it.
-_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
+_PACKAGE: Final = "pgwire_codec.report"
+_MAX_TABLES: Final = 100
+_FILTERS: Final[dict[str, Any]] = {
+    "number": formats.format_number,
+    "count_of": formats.format_count,
+    "size": formats.format_size,
+    "duration": formats.format_duration,
+    "timestamp": formats.format_timestamp,
+    "share": formats.format_share,
+    "lsn": format_lsn,
+    "changes_of": changes_of,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One of the large figures at the top; ``kind`` is a class of the style sheet."""
+
+    name: str
+    value: str
+    note: str
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LagRow:
+    """Transactions with a lag up to a bound, and those up to here."""
+
+    name: str
+    count: int
+    sum: int
 
 
 def render(findings: Findings) -> str:
-    """Give the report as one HTML page that stands by itself."""
-    source = findings.statistics.source
-    title = f"{source.database} · {source.slot}"
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("title", f"{title}: a pgwire-codec report"),
-        element("style", Markup(STYLE)),
-    )
-    body = element(
-        "body",
-        element(
-            "header",
-            element("div", "pgwire-codec report", class_="made"),
-            element("h1", title),
-            element("p", _summary(findings)),
-        ),
-        element(
-            "main",
-            _tiles(findings),
-            time_section(findings),
-            tables_section(findings),
-            largest_section(findings),
-            lag_section(findings),
-            schema_section(findings),
-            problems_section(findings),
-            snapshot_section(findings),
-            open_section(findings),
-            _log_section(findings),
-        ),
-        element("footer", f"Made by pgwire-codec {version('pgwire-codec')} from {findings.name}"),
-    )
-    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
-
-
-def _summary(findings: Findings) -> Markup:
-    line = findings.time_line
-    if not findings.transactions:
-        return join("No transaction has committed in this log yet.")
-    changes = sum(map(changes_of, findings.tables))
-    return join(
-        element("b", many(findings.transactions, "transaction")),
-        " made ",
-        element("b", many(changes, "change")),
-        " to ",
-        element("b", many(len(findings.tables), "table")),
-        f", committed from {moment(line.first)} to {moment(line.last)} UTC.",
+    """Return the report as one HTML page that needs no other file."""
+    return (
+        _environment()
+        .get_template("report.html.jinja")
+        .render(
+            findings=findings,
+            statistics=findings.statistics,
+            source=findings.statistics.source,
+            line=findings.time_line,
+            lags=findings.lags,
+            schema=findings.schema,
+            problems=findings.problems,
+            charts=time_charts(findings),
+            tiles=list(_tiles(findings)),
+            tables=_largest_tables(findings.tables),
+            total=_total(findings.tables, "All tables"),
+            snapshot=_by_size(findings.snapshot),
+            lag_rows=list(_lag_rows(findings)),
+            codes=list(_codes(findings.problems)),
+            version=version("pgwire-codec"),
+        )
     )
 
 
-def _tiles(findings: Findings) -> Markup:
-    statistics, line, lags = findings.statistics, findings.time_line, findings.lags
-    sizes = sum(each.bytes for each in findings.tables)
-    changes = sum(map(changes_of, findings.tables))
-    bad, odd = sum(findings.problems.bad.values()), sum(findings.problems.odd.values())
-    tiles = [
-        _tile("Transactions", number(findings.transactions), _rate(findings)),
-        _tile("Changes", number(changes), f"in {many(len(findings.tables), 'table')}"),
-        _tile("Bytes", size(sizes), f"{size(statistics.bytes)} of files"),
-    ]
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader(_PACKAGE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= _FILTERS | {"operation_counts": _operation_counts}
+    environment.globals |= {
+        "style": Markup((files(_PACKAGE) / "style.css").read_text("utf-8")),
+        "operations": OPERATIONS,
+        "share_bar": _share_bar,
+        "operations_bar": _operations_bar,
+    }
+    return environment
+
+
+def _tiles(findings: Findings) -> Iterator[Tile]:
+    number, size = formats.format_number, formats.format_size
+    line, lags = findings.time_line, findings.lags
+    tables = formats.format_count(len(findings.tables), "table")
+    yield Tile("Transactions", number(findings.transactions), _rate(findings))
+    yield Tile("Changes", number(findings.changes), f"in {tables}")
+    yield Tile("Bytes", size(findings.bytes), f"{size(findings.statistics.bytes)} of files")
     if len(line):
-        tiles.append(_tile("Time", duration(line.last - line.first), "first to last commit"))
+        span = formats.format_duration(line.last - line.first)
+        yield Tile("Time", span, "first to last commit")
     if lags.known:
-        share_known = 0
-        for bound, count in zip(LAG_BOUNDS, lags.counts, strict=False):
-            share_known += count
-            if share_known >= 0.95 * lags.known:
-                words = f"{share(share_known, lags.known)} of transactions"
-                tiles.append(_tile("Sent within", duration(bound), words))
-                break
-        else:
-            tiles.append(_tile("Longest lag", duration(lags.worst or 0), "commit to sending"))
-    changed = len({each.table for each in findings.schema.first})
-    more = f"of {many(changed, 'table')}" if changed else "of tables' shapes"
-    tiles.append(_tile("Schema changes", number(findings.schema.count), more))
-    more = f"{number(odd)} odd" if odd else "every message decodes" if not bad else "set aside"
-    tiles.append(_tile("Errors", number(bad), more, kind="bad" if bad else "good"))
-    return element("dl", *tiles, class_="tiles")
+        yield _lag_tile(findings)
+    changed = formats.format_count(len(findings.schema.tables), "table")
+    note = f"of {changed}" if findings.schema.count else "of table definitions"
+    yield Tile("Schema changes", number(findings.schema.count), note)
+    errors = sum(findings.problems.errors.values())
+    warnings = sum(findings.problems.warnings.values())
+    note = "every message decodes" if not errors else "rejected"
+    if warnings:
+        note = formats.format_count(warnings, "warning")
+    yield Tile("Errors", number(errors), note, "bad" if errors else "good")
 
 
-def _tile(name: str, value: str, more: str, kind: str | None = None) -> Markup:
-    return element(
-        "div",
-        element("dt", name),
-        element("dd", value, class_="value"),
-        element("dd", more, class_="more"),
-        class_=kind,
-    )
+def _lag_tile(findings: Findings) -> Tile:
+    """Return the bound that nearly all lags are within, or the longest lag."""
+    lags, sum_ = findings.lags, 0
+    for bound, count in zip(LAG_BOUNDS, lags.counts, strict=False):
+        sum_ += count
+        if sum_ >= 0.95 * lags.known:
+            share = formats.format_share(sum_, lags.known)
+            return Tile("Sent within", formats.format_duration(bound), f"{share} of transactions")
+    return Tile("Longest lag", formats.format_duration(lags.worst or 0), "commit to sending")
 
 
 def _rate(findings: Findings) -> str:
     span = findings.time_line.last - findings.time_line.first
     if not span:
         return "at one time" if findings.transactions else "none yet"
-    a_second = findings.transactions * 1_000_000 / span
+    per_second = findings.transactions * 1_000_000 / span
     for seconds, unit in ((1, "a second"), (60, "a minute")):
-        if a_second * seconds >= 1:
-            return f"{a_second * seconds:,.1f} {unit}"
-    return f"{a_second * 3600:,.1f} an hour"
+        if per_second * seconds >= 1:
+            return f"{per_second * seconds:,.1f} {unit}"
+    return f"{per_second * 3600:,.1f} an hour"
 
 
-def _log_section(findings: Findings) -> Markup:
-    found = findings.statistics
-    source = found.source
-    options = ", ".join(f"{name} {value}" for name, value in source.plugin_options.items())
-    snapshot = (
-        f", {number(found.snapshot_segments)} of a snapshot" if found.snapshot_segments else ""
-    )
-    facts = {
-        "Slot": f"{source.slot} of database {source.database}",
-        "Server": f"PostgreSQL {source.server_version // 10000}.{source.server_version % 10000}, "
-        f"system {source.system_identifier}, timeline {source.timeline}",
-        "Output plugin": options or "no options",
-        "Segments": f"{many(found.segments, 'segment')} in {many(found.sessions, 'session')}"
-        f"{snapshot}; {size(found.bytes)} of files",
-        "Messages": f"{number(found.messages)}, {size(found.message_bytes)}; ordinals from "
-        f"{number(found.begin.ordinal)} to before {number(found.end.ordinal)}",
-        "Readable": f"commits after {format_lsn(found.begin.lsn)}, "
-        f"up to {format_lsn(found.end.lsn)}",
-        "Confirmed": f"up to {format_lsn(found.confirm_lsn)}" if found.confirm_lsn else "nothing",
-    }
-    if found.first_time is not None and found.last_time is not None:
-        first, last = (int(time.astype("int64")) for time in (found.first_time, found.last_time))
-        facts["Sent"] = f"from {moment(first)} to {moment(last)} UTC, by the server's clock"
-    if findings.logical_messages:
-        facts["Logical messages"] = number(findings.logical_messages)
-    rows = [join(element("dt", name), element("dd", fact)) for name, fact in facts.items()]
-    return element("section", element("h2", "The log"), element("dl", *rows, class_="facts"))
+def _lag_rows(findings: Findings) -> Iterator[LagRow]:
+    names = [f"up to {formats.format_duration(bound)}" for bound in LAG_BOUNDS]
+    sum_ = 0
+    for name, count in zip([*names, "longer"], findings.lags.counts, strict=True):
+        sum_ += count
+        if count:
+            yield LagRow(name, count, sum_)
+
+
+def _codes(problems: Problems) -> Iterator[str]:
+    for counts in (problems.errors, problems.warnings):
+        for code, count in sorted(counts.items(), key=lambda each: -each[1]):
+            yield f"{formats.format_number(count)} {code}"
+
+
+def _by_size(counts: Iterable[TableCount]) -> list[TableCount]:
+    return sorted(counts, key=lambda each: (-each.bytes, each.table))
+
+
+def _largest_tables(counts: Iterable[TableCount]) -> list[TableCount]:
+    """Return the tables with the most bytes, and the sum of those that are not shown."""
+    ordered = _by_size(counts)
+    rest = ordered[_MAX_TABLES:]
+    more = [_total(rest, formats.format_count(len(rest), "more table"))] if rest else []
+    return ordered[:_MAX_TABLES] + more
+
+
+def _total(counts: Iterable[TableCount], name: str) -> TableCount:
+    rows = [(*_operation_counts(each), each.bytes) for each in counts]
+    return TableCount(name, *map(sum, zip(*rows, strict=True)))
+
+
+def _operation_counts(count: TableCount) -> tuple[int, ...]:
+    return count.inserts, count.updates, count.deletes, count.truncates
+
+
+def _operations_bar(count: TableCount, largest: int) -> Markup:
+    parts = [
+        (kind, 100 * value / largest)
+        for (_, kind, _), value in zip(OPERATIONS, _operation_counts(count), strict=True)
+    ]
+    return table_bar(parts, formats.format_count(changes_of(count), "change"))
+
+
+def _share_bar(kind: str, value: int, largest: int, label: str) -> Markup:
+    return table_bar([(kind, 100 * value / max(largest, 1))], label)

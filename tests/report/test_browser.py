@@ -1,4 +1,4 @@
-"""The report in a real browser: in light and in dark, wide and narrow."""
+"""The report in a real browser, in light and in dark, wide and narrow."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ WIDTHS = (320, 700, 1200, 1300)
 SLOT = "s" * 63  # PostgreSQL takes no longer name
 EVIL = "<script>document.title = 'taken'</script>"
 
-#: Runs beside the page, which itself may run nothing: shows it in frames of these widths, and tells
-#: what does not fit, and the least contrast of text (WCAG 2) with what is behind it.
+#: Runs beside the page, which itself may run nothing. It shows the page in frames of these widths,
+#: and reports what does not fit and the least contrast (WCAG 2) of text with its background.
 MEASURE = """
 const widths = WIDTHS, measured = [];
 function channels(colour) { return colour.match(/[\\d.]+/g).map(Number); }
@@ -81,7 +81,7 @@ onload = () => {
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """Runs a headless browser on a file in a colour scheme; gives what it prints."""
+    """Return a function that runs a headless browser on a file and returns its output."""
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:
         pytest.skip(f"none of {', '.join(BROWSERS)} is installed")
@@ -109,18 +109,18 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report with something in every section, and names that want to be more than names."""
+    """Write a report with something in every section, and names that contain markup."""
     folder = tmp_path_factory.mktemp("report")
     name = f"{EVIL} of_a_length_that_fits_nowhere_and_has_no_place_to_break_" + "x" * 80
-    shapes = [T, relation(1, *T.columns, column("more"), name=name)]
+    versions = [T, relation(1, *T.columns, column("more"), name=name)]
     start = int(EPOCH.astype(int)) - EPOCH_MICROSECONDS
     messages: list[Any] = []
     times: list[int] = []
     for number in range(400):
-        shape = shapes[number // 200]
-        rows = [insert(1, "1", *["x" * 50] * (len(shape.columns) - 1))] * (1 + number % 17)
+        version = versions[number // 200]
+        rows = [insert(1, "1", *["x" * 50] * (len(version.columns) - 1))] * (1 + number % 17)
         at = start + number**2 * 1_000_000
-        messages += transaction(shape, *rows, xid=number + 3, lsn=1000 + number, time=at)
+        messages += transaction(version, *rows, xid=number + 3, lsn=1000 + number, time=at)
         times += [at + 997 * number**2] * (len(rows) + 3)
     messages += [b"Zrubbish", pgc.Begin(9999, start, 7)]
     times += times[-1:] * 2
@@ -134,14 +134,14 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         writer.append(wire(messages), np.zeros(len(messages), np.uint64), sent)
     path = folder / "report.html"
     findings = report.gather(log.Log(folder / "log"))
-    # As of a log that nobody makes in a test: numbers that need a wide tile.
+    # Larger than a test can make: a number that needs a wide tile.
     findings = replace(findings, transactions=12_345_678_901)
     path.write_text(report.render(findings), "utf-8")
     return path
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_it_looks_as_the_reader_wants(
+def test_it_follows_the_colour_scheme(
     scheme: str, page: Path, browser: Callable[..., str], tmp_path: Path
 ) -> None:
     image = pytest.importorskip("PIL.Image", reason="pixels are read with Pillow")
@@ -154,11 +154,11 @@ def test_it_looks_as_the_reader_wants(
     for ground in (brightness[0, 0], np.median(brightness)):
         assert (ground > 230) == (scheme == "light")
         assert (ground < 40) == (scheme == "dark")
-    # Words stand out from it, and bars are there in the colour that the style gives inserts.
+    # Text contrasts with it, and bars have the colour of inserts in the style sheet.
     assert np.ptp(brightness) > 200
     colours = re.findall(r"--insert: #(\w{6});", page.read_text("utf-8"))
-    wanted = bytes.fromhex(colours[scheme == "dark"])
-    assert (pixels == np.frombuffer(wanted, np.uint8)).all(axis=2).sum() > 2000
+    expected = bytes.fromhex(colours[scheme == "dark"])
+    assert (pixels == np.frombuffer(expected, np.uint8)).all(axis=2).sum() > 2000
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -1,4 +1,4 @@
-"""The report of what a real server sent: lag by its clock, its snapshot, its schema changes."""
+"""Report of a real server's stream: lag by its clock, its snapshot, its schema changes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_capture_that_came_late(pg: Database, tmp_path: Path) -> None:
     assert 1.5 * _SECOND <= first.lag == found.lags.worst < 60 * _SECOND
     assert all(each.lag is not None and 0 <= each.lag < first.lag for each in others)
     assert [each.details for each in found.schema.first] == [(("+", "price numeric(8,2)"),)]
-    assert found.problems.bad == {}
+    assert found.problems.errors == {}
     shown = Page(report.render(found))
     assert shown.tables["Rows by table"][1][:2] == ["public.t", "50"]
     assert f"PostgreSQL {pg.major}." in shown.text

@@ -1,4 +1,4 @@
-"""Sums over time in at most so many bins, whatever times come: they widen as it takes."""
+"""Sums over bins of time, which widen so that their number stays bounded."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy.typing as npt
 
 from pgwire_codec.report.findings import LAG_SUM, TimeLine
 
-_MOST: Final = 200
+_MAX_BINS: Final = 200
 _COLUMNS: Final = LAG_SUM + 1
 _SECOND: Final = 1_000_000
 _MINUTE: Final = 60 * _SECOND
 _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
 
-#: Widths that people count in, in microseconds: each is a multiple of the one before it.
+#: Usual widths in microseconds; each is a multiple of the one before.
 _WIDTHS: Final[tuple[int, ...]] = (
     *(1_000, 2_000, 10_000, 20_000, 100_000, 200_000),
     *(_SECOND, 2 * _SECOND, 10 * _SECOND, 30 * _SECOND),
@@ -28,7 +28,7 @@ _WIDTHS: Final[tuple[int, ...]] = (
 
 
 class TimeBins:
-    """Adds up what happened in bins of time."""
+    """Sums by bins of time."""
 
     def __init__(self) -> None:
         self._step = 0
@@ -38,7 +38,7 @@ class TimeBins:
 
     @property
     def width(self) -> int:
-        """Of a bin, in microseconds."""
+        """Width of a bin in microseconds."""
         return _WIDTHS[self._step]
 
     def add(
@@ -47,7 +47,7 @@ class TimeBins:
         values: npt.NDArray[np.int64],
         lags: npt.NDArray[np.int64],
     ) -> None:
-        """Add ``values`` (one row a time) to the bins of ``times``; a lag of -1 is none."""
+        """Add ``values`` (a row for each time) to the bins of ``times``; a lag of -1 is unknown."""
         if not len(times):
             return
         first, last = int(times.min()), int(times.max())
@@ -63,7 +63,7 @@ class TimeBins:
             self._add(number, row, lag)
 
     def time_line(self) -> TimeLine:
-        """Give the bins from the first to the last, those in between that are empty too."""
+        """Return the bins from the first to the last, including empty ones."""
         first, last = min(self._sums, default=0), max(self._sums, default=-1)
         sums = np.zeros((last - first + 1, _COLUMNS), np.int64)
         worst = np.full(len(sums), -1, np.int64)
@@ -73,11 +73,11 @@ class TimeBins:
         return TimeLine(first * self.width, self.width, self._first, self._last, sums, worst)
 
     def _widen(self) -> None:
-        """Make the bins so wide that there are not too many."""
+        """Widen the bins until there are few enough."""
         step = next(
             step
             for step in range(self._step, len(_WIDTHS))
-            if self._last // _WIDTHS[step] - self._first // _WIDTHS[step] < _MOST
+            if self._last // _WIDTHS[step] - self._first // _WIDTHS[step] < _MAX_BINS
         )
         factor = _WIDTHS[step] // self.width
         if factor > 1:

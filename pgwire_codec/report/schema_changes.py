@@ -1,4 +1,4 @@
-"""Tables' shapes, and when they changed: seen by the rows that come in them."""
+"""Schema changes, found by the Relation versions of the rows."""
 
 from __future__ import annotations
 
@@ -13,55 +13,55 @@ from pgwire_codec.report.findings import SchemaChange, SchemaChanges
 from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.types import default_registry
 
-_KEPT: Final = 100
+_MAX_KEPT: Final = 100
 _IDENTITY: Final = {"d": "default", "n": "nothing", "f": "full", "i": "index"}
 _CHARACTERS: Final = ("bpchar", "varchar")
 _PLAIN_MODIFIER: Final = ("bit", "varbit", "time", "timetz", "timestamp", "timestamptz")
 
 
-class Shapes:
-    """Follows the versions of relations through committed changes, in commit order."""
+class SchemaTracker:
+    """Versions of relations in committed changes, compared in commit order."""
 
     def __init__(self) -> None:
-        self._held: dict[int, RelationVersion] = {}  # by OID
-        self._oids: dict[str, int] = {}  # the last table of each name
+        self._versions: dict[int, RelationVersion] = {}  # by OID
+        self._oids: dict[str, int] = {}  # the last relation of each name
         self._first_seen: dict[str, int] = {}
-        self._changes: list[SchemaChange] = []
+        self._first: list[SchemaChange] = []
         self._count = 0
 
     def add(self, batches: Sequence[ChangeBatch]) -> None:
-        """Take what one call of the decoder gave."""
+        """Take the batches of one call of the decoder."""
         of_table: dict[int, list[ChangeBatch]] = {}
         for batch in batches:
             of_table.setdefault(batch.relation.oid, []).append(batch)
-        news = [each for found in of_table.values() for each in _turns(found)]
-        for lsn, _, time, version in sorted(news, key=lambda each: each[:2]):
-            self._see(version, lsn, time)
+        runs = [each for found in of_table.values() for each in _runs(found)]
+        for lsn, _, time, version in sorted(runs, key=lambda each: each[:2]):
+            self._compare(version, lsn, time)
 
-    def found(self) -> SchemaChanges:
-        """Give what was seen so far."""
-        return SchemaChanges(tuple(self._changes), self._count, dict(self._first_seen))
+    def changes(self) -> SchemaChanges:
+        """Return the changes so far."""
+        return SchemaChanges(tuple(self._first), self._count, dict(self._first_seen))
 
-    def _see(self, version: RelationVersion, lsn: int, time: int) -> None:
+    def _compare(self, version: RelationVersion, lsn: int, time: int) -> None:
         oid, name = version.relation.oid, version.qualified_name
-        before = self._held.get(oid)
+        before = self._versions.get(oid)
         details: list[tuple[str, str]] = []
         if before is None and name in self._oids:
-            before = self._held[self._oids[name]]
+            before = self._versions[self._oids[name]]
             details = [("~", "another table of this name")]
-        self._held[oid] = version
+        self._versions[oid] = version
         self._oids[name] = oid
         self._first_seen.setdefault(name, time)
         if before is not None:
             details += differences(before, version)
         if details:
             self._count += 1
-            if len(self._changes) < _KEPT:
-                self._changes.append(SchemaChange(time, lsn, name, tuple(details)))
+            if len(self._first) < _MAX_KEPT:
+                self._first.append(SchemaChange(time, lsn, name, tuple(details)))
 
 
 def differences(before: RelationVersion, after: RelationVersion) -> Iterator[tuple[str, str]]:
-    """Say what of a table is not as it was, as in :attr:`SchemaChange.details`."""
+    """Yield the differences of two versions, as in :attr:`SchemaChange.details`."""
     if before.qualified_name != after.qualified_name:
         yield "~", f"was {before.qualified_name}"
     old = {each.name: each for each in before.relation.columns}
@@ -81,15 +81,18 @@ def differences(before: RelationVersion, after: RelationVersion) -> Iterator[tup
     order = [name for name in old if name in new]
     if order != [name for name in new if name in old]:
         yield "~", "the order of columns"
-    identities = [each.relation.replica_identity for each in (before, after)]
+    identities = [
+        _IDENTITY.get(letter, letter)
+        for letter in (before.relation.replica_identity, after.relation.replica_identity)
+    ]
     if identities[0] != identities[1]:
-        yield "~", "replica identity " + " → ".join(_IDENTITY.get(one, one) for one in identities)
+        yield "~", f"replica identity {identities[0]} → {identities[1]}"
 
 
-def _turns(batches: list[ChangeBatch]) -> Iterator[tuple[int, int, int, RelationVersion]]:
-    """Give where a table's rows, in commit order, turn from one version to another.
+def _runs(batches: list[ChangeBatch]) -> Iterator[tuple[int, int, int, RelationVersion]]:
+    """Yield the first row of each run of one version among a table's rows in commit order.
 
-    The first row counts as a turn. Gives commit LSN, number in the transaction, time and version.
+    Yields commit LSN, number in the transaction, time and version.
     """
     lsn = np.concatenate([batch.commit_lsn for batch in batches])
     seq = np.concatenate([batch.seq for batch in batches])
@@ -102,9 +105,9 @@ def _turns(batches: list[ChangeBatch]) -> Iterator[tuple[int, int, int, Relation
 
 
 def _type_name(column: RelationColumn, version: RelationVersion) -> str:
-    told = {each.oid: each.name for each in version.types}
+    declared = {each.oid: each.name for each in version.types}
     known = default_registry.lookup(column.type_oid)
-    name = told.get(column.type_oid) or (known.name if known else f"type {column.type_oid}")
+    name = declared.get(column.type_oid) or (known.name if known else f"type {column.type_oid}")
     modifier = column.type_modifier
     if modifier < 0:
         return name

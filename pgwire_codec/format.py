@@ -1,0 +1,65 @@
+"""Numbers, byte sizes, durations and times as text for people.
+
+LSNs are formatted by :func:`pgwire_codec.format_lsn`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import numpy as np
+
+_SIZES: Final = ("B", "kB", "MB", "GB", "TB")
+_DURATIONS: Final = (
+    (86_400_000_000, "d"),
+    (3_600_000_000, "h"),
+    (60_000_000, "min"),
+    (1_000_000, "s"),
+    (1_000, "ms"),
+    (1, "µs"),
+)
+
+
+def format_number(value: int) -> str:
+    """Return a whole number with thousands separators."""
+    return f"{value:,}"
+
+
+def format_count(value: int, one: str, more: str | None = None) -> str:
+    """Return a number with its noun: ``1 table``, ``2 tables``."""
+    return f"{value:,} {one if value == 1 else more or one + 's'}"
+
+
+def format_size(value: float) -> str:
+    """Return a number of bytes with about three digits, in powers of 1000: ``12.3 MB``."""
+    unit = 0
+    while value >= 999.5 and unit < len(_SIZES) - 1:
+        value /= 1000
+        unit += 1
+    return f"{value:,.{0 if unit == 0 or value >= 99.95 else 1}f} {_SIZES[unit]}"
+
+
+def format_duration(microseconds: float) -> str:
+    """Return a duration with about three digits: ``12.5 ms``, ``2 h``."""
+    for unit, name in _DURATIONS:
+        if microseconds >= unit:
+            value = f"{microseconds / unit:.{0 if microseconds >= 100 * unit else 1}f}"
+            return f"{value.removesuffix('.0')} {name}"
+    return "0 s"
+
+
+def format_timestamp(time: int | np.datetime64, unit: Literal["m", "s", "ms"] = "s") -> str:
+    """Return a UTC time, an int in microseconds since 1970, to the given unit."""
+    if not isinstance(time, np.datetime64):
+        time = np.datetime64(time, "us")
+    return str(time.astype(f"datetime64[{unit}]")).replace("T", " ")
+
+
+def format_share(part: float, whole: float) -> str:
+    """Return a part of a whole in percent: ``12.5 %``, ``< 0.1 %``."""
+    percent = 100 * part / whole if whole else 0.0
+    if 0 < percent < 0.1:
+        return "< 0.1 %"
+    if 99.9 < percent < 100:
+        return "> 99.9 %"
+    return f"{percent:.{0 if percent in (0, 100) else 1}f} %"
