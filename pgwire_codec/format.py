@@ -1,4 +1,4 @@
-"""Numbers, byte sizes, durations and times as text for people.
+"""Numbers, byte sizes, durations, times and other people's text, formatted for people.
 
 LSNs are formatted by :func:`pgwire_codec.format_lsn`.
 """
@@ -63,3 +63,19 @@ def format_share(part: float, whole: float) -> str:
     if 99.9 < percent < 100:
         return "> 99.9 %"
     return f"{percent:.{0 if percent in (0, 100) else 1}f} %"
+
+
+def printable(text: str) -> str:
+    """Return a text with an escape in place of each character that could move a cursor."""
+    return "".join(map(_printable_character, text))
+
+
+def _printable_character(character: str) -> str:
+    code = ord(character)
+    if character.isprintable():
+        return character
+    if character in "\n\t\r":
+        return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}[character]
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"  # a byte that is not UTF-8
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

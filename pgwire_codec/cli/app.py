@@ -1,4 +1,4 @@
-"""The commands and what they have in common."""
+"""The command group ``pgwire-codec``, and the errors of its commands."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ import click
 from pgwire_codec.cli.arguments import name_options
 from pgwire_codec.cli.capture import capture
 from pgwire_codec.cli.demo import demo
-from pgwire_codec.cli.exit_codes import NEEDS_SOMEBODY, exit_code_of
+from pgwire_codec.cli.exit_codes import PERMANENT, exit_code_of
 from pgwire_codec.cli.failure import Failure
 from pgwire_codec.cli.inspect import inspect
 from pgwire_codec.cli.log import log
-from pgwire_codec.cli.render import printable
 from pgwire_codec.cli.report import report
 from pgwire_codec.errors import PgwireError
+from pgwire_codec.format import printable
 
 
 class _Group(click.Group):
-    """Shows this package's own errors as one line, without a traceback.
+    """Command group that shows this package's errors as one line, without a traceback.
 
-    The exit status says whether another attempt can help, see :mod:`pgwire_codec.cli.exit_codes`.
-
-    Names of tables and slots occur in them, and those can contain any character.
+    The exit status shows whether a retry can help, see :mod:`pgwire_codec.cli.exit_codes`. Names of
+    tables and slots in an error can contain any character, and are escaped.
     """
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -36,14 +35,14 @@ class _Group(click.Group):
         except click.UsageError:
             raise
         except click.ClickException as error:
-            status = error.exit_code if isinstance(error, Failure) else NEEDS_SOMEBODY
+            status = error.exit_code if isinstance(error, Failure) else PERMANENT
             raise Failure(printable(error.message), status) from error
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="pgwire-codec", prog_name="pgwire-codec")
 def app() -> None:
-    """PostgreSQL's logical replication stream (pgoutput), read and decoded."""
+    """Capture and decode PostgreSQL's logical replication stream (pgoutput)."""
 
 
 app.add_command(inspect)

@@ -1,4 +1,4 @@
-"""Arguments of commands: those that can contain a password, and their names in texts."""
+"""Arguments that can contain a password, and names of options in texts."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def name_options(text: str, command: click.Command | None) -> str:
     Parameters
     ----------
     text : str
-        Error or note of the package, which has arguments in backquotes.
+        Error or note of the package, with arguments in backquotes.
     command : click.Command or None
-        Its options are named as it declares them; arguments that it does not have stay as they are.
+        Command whose options replace the arguments; other arguments stay as they are.
     """
     params = command.params if command is not None else []
     options = {each.name: each for each in params if isinstance(each, click.Option)}
@@ -37,16 +37,15 @@ def name_options(text: str, command: click.Command | None) -> str:
 
 
 class DsnCommand(click.Command):
-    """A command with options only, which does not repeat stray arguments in its error.
+    """A command with options only, whose usage error does not repeat stray arguments.
 
-    The shell splits a DSN with spaces that is not quoted, and a stray word can then be a part of
-    the password.
+    The shell splits an unquoted DSN with spaces, so that a stray word can be a part of a password.
     """
 
     allow_extra_args = True
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the options; an argument that belongs to none of them is a usage error."""
+        """Parse the options; fail if an argument belongs to none of them."""
         stray = super().parse_args(ctx, args)
         if stray and not ctx.resilient_parsing:
             ctx.fail(

@@ -17,8 +17,7 @@ from rich.text import Text
 
 from pgwire_codec.capture.lag import Lag
 from pgwire_codec.capture.status import Status
-from pgwire_codec.cli.render import printable
-from pgwire_codec.format import format_size
+from pgwire_codec.format import format_size, printable
 from pgwire_codec.protocol.lsn import format_lsn
 
 

@@ -1,4 +1,4 @@
-"""``pgwire-codec demo``: the command; what it does is in pgwire_codec.demo."""
+"""The command ``pgwire-codec demo``, which runs :mod:`pgwire_codec.demo`."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ Examples:
 
 
 @click.command(cls=DsnCommand, epilog=_EPILOG)
-@click.option("--dsn", help="A server to use (wal_level=logical); else an embedded one is started.")
+@click.option("--dsn", help="Server to use (wal_level=logical). Default: start an embedded one.")
 @click.option(
     "--output",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="A new or empty folder for log and tables; else a temporary one, which stays.",
+    help="New or empty directory for log and tables. Default: a temporary one, which is kept.",
 )
 @click.option(
-    "--keep", is_flag=True, help="Leave schema, publication and slot on the server of --dsn."
+    "--keep", is_flag=True, help="Keep schema, publication and slot on the server of --dsn."
 )
 def demo(dsn: str | None, output: Path | None, keep: bool) -> None:
     """Capture a small shop's changes into a log, decode it on Spark, and compare with the server.
 
-    The exit status is 4 when a table differs from the server's.
+    The exit status is 4 if a table differs from the server's.
     """
     try:
         run = import_module("pgwire_codec.demo.run")
@@ -41,7 +41,7 @@ def demo(dsn: str | None, output: Path | None, keep: bool) -> None:
         if (error.name or "pgwire_codec").partition(".")[0] == "pgwire_codec":
             raise
         raise MissingExtraError(
-            f"the demo needs {error.name}: pip install 'pgwire-codec[demo]'"
+            f"the demo needs {error.name}", hint="Run pip install 'pgwire-codec[demo]'."
         ) from error
     if run.main(dsn=dsn, output=output, keep=keep):
-        raise Failure("a table that Spark decoded differs from the server's")
+        raise Failure("a table decoded on Spark differs from the server's")

@@ -1,4 +1,4 @@
-"""Failures of a command that are not errors of the package."""
+"""Failures of a command that are not errors of the library."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 
 import click
 
-from pgwire_codec.cli.exit_codes import NEEDS_SOMEBODY, TRY_AGAIN
+from pgwire_codec.cli.exit_codes import PERMANENT, RETRY
 
 
 class Failure(click.ClickException):
@@ -18,13 +18,13 @@ class Failure(click.ClickException):
     exit_code : int
     """
 
-    def __init__(self, message: str, exit_code: int = NEEDS_SOMEBODY) -> None:
+    def __init__(self, message: str, exit_code: int = PERMANENT) -> None:
         super().__init__(message)
-        self.exit_code = exit_code  # type: ignore[misc]  # click has one a class
+        self.exit_code = exit_code  # type: ignore[misc]  # click declares it as a class variable
 
 
 def cannot_write(path: object, error: OSError) -> Failure:
     """Return the failure for a file that cannot be written."""
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     reason = error.strerror or str(error)
-    return Failure(f"cannot write {path}: {reason}", TRY_AGAIN if is_full else NEEDS_SOMEBODY)
+    return Failure(f"could not write {path}: {reason}", RETRY if is_full else PERMANENT)

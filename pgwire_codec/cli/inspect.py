@@ -1,4 +1,4 @@
-"""``pgwire-codec inspect``: the messages of a capture, for a person or a program."""
+"""The command ``pgwire-codec inspect``: the messages of a capture, for people or programs."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from pgwire_codec.cli.capture_file import BadEntry, StoredMessage, read_messages
 from pgwire_codec.cli.failure import Failure
-from pgwire_codec.cli.files import BadEntry, StoredMessage, read_messages
-from pgwire_codec.cli.follow import CLOSING, OPENING, Follower, TableFilter
-from pgwire_codec.cli.jsonlines import problem_to_json, to_json
-from pgwire_codec.cli.render import Line, render, render_problem
+from pgwire_codec.cli.message_json import problem_to_json, to_json
+from pgwire_codec.cli.message_line import Line, format_message, format_problem
+from pgwire_codec.cli.relation_tracker import RelationTracker
+from pgwire_codec.cli.table_filter import CLOSING, OPENING, TableFilter
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.protocol import messages as m
 from pgwire_codec.protocol.lsn import format_lsn
 
-#: Index, what the file holds there, and what that is or why it cannot be known.
+#: Index, entry of the file, and its message or the reason why it cannot be decoded.
 _Item: TypeAlias = tuple[int, StoredMessage | BadEntry, m.LogicalMessage | DecodeError | str]
 
 _EPILOG = """\b
@@ -33,23 +34,23 @@ Examples:
 
 @click.command(epilog=_EPILOG)
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a message, for programs.")
-@click.option("--limit", type=click.IntRange(min=0), help="Stop after so many messages.")
-@click.option("--table", help="Only this table's messages: NAME or SCHEMA.NAME.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a message.")
+@click.option("--limit", type=click.IntRange(min=0), help="Maximum number of messages to show.")
+@click.option("--table", help="Show only this table's messages: NAME or SCHEMA.NAME.")
 def inspect(file: Path, as_json: bool, limit: int | None, table: str | None) -> None:
     """Show the messages of a capture.
 
-    FILE is JSON lines (plain or gzipped), Parquet, or Arrow IPC. A value is shown as 'text' or
-    x'binary'; NULL, (unchanged) for TOAST that the server did not repeat, and (not sent) for a
-    column outside the key have no quotes.
+    FILE is JSON lines (plain or gzipped), Parquet or Arrow IPC. A value is shown as 'text' or
+    x'binary'. NULL, (unchanged) for a TOAST value that the server did not repeat, and (not sent)
+    for a column outside the key are not quoted.
 
-    The exit status is 4 when a message could not be decoded; the others are shown nevertheless.
+    The exit status is 4 if a message cannot be decoded. The other messages are shown all the same.
     """
-    follower = Follower()
-    printer = _JsonPrinter(follower) if as_json else _Printer(follower)
-    items = _decoded(file, follower)
+    tracker = RelationTracker()
+    printer = _JsonPrinter(tracker) if as_json else _Printer(tracker)
+    items = _decoded(file, tracker)
     if table:
-        items = _with_table(items, TableFilter(table, follower))
+        items = _with_table(items, TableFilter(table, tracker))
     bad = 0
     for index, entry, message in islice(items, limit):
         if isinstance(message, DecodeError | str):
@@ -58,24 +59,24 @@ def inspect(file: Path, as_json: bool, limit: int | None, table: str | None) -> 
         else:
             printer.show(index, entry, message)
     if bad:
-        raise Failure(f"{file}: {bad} of the messages could not be decoded")
+        raise Failure(f"could not decode {bad} of the messages in {file}")
 
 
-def _decoded(file: Path, follower: Follower) -> Iterator[_Item]:
+def _decoded(file: Path, tracker: RelationTracker) -> Iterator[_Item]:
     for index, entry in enumerate(read_messages(file)):
         message: m.LogicalMessage | DecodeError | str
         if isinstance(entry, BadEntry):
             message = entry.reason
         else:
             try:
-                message = follower.decode(entry.data)
+                message = tracker.decode(entry.data)
             except DecodeError as error:
                 message = error
         yield index, entry, message
 
 
 def _with_table(items: Iterator[_Item], table_filter: TableFilter) -> Iterator[_Item]:
-    opening: _Item | None = None  # held back until the table occurs in what it opens
+    opening: _Item | None = None  # buffered until the table occurs in its group
     for item in items:
         message = item[2]
         if isinstance(message, OPENING):
@@ -83,7 +84,7 @@ def _with_table(items: Iterator[_Item], table_filter: TableFilter) -> Iterator[_
             table_filter.open(message)
         elif isinstance(message, DecodeError | str):
             yield item
-        elif table_filter.wants(message):
+        elif table_filter.selects(message):
             if opening is not None:
                 yield opening
             opening = None
@@ -93,24 +94,24 @@ def _with_table(items: Iterator[_Item], table_filter: TableFilter) -> Iterator[_
 
 
 class _Printer:
-    """Lines for a person: in colour on a terminal, plain elsewhere."""
+    """Printer of lines for people, in colour on a terminal."""
 
-    def __init__(self, follower: Follower) -> None:
-        self._follower = follower
+    def __init__(self, tracker: RelationTracker) -> None:
+        self._tracker = tracker
         self._console = Console(soft_wrap=True)
-        self._inside = False  # between the message that opens a transaction and its end
+        self._inside = False  # between the first message of a transaction and its end
 
     def show(self, index: int, entry: StoredMessage | BadEntry, message: m.LogicalMessage) -> None:
         if isinstance(message, CLOSING + OPENING):
             self._inside = False
-        self._print(index, _lsn(entry), render(message, self._follower))
+        self._print(index, _lsn(entry), format_message(message, self._tracker))
         if isinstance(message, OPENING):
             self._inside = True
 
     def show_problem(
         self, index: int, entry: StoredMessage | BadEntry, reason: DecodeError | str
     ) -> None:
-        self._print(index, _lsn(entry), render_problem(f"{entry.place}: {reason}"))
+        self._print(index, _lsn(entry), format_problem(f"{entry.place}: {reason}"))
 
     def _print(self, index: int, lsn: int | None, line: Line) -> None:
         place = f"{index:>7}  {'' if lsn is None else format_lsn(lsn):<11}  "
@@ -122,10 +123,10 @@ class _Printer:
 
 
 class _JsonPrinter(_Printer):
-    """JSON lines for a program."""
+    """Printer of JSON lines for programs."""
 
     def show(self, index: int, entry: StoredMessage | BadEntry, message: m.LogicalMessage) -> None:
-        click.echo(to_json(index, _lsn(entry), message, self._follower))
+        click.echo(to_json(index, _lsn(entry), message, self._tracker))
 
     def show_problem(
         self, index: int, entry: StoredMessage | BadEntry, reason: DecodeError | str

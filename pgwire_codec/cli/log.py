@@ -1,4 +1,4 @@
-"""``pgwire-codec log``: what is in a log, whether it is sound, and what of it may go."""
+"""The commands ``pgwire-codec log``: contents, check, pruning and copy of a log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pgwire_codec.cli.failure import Failure
-from pgwire_codec.cli.render import printable
+from pgwire_codec.format import format_count, printable
 from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 
 if TYPE_CHECKING:
@@ -27,24 +27,24 @@ Examples:
   pgwire-codec log copy shop.log s3://bucket/shop.log
 """
 
-_AS_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object, for programs.")
+_AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 _DIRECTORY = click.argument("directory", metavar="DIR")
 
 
 @click.group(epilog=_EPILOG)
 def log() -> None:
-    """Look after a log: a directory of captured messages, or its URI."""
+    """Inspect and maintain a log: a directory of captured messages, or its URI."""
 
 
 @log.command()
 @_DIRECTORY
 @_AS_JSON
 def info(directory: str, as_json: bool) -> None:
-    """Show what is in a log.
+    """Show the contents of a log.
 
-    The table at the end counts what the server sent of each table. Changes that were rolled back,
-    that a later session repeated, or whose transaction is open are among them; "changes" has the
-    total of each. "pgwire-codec report" reads the whole log and counts what was committed by table.
+    The table at the end counts all changes that the server sent, by table. It includes changes that
+    were rolled back, repeated by a later session, or belong to an open transaction; "changes" has
+    the total of each. "pgwire-codec report" counts the committed changes of each table.
     """
     from pgwire_codec.log import statistics
 
@@ -61,7 +61,7 @@ def info(directory: str, as_json: bool) -> None:
 def verify(directory: str, as_json: bool) -> None:
     """Read all of a log and check every byte.
 
-    The exit status is 4 when something is wrong; each damaged file is shown with its damage.
+    Each damaged file is shown with its damage. The exit status is 4 if there is one.
     """
     from pgwire_codec.log import verify
 
@@ -78,11 +78,11 @@ def verify(directory: str, as_json: bool) -> None:
         for damage in report.damage:
             click.echo(printable(str(damage)))
         click.echo(
-            f"read {report.messages:,} messages in {report.segments:,} segments, "
-            f"{report.bytes:,} bytes"
+            f"read {format_count(report.messages, 'message')} in "
+            f"{format_count(report.segments, 'segment')}, {report.bytes:,} bytes"
         )
     if not report.is_sound:
-        raise Failure(f"{directory} is damaged in {len(report.damage)} files")
+        raise Failure(f"{directory} is damaged in {format_count(len(report.damage), 'file')}")
 
 
 @log.command()
@@ -91,14 +91,14 @@ def verify(directory: str, as_json: bool) -> None:
     "--before",
     required=True,
     metavar="LSN",
-    help="What commits at or before it, as 16/B374D848, is not needed any more.",
+    help="LSN such as 16/B374D848; transactions committed up to it are no longer needed.",
 )
 @_AS_JSON
 def prune(directory: str, before: str, as_json: bool) -> None:
-    """Remove the segments that nobody needs.
+    """Remove segments that are no longer needed.
 
-    A segment that holds changes of a later, an open or a prepared transaction stays, and so do the
-    segments behind it.
+    A segment with changes of a later, an open or a prepared transaction stays, and so do the
+    segments after it.
     """
     from pgwire_codec.log import prune
 
@@ -112,7 +112,7 @@ def prune(directory: str, before: str, as_json: bool) -> None:
     else:
         for name in removed:
             click.echo(printable(name))
-        click.echo(f"removed {len(removed)} segments")
+        click.echo(f"removed {format_count(len(removed), 'segment')}")
 
 
 @log.command()
@@ -120,9 +120,9 @@ def prune(directory: str, before: str, as_json: bool) -> None:
 @click.argument("target", metavar="TARGET")
 @_AS_JSON
 def copy(directory: str, target: str, as_json: bool) -> None:
-    """Copy the complete segments that TARGET does not have yet.
+    """Copy the complete segments that TARGET does not have.
 
-    The copy is a log to read from, and not to write to. Repeat the command to bring it up to date.
+    The copy is a log for reading only. Repeat the command to update it.
     """
     from pgwire_codec.log import copy
 
@@ -132,7 +132,7 @@ def copy(directory: str, target: str, as_json: bool) -> None:
     else:
         for name in copied:
             click.echo(name)
-        click.echo(f"copied {len(copied)} segments")
+        click.echo(f"copied {format_count(len(copied), 'segment')}")
 
 
 def _show(found: LogStatistics) -> None:
@@ -142,7 +142,7 @@ def _show(found: LogStatistics) -> None:
         "source": f"slot {source.slot} of database {source.database}, "
         f"system {source.system_identifier}, timeline {source.timeline}, "
         f"server {source.server_version}",
-        "segments": f"{found.segments:,} in {found.sessions:,} sessions"
+        "segments": f"{found.segments:,} in {format_count(found.sessions, 'session')}"
         + (f", {found.snapshot_segments:,} of a snapshot" if found.snapshot_segments else ""),
         "messages": f"{found.messages:,}, {found.message_bytes:,} bytes "
         f"in files of {found.bytes:,}",
@@ -184,12 +184,12 @@ def _tables(found: LogStatistics) -> Table:
 
 
 def _renames(relation: LoggedRelation) -> str:
-    """Return which names a relation had or lost; empty for one that never had another."""
+    """Return text on a relation's earlier or lost names; "" if it never had another."""
     *earlier, _ = relation.names
-    was = f", before that {', '.join(earlier)}" if earlier else ""
+    was = f", before: {', '.join(earlier)}" if earlier else ""
     if not relation.is_current:
-        return f"had the name {relation.name}, which another relation has had since{was}"
-    return f"has the name {relation.name}{was}" if earlier else ""
+        return f"was named {relation.name}, which is the name of another relation now{was}"
+    return f"is named {relation.name}{was}" if earlier else ""
 
 
 def _between(first: int | None, last: int | None) -> str:
@@ -197,7 +197,7 @@ def _between(first: int | None, last: int | None) -> str:
 
 
 def _plain(value: Any, name: str = "") -> Any:
-    """Give values as JSON has them: LSNs and times as people write them."""
+    """Return a value for JSON, with LSNs and times as text."""
     if name == "lsn" or name.endswith("_lsn"):
         return None if value is None else format_lsn(value)
     if name.endswith("_time"):

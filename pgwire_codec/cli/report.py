@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pgwire_codec.cli.failure import cannot_write
-from pgwire_codec.cli.render import printable
+from pgwire_codec.format import format_count, printable
 
 _EPILOG = """\b
 Examples:
@@ -63,6 +63,6 @@ def report(directory: str, output: Path) -> None:
         raise cannot_write(output, error) from error
     errors = sum(findings.problems.errors.values())
     click.echo(
-        f"{printable(str(output))}: {findings.transactions:,} transactions, "
-        f"{len(findings.tables):,} tables, {errors:,} errors"
+        f"{printable(str(output))}: {format_count(findings.transactions, 'transaction')}, "
+        f"{format_count(len(findings.tables), 'table')}, {format_count(errors, 'error')}"
     )

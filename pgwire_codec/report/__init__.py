@@ -13,7 +13,7 @@ try:  # asked for here, so that the message is a clear one
     import jinja2  # noqa: F401
 except ImportError as error:
     raise MissingExtraError(
-        "pgwire_codec.report needs jinja2: pip install 'pgwire-codec[cli]'"
+        "pgwire_codec.report needs jinja2", hint="Run pip install 'pgwire-codec[cli]'."
     ) from error
 
 from pgwire_codec.report.findings import (

@@ -1,4 +1,4 @@
-"""The command line: what it prints, and how it fails."""
+"""Output and errors of the commands."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run(*arguments: object) -> Result:
 
 
 def inspected(*arguments: object) -> list[str]:
-    """The lines of a run that succeeds."""
+    """Return the lines of a run that succeeds."""
     result = run("inspect", *arguments)
     assert result.exit_code == 0, result.output
     assert result.stderr == ""
@@ -40,7 +40,7 @@ def inspected(*arguments: object) -> list[str]:
 
 
 def without_place(line: str) -> str:
-    """A line less its index and LSN, with its indentation."""
+    """Return a line without its index and LSN, with its indentation."""
     return line[22:]
 
 
@@ -65,7 +65,7 @@ def row(kinds: bytes, *values: bytes | None) -> m.TupleData:
 
 @pytest.fixture
 def stored(tmp_path: Path) -> Any:
-    """Writes messages to a file that inspect reads."""
+    """Return a function that writes messages to a file for inspect."""
 
     def write(*messages: m.LogicalMessage | bytes) -> Path:
         encoded = [x if isinstance(x, bytes) else encode_message(x) for x in messages]
@@ -74,7 +74,7 @@ def stored(tmp_path: Path) -> Any:
     return write
 
 
-# What a person sees
+# Lines for people
 
 
 def test_transactions_are_indented() -> None:
@@ -89,7 +89,7 @@ def test_transactions_are_indented() -> None:
     ]
 
 
-def test_streamed_blocks_are_indented_and_name_the_part(stored: Any) -> None:
+def test_streamed_blocks_are_indented_and_name_the_subtransaction(stored: Any) -> None:
     lines = inspected(
         stored(
             m.StreamStart(5, True),
@@ -103,9 +103,9 @@ def test_streamed_blocks_are_indented_and_name_the_part(stored: Any) -> None:
     assert [without_place(line) for line in lines] == [
         "STREAM START xid 5, first block",
         "  RELATION public.t (oid 7, replica identity default): k text key",
-        "  (part 6) INSERT public.t new: k='1'",
+        "  (subxid 6) INSERT public.t new: k='1'",
         "STREAM STOP",
-        "STREAM ABORT xid 5, from its part 6 on",
+        "STREAM ABORT xid 5, from subxid 6 on",
         "STREAM COMMIT xid 5, at 0/10, 2000-01-01 00:00:00Z",
     ]
 
@@ -227,7 +227,7 @@ def test_colour_only_on_a_terminal(stored: Any, monkeypatch: pytest.MonkeyPatch)
     assert "[bold]x[/bold]" in line
 
 
-# Choosing
+# Selection
 
 
 def test_limit() -> None:
@@ -327,7 +327,7 @@ def test_arrow_file_of_data_alone(tmp_path: Path) -> None:
     assert as_json(path)[0]["lsn"] is None
 
 
-# What goes wrong
+# Errors
 
 
 def assert_fails(path: Path, *expected: str) -> Result:
@@ -339,7 +339,7 @@ def assert_fails(path: Path, *expected: str) -> Result:
 
 
 def test_no_such_file(tmp_path: Path) -> None:
-    assert_fails(tmp_path / "gone", "cannot read", "gone: No such file or directory")
+    assert_fails(tmp_path / "gone", "could not read", "gone: No such file or directory")
 
 
 def test_a_directory(tmp_path: Path) -> None:
@@ -353,7 +353,7 @@ def test_a_directory(tmp_path: Path) -> None:
 def test_not_a_capture(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "file"
     path.write_bytes(content)
-    assert_fails(path, "is not a capture: expected JSON lines")
+    assert_fails(path, "is not a capture — hint: Use JSON lines")
 
 
 def test_an_empty_file(tmp_path: Path) -> None:
@@ -368,7 +368,7 @@ def test_an_empty_file(tmp_path: Path) -> None:
 def test_damaged_gzip(tmp_path: Path, damage: Any) -> None:
     path = tmp_path / "file.jsonl.gz"
     path.write_bytes(damage(capture("dml.pg18.v1-text").path.read_bytes()))
-    assert_fails(path, "cannot read")
+    assert_fails(path, "could not read")
 
 
 @pytest.mark.parametrize("head", [b"PAR1", b"ARROW1\0\0", b"\xff\xff\xff\xff\x10"])
@@ -376,7 +376,7 @@ def test_damaged_arrow_files(tmp_path: Path, head: bytes) -> None:
     pytest.importorskip("pyarrow")
     path = tmp_path / "file"
     path.write_bytes(head + b"\x01" * 40)
-    assert_fails(path, "cannot read")
+    assert_fails(path, "could not read")
 
 
 def test_arrow_file_with_other_columns(tmp_path: Path) -> None:
@@ -384,7 +384,7 @@ def test_arrow_file_with_other_columns(tmp_path: Path) -> None:
     pq = pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "file"
     pq.write_table(pa.table({"data": ["text"], "x": [1]}), path)
-    assert_fails(path, "expected a binary column data", "its columns: data string, x int64")
+    assert_fails(path, "its columns are data string, x int64", "has a binary column data")
 
 
 def test_arrow_rows_that_hold_no_message(tmp_path: Path) -> None:
@@ -394,13 +394,13 @@ def test_arrow_rows_that_hold_no_message(tmp_path: Path) -> None:
     stop = encode_message(m.StreamStop())
     columns = {"ordinal": [0, 2, 1, 4], "lsn": [1, None, 3, -4], "data": [None, stop, stop, stop]}
     pq.write_table(pa.table(columns), path)
-    lines = assert_fails(path, "3 of the messages").stdout.splitlines()
+    lines = assert_fails(path, "could not decode 3 of the messages").stdout.splitlines()
     assert [line[22:].strip() for line in lines] == [
         "row 0: data is null",
         "STREAM STOP",
-        "row 2: ordinal 1 comes after 2",
+        "row 2: ordinal 1 after ordinal 2",
         "STREAM STOP",
-        "row 3: lsn is -4",
+        "row 3: invalid LSN -4",
     ]
 
 
@@ -408,20 +408,20 @@ def test_lines_that_hold_no_message(tmp_path: Path) -> None:
     path = tmp_path / "file"
     lines = ['{"options": {}}', "{", '{"lsn": 1}', '{"data": "4"}', '{"data": "45", "lsn": -1}']
     path.write_text("\n".join([*lines, '{"data": "45"}']))
-    result = assert_fails(path, "4 of the messages could not be decoded")
+    result = assert_fails(path, f"could not decode 4 of the messages in {path}")
     assert [line[22:] for line in result.stdout.splitlines()] == [
-        "line 2: not JSON",
-        'line 3: no "data" with the message in hex',
-        'line 4: "data" is not hex',
-        "line 5: lsn is -1",
+        "line 2: invalid JSON",
+        'line 3: missing "data", the message in hex',
+        'line 4: invalid hex in "data"',
+        "line 5: invalid LSN -1",
         "STREAM STOP",
     ]
 
 
-def test_undecodable_message_is_told_and_the_rest_shown(stored: Any) -> None:
+def test_undecodable_message_is_reported_and_the_rest_shown(stored: Any) -> None:
     insert = encode_message(m.Insert(None, 7, row(b"t", b"1")))
     path = stored(relation("a"), insert[:-1], b"", b"?", insert)
-    result = assert_fails(path, f"{path}: 3 of the messages could not be decoded")
+    result = assert_fails(path, f"could not decode 3 of the messages in {path}")
     lines = result.stdout.splitlines()
     assert len(lines) == 5
     assert "line 3: truncated: byte " in lines[1]
@@ -480,7 +480,7 @@ def test_demo_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pgwire_codec.cli.demo.import_module", fail)
     result = run("demo")
     assert result.exit_code == 4
-    assert "the demo needs pyspark: pip install 'pgwire-codec[demo]'" in result.stderr
+    assert "the demo needs pyspark — hint: Run pip install 'pgwire-codec[demo]'." in result.stderr
 
 
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -498,7 +498,9 @@ def test_entry_point_names_its_extra(missing: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None\nfrom pgwire_codec.cli import main; main()"
     done = run_python(code)
     assert done.returncode == 4
-    assert f"pgwire-codec needs {missing}: pip install 'pgwire-codec[cli]'" in done.stderr
+    assert (
+        f"pgwire-codec needs {missing} — hint: Run pip install 'pgwire-codec[cli]'." in done.stderr
+    )
     assert "Traceback" not in done.stderr
 
 

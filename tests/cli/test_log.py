@@ -1,4 +1,4 @@
-"""``pgwire-codec log``: what it prints of a log, and how it fails."""
+"""Output and errors of ``pgwire-codec log``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(*arguments: object) -> Result:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A capture as a log of three segments."""
+    """Write a capture as a log of three segments."""
     count = len(CAPTURE.messages)
     write(CAPTURE, tmp_path / "log", [count // 3, count // 2])
     return tmp_path / "log"
@@ -37,15 +37,15 @@ def test_info(folder: Path) -> None:
     lines = {line[:15].strip(): line[15:] for line in shown.splitlines()}
     lsns = commit_lsns(CAPTURE)
     assert lines["source"].startswith("slot slot of database shop, system 7000000000000000001")
-    assert lines["segments"] == "3 in 1 sessions"
+    assert lines["segments"] == "3 in 1 session"
     assert lines["messages"].startswith(f"{len(CAPTURE.messages):,}, ")
     between = f"{format_lsn(lsns[0])} to {format_lsn(lsns[-1])}"
     assert lines["commits"] == f"{len(lsns):,}, {between}"
     assert "public.def" in shown
     [renamed] = [each for each in log.Log(folder).relations if len(each.names) > 1]
     assert renamed.names == ("public.evolve", "public.evolved")
-    said = f"relation {renamed.oid}: has the name public.evolved, before that public.evolve"
-    assert said in shown.splitlines()
+    line = f"relation {renamed.oid}: is named public.evolved, before: public.evolve"
+    assert line in shown.splitlines()
 
 
 def test_info_for_programs(folder: Path) -> None:
@@ -75,7 +75,7 @@ def test_verify(folder: Path) -> None:
     [damage] = log.verify(folder).damage
     assert damaged.stdout.splitlines()[0] == str(damage)
     assert damaged.stdout.startswith(f"{segment.name}, byte ")
-    assert "is damaged in 1 files" in damaged.stderr
+    assert "is damaged in 1 file" in damaged.stderr
     as_json = run("verify", "--json", folder)
     assert as_json.exit_code == 4
     [found] = json.loads(as_json.stdout)["damage"]

@@ -14,8 +14,8 @@ from pgwire_codec import log
 from pgwire_codec.capture.status import Status
 from pgwire_codec.cli.app import app
 from pgwire_codec.cli.capture_report import TerminalReport
-from pgwire_codec.cli.render import printable
 from pgwire_codec.errors import CaptureError
+from pgwire_codec.format import printable
 from pgwire_codec.protocol import messages as m
 from pgwire_codec.reference import encode_message
 from tests.support.logs import SOURCE, append

@@ -455,7 +455,7 @@ def test_without_jinja2_the_error_names_the_extra() -> None:
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]
     assert "MissingExtraError" in last
-    assert "pip install 'pgwire-codec[cli]'" in last
+    assert "needs jinja2 — hint: Run pip install 'pgwire-codec[cli]'." in last
 
 
 @pytest.mark.parametrize("messages", [[], wire([pgc.Begin(100, 0, 7)])], ids=["empty", "begun"])

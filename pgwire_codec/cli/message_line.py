@@ -1,7 +1,7 @@
-"""Messages as lines for a person.
+"""Messages as lines for people.
 
 A line is a list of (text, style) parts. Styles are names of :mod:`rich`, used on a terminal only.
-Whatever the server sent is escaped: no value can move the cursor or break a line.
+Text from the server is escaped, so that no value can move the cursor or break a line.
 """
 
 from __future__ import annotations
@@ -9,19 +9,20 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 
-from pgwire_codec.cli.follow import Follower
+from pgwire_codec.cli.relation_tracker import RelationTracker
+from pgwire_codec.format import printable
 from pgwire_codec.protocol import messages as m
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.types import default_registry
 
 Line = list[tuple[str, str]]
 
-_LONGEST = 60  # characters of one value
+_MAX_CHARACTERS = 60  # of one value
 _VERB = "bold"
 _TABLE = "cyan"
 _NAME = "blue"
 _VALUE = "green"
-_STATE = "dim italic"  # what stands in a value's place
+_STATE = "dim italic"  # shown in place of a value
 _ERROR = "bold red"
 _VERBS = {m.Insert: "INSERT", m.Update: "UPDATE", m.Delete: "DELETE"}
 _IDENTITY = {"d": "default", "n": "nothing", "f": "full", "i": "index"}
@@ -29,32 +30,27 @@ _SIMPLE_NAME = re.compile(r"[a-z_][a-z0-9_$]*", re.ASCII)
 _EPOCH = datetime(2000, 1, 1)
 
 
-def render(message: m.LogicalMessage, follower: Follower) -> Line:
-    """Give the message as parts of one line."""
-    part = follower.part(message)
-    return [(f"(part {part}) " if part else "", _STATE), *_render(message, follower)]
+def format_message(message: m.LogicalMessage, tracker: RelationTracker) -> Line:
+    """Return a message as parts of one line."""
+    subxid = tracker.subtransaction(message)
+    return [(f"(subxid {subxid}) " if subxid else "", _STATE), *_format(message, tracker)]
 
 
-def render_problem(reason: str) -> Line:
-    """Give what stands in the place of a message that cannot be shown."""
+def format_problem(reason: str) -> Line:
+    """Return the line for a message that cannot be decoded."""
     return [(printable(reason), _ERROR)]
 
 
-def printable(text: str) -> str:
-    """Return a text with an escape in place of each character that could move the cursor."""
-    return "".join(map(_printable_character, text))
-
-
-def table_name(oid: int, follower: Follower) -> str:
-    """Give the table's quoted name, or its OID where no Relation told it."""
-    relation = follower.relation(oid)
+def table_name(oid: int, tracker: RelationTracker) -> str:
+    """Return the table's quoted name, or its OID if no Relation declared it."""
+    relation = tracker.relation(oid)
     if relation is None:
         return f"(unknown relation {oid})"
     return _qualified(relation)
 
 
 def format_time(microseconds: int) -> str:
-    """Write microseconds since 2000 as ISO 8601 in UTC."""
+    """Return microseconds since 2000 as ISO 8601 in UTC."""
     try:
         return (_EPOCH + timedelta(microseconds=microseconds)).isoformat(sep=" ") + "Z"
     except OverflowError:
@@ -62,19 +58,19 @@ def format_time(microseconds: int) -> str:
 
 
 def column_names(tuple_data: m.TupleData, relation: m.Relation | None) -> list[str]:
-    """Name each column; by number, as ``$3``, those that no Relation named."""
+    """Return the names of the columns; ``$3`` for the third, if no Relation declares it."""
     names = [column.name for column in relation.columns] if relation else []
     numbers = range(len(names) + 1, len(tuple_data.kinds) + 1)
     return names[: len(tuple_data.kinds)] + [f"${number}" for number in numbers]
 
 
-def _render(message: m.LogicalMessage, follower: Follower) -> Line:
+def _format(message: m.LogicalMessage, tracker: RelationTracker) -> Line:
     if isinstance(message, m.Insert | m.Update | m.Delete):
-        return _render_change(message, follower)
+        return _format_change(message, tracker)
     if isinstance(message, m.Relation):
-        return _render_relation(message)
+        return _format_relation(message)
     if isinstance(message, m.Truncate):
-        return _render_truncate(message, follower)
+        return _format_truncate(message, tracker)
     verb, detail = _describe(message)
     return [(verb, _VERB), (f" {detail}" if detail else "", "")]
 
@@ -104,7 +100,7 @@ def _describe(message: m.LogicalMessage) -> tuple[str, str]:
             return "STREAM COMMIT", f"xid {message.xid}, {at}"
         case m.StreamAbort():
             whole = message.subxid == message.xid
-            part = "" if whole else f", from its part {message.subxid} on"
+            part = "" if whole else f", from subxid {message.subxid} on"
             known = message.abort_lsn is not None and message.abort_time is not None
             at = f", {_at(message.abort_lsn or 0, message.abort_time or 0)}" if known else ""
             return "STREAM ABORT", f"xid {message.xid}{part}{at}"
@@ -119,10 +115,10 @@ def _describe(message: m.LogicalMessage) -> tuple[str, str]:
             at = _at(message.prepare_lsn, message.prepare_time)
             return verb, f"{_literal(message.gid)}, xid {message.xid}, {at}"
         case _:
-            raise TypeError(f"no line for {type(message).__name__}")
+            raise TypeError(f"no format for {type(message).__name__}")
 
 
-def _render_relation(relation: m.Relation) -> Line:
+def _format_relation(relation: m.Relation) -> Line:
     identity = _IDENTITY.get(relation.replica_identity, _escaped(relation.replica_identity))
     line: Line = [("RELATION ", _VERB), (_qualified(relation), _TABLE)]
     line.append((f" (oid {relation.oid}, replica identity {identity}):", ""))
@@ -136,28 +132,28 @@ def _render_relation(relation: m.Relation) -> Line:
     return line
 
 
-def _render_truncate(message: m.Truncate, follower: Follower) -> Line:
-    tables = ", ".join(table_name(oid, follower) for oid in message.relation_oids)
+def _format_truncate(message: m.Truncate, tracker: RelationTracker) -> Line:
+    tables = ", ".join(table_name(oid, tracker) for oid in message.relation_oids)
     options = (" cascade" if message.options & 1 else "") + (
         " restart identity" if message.options & 2 else ""
     )
     return [("TRUNCATE ", _VERB), (tables, _TABLE), (options, "")]
 
 
-def _render_change(message: m.Insert | m.Update | m.Delete, follower: Follower) -> Line:
-    relation = follower.relation(message.relation_oid)
+def _format_change(message: m.Insert | m.Update | m.Delete, tracker: RelationTracker) -> Line:
+    relation = tracker.relation(message.relation_oid)
     line: Line = [(_VERBS[type(message)], _VERB), (" ", "")]
-    line.append((table_name(message.relation_oid, follower), _TABLE))
+    line.append((table_name(message.relation_oid, tracker), _TABLE))
     for label in ("key", "old", "new"):
         # An Insert has no old tuples, a Delete no new one.
         tuple_data: m.TupleData | None = getattr(message, label, None)
         if tuple_data is not None:
             line.append((f" {label}:", _VERB))
-            line += _render_tuple(tuple_data, relation, is_key=label == "key")
+            line += _format_tuple(tuple_data, relation, is_key=label == "key")
     return line
 
 
-def _render_tuple(tuple_data: m.TupleData, relation: m.Relation | None, is_key: bool) -> Line:
+def _format_tuple(tuple_data: m.TupleData, relation: m.Relation | None, is_key: bool) -> Line:
     line: Line = []
     names = column_names(tuple_data, relation)
     for name, kind, value in zip(names, tuple_data.kinds, tuple_data.values, strict=True):
@@ -178,21 +174,21 @@ def _at(lsn: int, microseconds: int) -> str:
 
 
 def _shortened(value: bytes) -> str:
-    # A character takes at most four bytes, so these are enough for it to be too long or not.
-    text = value[: 4 * _LONGEST + 4].decode("utf-8", "surrogateescape")
-    if len(text) <= _LONGEST:
+    # A character has at most four bytes, so these show whether the text is too long.
+    text = value[: 4 * _MAX_CHARACTERS + 4].decode("utf-8", "surrogateescape")
+    if len(text) <= _MAX_CHARACTERS:
         return _literal(text)
-    return f"{_literal(text[:_LONGEST])}... ({len(value)} bytes)"
+    return f"{_literal(text[:_MAX_CHARACTERS])}... ({len(value)} bytes)"
 
 
 def _shortened_hex(value: bytes) -> str:
-    if len(value) <= _LONGEST // 2:
+    if len(value) <= _MAX_CHARACTERS // 2:
         return f"x'{value.hex()}'"
-    return f"x'{value[: _LONGEST // 2].hex()}'... ({len(value)} bytes)"
+    return f"x'{value[: _MAX_CHARACTERS // 2].hex()}'... ({len(value)} bytes)"
 
 
 def _literal(text: str) -> str:
-    """Quote as SQL does: ``'plain'``, or ``E'...'`` where something has to be escaped."""
+    """Return an SQL literal: ``'plain'``, or ``E'...'`` if a character is escaped."""
     quoted = text.replace("'", "''")
     if text.isprintable():
         return f"'{quoted}'"
@@ -211,14 +207,3 @@ def _identifier(name: str) -> str:
 
 def _escaped(text: str) -> str:
     return printable(text.replace("\\", "\\\\"))
-
-
-def _printable_character(character: str) -> str:
-    code = ord(character)
-    if character.isprintable():
-        return character
-    if character in "\n\t\r":
-        return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}[character]
-    if 0xDC80 <= code <= 0xDCFF:
-        return f"\\x{code - 0xDC00:02x}"  # a byte that is not UTF-8
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -1,4 +1,4 @@
-"""Messages as JSON for programs: one object a message, nothing shortened.
+"""Messages as JSON lines for programs, one object a message, with whole values.
 
 A column is a string (the value's text), null (NULL), or an object: ``{"binary": hex}`` for a value
 in binary form, ``{"bytes": hex}`` for text that is not UTF-8, ``{"state": "unchanged"}`` for
@@ -11,26 +11,28 @@ import json
 from dataclasses import asdict, fields
 from typing import Any
 
-from pgwire_codec.cli.follow import Follower, qualified_name
-from pgwire_codec.cli.render import column_names, format_time
+from pgwire_codec.cli.message_line import column_names, format_time
+from pgwire_codec.cli.relation_tracker import RelationTracker, qualified_name
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.protocol import messages as m
 from pgwire_codec.protocol.lsn import format_lsn
 
 
-def to_json(index: int, lsn: int | None, message: m.LogicalMessage, follower: Follower) -> str:
-    """Give the message as one line."""
+def to_json(
+    index: int, lsn: int | None, message: m.LogicalMessage, tracker: RelationTracker
+) -> str:
+    """Return a message as one line."""
     relation = None
     head: dict[str, Any] = {"index": index, "lsn": _lsn(lsn), "type": type(message).__name__}
     if isinstance(message, m.Insert | m.Update | m.Delete):
-        relation = follower.relation(message.relation_oid)
+        relation = tracker.relation(message.relation_oid)
         head["table"] = qualified_name(relation) if relation else None
     elif isinstance(message, m.Truncate):
-        relations = map(follower.relation, message.relation_oids)
+        relations = map(tracker.relation, message.relation_oids)
         head["tables"] = [qualified_name(each) if each else None for each in relations]
     body = {}
     for field in fields(message):
-        # The message's own LSN, beside the one at which it stood in the WAL.
+        # The message's own LSN, beside that of its position in the WAL.
         name = "message_lsn" if field.name == "lsn" else field.name
         body[name] = _field(field.name, getattr(message, field.name), relation)
     return json.dumps(head | body)
@@ -39,7 +41,7 @@ def to_json(index: int, lsn: int | None, message: m.LogicalMessage, follower: Fo
 def problem_to_json(
     index: int, lsn: int | None, place: str, data: bytes | None, reason: DecodeError | str
 ) -> str:
-    """Give what stands in the place of a message that cannot be shown."""
+    """Return the line for a message that cannot be decoded."""
     if isinstance(reason, DecodeError):
         error = {"code": reason.code, "offset": reason.offset, "expected": reason.expected}
     else:

@@ -1,7 +1,7 @@
-"""Messages out of files: captures in JSON lines, Parquet and Arrow IPC.
+"""Messages read from capture files: JSON lines, Parquet and Arrow IPC.
 
-A file is known by its first bytes, not by its name. What cannot be read is told with its line or
-row, and the rest goes on.
+The format is detected by the first bytes, not by the name. An invalid line or row is reported with
+its number, and reading continues.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _IPC_STREAM = b"\xff\xff\xff\xff"
 
 
 class FileError(PgwireError):
-    """A file that cannot be read, or is not a capture; the text says which, and what it wants."""
+    """A file that cannot be read, or is not a capture."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """A message as a file holds it.
+    """A message in a file.
 
-    ``place`` is where: ``"line 7"``, ``"row 3"``. ``lsn`` is None where the file has none.
+    ``place`` is its line or row: ``"line 7"``, ``"row 3"``. ``lsn`` is None if the file has none.
     """
 
     place: str
@@ -40,28 +40,28 @@ class StoredMessage:
 
 @dataclass(frozen=True, slots=True)
 class BadEntry:
-    """A line or row that holds no message."""
+    """A line or row without a valid message."""
 
     place: str
     reason: str
 
 
 def read_messages(path: Path) -> Iterator[StoredMessage | BadEntry]:
-    """Read a capture's messages in the file's order.
+    """Yield a capture's messages in the file's order.
 
     Parameters
     ----------
     path : Path
-        JSON lines, plain or gzipped, of objects with ``data`` (hex) and maybe ``lsn`` (int), after
-        a first line that may describe the capture; or a Parquet or Arrow IPC file (or stream) with
-        a binary column ``data`` and maybe the integer columns ``lsn`` and ``ordinal``.
+        JSON lines, plain or gzipped: objects with ``data`` (hex) and optionally ``lsn`` (int). The
+        first line may describe the capture. Or a Parquet or Arrow IPC file (or stream) with a
+        binary column ``data`` and optionally integer columns ``lsn`` and ``ordinal``.
 
     Raises
     ------
     FileError
-        The file cannot be read, or is none of these.
+        When the file cannot be read, or has another format.
     MissingExtraError
-        It is Parquet or IPC, and pyarrow is not installed.
+        When it is Parquet or IPC, and pyarrow is not installed.
     """
     try:
         with path.open("rb") as file:
@@ -74,9 +74,9 @@ def read_messages(path: Path) -> Iterator[StoredMessage | BadEntry]:
                 yield from _read_arrow(path, file, head)
             else:
                 yield from _read_json_lines(path, file)
-    except (OSError, EOFError, zlib.error) as error:  # gzip's own are OSErrors, but for these two
+    except (OSError, EOFError, zlib.error) as error:  # gzip's other errors are OSErrors
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise FileError(f"cannot read {path}: {reason}") from error
+        raise FileError(f"could not read {path}: {reason}") from error
 
 
 def _read_json_lines(
@@ -90,7 +90,7 @@ def _read_json_lines(
         except ValueError as error:
             if number == 1:
                 raise _not_a_capture(path) from error
-            yield BadEntry(place, "not JSON")
+            yield BadEntry(place, "invalid JSON")
             continue
         if number == 1 and not (isinstance(entry, dict) and "data" in entry):
             if not (isinstance(entry, dict) and "options" in entry):
@@ -103,14 +103,14 @@ def _read_json_lines(
 
 def _entry(place: str, entry: Any) -> StoredMessage | BadEntry:
     if not isinstance(entry, dict) or not isinstance(entry.get("data"), str):
-        return BadEntry(place, 'no "data" with the message in hex')
+        return BadEntry(place, 'missing "data", the message in hex')
     lsn = entry.get("lsn")
     if not _is_lsn(lsn):
-        return BadEntry(place, f"lsn is {lsn!r}")
+        return BadEntry(place, f"invalid LSN {lsn!r}")
     try:
         return StoredMessage(place, lsn, bytes.fromhex(entry["data"]))
     except ValueError:
-        return BadEntry(place, '"data" is not hex')
+        return BadEntry(place, 'invalid hex in "data"')
 
 
 def _is_lsn(lsn: object) -> bool:
@@ -122,7 +122,8 @@ def _read_arrow(path: Path, file: BinaryIO, head: bytes) -> Iterator[StoredMessa
         import pyarrow as pa
     except ModuleNotFoundError as error:
         raise MissingExtraError(
-            "Parquet and Arrow files need pyarrow: pip install 'pgwire-codec[arrow]'"
+            "Parquet and Arrow files need pyarrow",
+            hint="Run pip install 'pgwire-codec[arrow]'.",
         ) from error
     try:
         schema, batches = _open_arrow(file, head)
@@ -138,20 +139,20 @@ def _read_arrow(path: Path, file: BinaryIO, head: bytes) -> Iterator[StoredMessa
                 row += 1
                 if ordinal_at >= 0 and ordinal is not None:
                     if last_ordinal is not None and ordinal <= last_ordinal:
-                        yield BadEntry(place, f"ordinal {ordinal} comes after {last_ordinal}")
+                        yield BadEntry(place, f"ordinal {ordinal} after ordinal {last_ordinal}")
                     last_ordinal = ordinal
                 if message is None:
                     yield BadEntry(place, "data is null")
                 elif not _is_lsn(lsn):
-                    yield BadEntry(place, f"lsn is {lsn!r}")
+                    yield BadEntry(place, f"invalid LSN {lsn!r}")
                 else:
                     yield StoredMessage(place, lsn, message)
     except pa.ArrowException as error:
-        raise FileError(f"cannot read {path}: {error}") from error
+        raise FileError(f"could not read {path}: {error}") from error
 
 
 def _open_arrow(file: BinaryIO, head: bytes) -> tuple[Any, Iterator[Any]]:
-    """Give the schema and an iterator of record batches."""
+    """Return the schema and an iterator of record batches."""
     import pyarrow.ipc
     import pyarrow.parquet
 
@@ -166,11 +167,10 @@ def _open_arrow(file: BinaryIO, head: bytes) -> tuple[Any, Iterator[Any]]:
 
 
 def _check_schema(path: Path, schema: Any) -> int:
-    """Give the index of the column ``data``."""
+    """Return the index of the column ``data``."""
     from pyarrow import types
 
     columns = ", ".join(f"{field.name} {field.type}" for field in schema) or "none"
-    expected = "a binary column data, and maybe the integer columns lsn and ordinal"
     index: int = schema.get_field_index("data")
     is_binary = (types.is_binary, types.is_large_binary, types.is_binary_view)
     fits = index >= 0 and any(check(schema.field(index).type) for check in is_binary)
@@ -178,12 +178,16 @@ def _check_schema(path: Path, schema: Any) -> int:
         at = schema.get_field_index(name)
         fits = fits and (at < 0 or types.is_integer(schema.field(at).type))
     if not fits:
-        raise FileError(f"{path} is not a capture: expected {expected}; its columns: {columns}")
+        raise FileError(
+            f"{path} is not a capture: its columns are {columns}",
+            hint="A capture has a binary column data, and optionally integer columns lsn and "
+            "ordinal.",
+        )
     return index
 
 
 def _not_a_capture(path: Path) -> FileError:
     return FileError(
-        f"{path} is not a capture: expected JSON lines (plain or gzipped), "
-        "a Parquet file or an Arrow IPC file"
+        f"{path} is not a capture",
+        hint="Use JSON lines (plain or gzipped), a Parquet file or an Arrow IPC file.",
     )
