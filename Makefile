@@ -91,14 +91,14 @@ bench: $(VENV)/bench ## measure each step beside its peers, write docs/benchmark
 	@mkdir -p build/benchmarks
 	$(BIN)/python -m pytest -q benchmarks --size=$(SIZE) --benchmark-quiet \
 		--benchmark-json=build/benchmarks/results.json
-	$(BIN)/python -m benchmarks.report build/benchmarks/results.json \
+	$(BIN)/python -m benchmarks.results_page build/benchmarks/results.json \
 		$(if $(filter full,$(SIZE)),docs,build/benchmarks)
 
 bench-capture: $(VENV)/bench ## measure a capture into a log beside pg_recvlogical into a file
-	$(BIN)/python -m benchmarks.capture $(SIZE) $(if $(filter full,$(SIZE)),docs,build/benchmarks)
+	$(BIN)/python -m benchmarks.capture_speed $(SIZE) $(if $(filter full,$(SIZE)),docs,build/benchmarks)
 
 bench-spark: $(VENV)/bench ## measure Spark beside what it takes at the least, and beside from_json
-	$(BIN)/python -m benchmarks.spark $(SIZE) $(if $(filter full,$(SIZE)),docs,build/benchmarks)
+	$(BIN)/python -m benchmarks.spark_speed $(SIZE) $(if $(filter full,$(SIZE)),docs,build/benchmarks)
 
 # The wheel's benchmarks in an environment that has the wheel, not the checkout.
 bench-wheel: venv ## build the wheel and run the benchmarks on it: build/bench-wheel/results.json
@@ -111,7 +111,7 @@ bench-compare: $(VENV)/bench ## compare that with another run's (MAIN=…/result
 	$(BIN)/python -m benchmarks.compare $(MAIN) build/bench-wheel/results.json
 
 bench-page: $(VENV)/bench ## make one page of several machines' runs (RUNS="NAME=FILE …")
-	$(BIN)/python -m benchmarks.page build/bench-page $(RUNS)
+	$(BIN)/python -m benchmarks.machines_page build/bench-page $(RUNS)
 
 wheel: venv ## build sdist and manylinux wheel, and run all tests on it in an empty environment
 	$(BIN)/python -m pip install --quiet --editable '.[wheel]'

@@ -1,4 +1,4 @@
-"""Every step on TPC-H's lineitem: 16 columns, in text and in binary form."""
+"""Benchmarks of every step on TPC-H's lineitem: 16 columns, in text and in binary form."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import pgwire_codec as pgc
-from benchmarks import steps, tables
-from benchmarks.measure import measure, measure_stream
-from benchmarks.streams import Stream
+from benchmarks import datasets, timed_steps
+from benchmarks.change_sets import ChangeSet
+from benchmarks.measure import measure, measure_change_set
 
 KEY_AND_DATE = (0, 10)  # two columns of 16
 
@@ -19,55 +19,55 @@ pytestmark = pytest.mark.parametrize("form", ["text", "binary"])
 in_batches = pytest.mark.parametrize(
     "rows", [10_000, 50_000, None], ids=["10000", "50000", "at once"]
 )
-Streams = Callable[[str], Stream]
+ChangeSets = Callable[[str], ChangeSet]
 
 
 @pytest.fixture
-def lineitem(streams: Streams, form: str) -> Stream:
-    return streams(f"lineitem {form}")
+def lineitem(change_sets: ChangeSets, form: str) -> ChangeSet:
+    return change_sets(f"lineitem {form}")
 
 
 @in_batches
-def bench_limit(benchmark: BenchmarkFixture, lineitem: Stream, rows: int | None) -> None:
-    cut = steps.batches(lineitem, rows)
-    measure_stream(benchmark, steps.limit(cut), lineitem, cut, name="limit", batch=rows)
+def bench_limit(benchmark: BenchmarkFixture, lineitem: ChangeSet, rows: int | None) -> None:
+    cut = timed_steps.batches(lineitem, rows)
+    measure_change_set(benchmark, timed_steps.limit(cut), lineitem, cut, name="limit", batch=rows)
 
 
 @in_batches
-def bench_scan(benchmark: BenchmarkFixture, lineitem: Stream, rows: int | None) -> None:
-    cut = steps.batches(lineitem, rows)
-    measure_stream(benchmark, steps.scan(cut), lineitem, cut, name="scan", batch=rows)
+def bench_scan(benchmark: BenchmarkFixture, lineitem: ChangeSet, rows: int | None) -> None:
+    cut = timed_steps.batches(lineitem, rows)
+    measure_change_set(benchmark, timed_steps.scan(cut), lineitem, cut, name="scan", batch=rows)
 
 
 @in_batches
-def bench_tuples(benchmark: BenchmarkFixture, lineitem: Stream, rows: int | None) -> None:
-    cut = steps.batches(lineitem, rows)
-    step = steps.tuples(lineitem, cut)
-    measure_stream(benchmark, step, lineitem, cut, name="tuples", batch=rows)
+def bench_tuples(benchmark: BenchmarkFixture, lineitem: ChangeSet, rows: int | None) -> None:
+    cut = timed_steps.batches(lineitem, rows)
+    step = timed_steps.tuples(lineitem, cut)
+    measure_change_set(benchmark, step, lineitem, cut, name="tuples", batch=rows)
 
 
 @in_batches
-def bench_decode(benchmark: BenchmarkFixture, lineitem: Stream, rows: int | None) -> None:
-    cut = steps.batches(lineitem, rows)
-    step = steps.decode(lineitem, cut)
-    measure_stream(benchmark, step, lineitem, cut, name="decode", batch=rows)
+def bench_decode(benchmark: BenchmarkFixture, lineitem: ChangeSet, rows: int | None) -> None:
+    cut = timed_steps.batches(lineitem, rows)
+    step = timed_steps.decode(lineitem, cut)
+    measure_change_set(benchmark, step, lineitem, cut, name="decode", batch=rows)
 
 
 @in_batches
-def bench_decode_two(benchmark: BenchmarkFixture, lineitem: Stream, rows: int | None) -> None:
-    cut = steps.batches(lineitem, rows)
-    step = steps.decode(lineitem, cut, wanted=KEY_AND_DATE)
-    measure_stream(benchmark, step, lineitem, cut, name="decode 2 of 16", batch=rows)
+def bench_decode_two(benchmark: BenchmarkFixture, lineitem: ChangeSet, rows: int | None) -> None:
+    cut = timed_steps.batches(lineitem, rows)
+    step = timed_steps.decode(lineitem, cut, wanted=KEY_AND_DATE)
+    measure_change_set(benchmark, step, lineitem, cut, name="decode 2 of 16", batch=rows)
 
 
 @in_batches
-def bench_to_arrow(benchmark: BenchmarkFixture, lineitem: Stream, rows: int | None) -> None:
-    cut = steps.batches(lineitem, rows)
-    step = steps.to_arrow(lineitem, rows)
-    measure_stream(benchmark, step, lineitem, cut, name="to_arrow", batch=rows)
+def bench_to_arrow(benchmark: BenchmarkFixture, lineitem: ChangeSet, rows: int | None) -> None:
+    cut = timed_steps.batches(lineitem, rows)
+    step = timed_steps.to_arrow(lineitem, rows)
+    measure_change_set(benchmark, step, lineitem, cut, name="to_arrow", batch=rows)
 
 
-def bench_decode_message(benchmark: BenchmarkFixture, lineitem: Stream, form: str) -> None:
+def bench_decode_message(benchmark: BenchmarkFixture, lineitem: ChangeSet, form: str) -> None:
     messages = lineitem.messages.slice(0, 50_000).to_pylist()
 
     def step() -> None:
@@ -87,7 +87,7 @@ def bench_decode_message(benchmark: BenchmarkFixture, lineitem: Stream, form: st
 
 
 def bench_encode_batch(benchmark: BenchmarkFixture, form: str, size: str) -> None:
-    made = tables.lineitem(tables.SIZES[size])
+    made = datasets.lineitem(datasets.SIZES[size])
     encoded = pa.array(pgc.encode_batch(made.relation, made.rows, binary=form == "binary"))
     chunks = made.rows.combine_chunks().to_batches(max_chunksize=50_000)
 

@@ -1,4 +1,4 @@
-"""Reading a log, and how much of that its checksums take."""
+"""Benchmark of reading a log, with and without checksums."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import pgwire_codec as pgc
+from benchmarks.change_sets import ChangeSet
 from benchmarks.measure import measure
-from benchmarks.streams import Stream
 from pgwire_codec import log
 
 TRANSACTION = 10_000  # rows
 
 
-def write(stream: Stream, folder: Path) -> None:
-    """Write the changes as a log of transactions, with the sizes that a capture uses."""
+def write(change_set: ChangeSet, folder: Path) -> None:
+    """Write the changes as a log of transactions, with the default sizes of a capture."""
     source = log.LogSource("1", 1, "benchmark", "slot", 180_000)
     time = np.datetime64("2026-01-01", "us")
     with log.LogWriter(folder, source) as writer:
-        for number, first in enumerate(range(0, len(stream.messages), TRANSACTION), 1):
+        for number, first in enumerate(range(0, len(change_set.messages), TRANSACTION), 1):
             lsn = 1000 * number
             messages = [
                 pgc.encode_message(pgc.Begin(lsn, 0, number)),
-                pgc.encode_message(stream.relation),
-                *stream.messages.slice(first, TRANSACTION).to_pylist(),
+                pgc.encode_message(change_set.relation),
+                *change_set.messages.slice(first, TRANSACTION).to_pylist(),
                 pgc.encode_message(pgc.Commit(0, lsn, lsn + 8, 0)),
             ]
             count = len(messages)
@@ -42,8 +42,8 @@ def form(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def folder(streams: Callable[[str], Stream], form: str, tmp_path: Path) -> Path:
-    write(streams(f"lineitem {form}"), tmp_path / "log")
+def folder(change_sets: Callable[[str], ChangeSet], form: str, tmp_path: Path) -> Path:
+    write(change_sets(f"lineitem {form}"), tmp_path / "log")
     return tmp_path / "log"
 
 

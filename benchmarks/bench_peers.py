@@ -1,4 +1,4 @@
-"""The same rows by the reference, by pypgoutput, and by a client that fetches them in binary."""
+"""Benchmarks of the reference, pypgoutput, and a client that fetches the same rows in binary."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pyarrow.csv
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from benchmarks import steps, tables
-from benchmarks.measure import measure, measure_stream
-from benchmarks.steps import Step
-from benchmarks.streams import Stream
+from benchmarks import datasets, timed_steps
+from benchmarks.change_sets import ChangeSet
+from benchmarks.measure import measure, measure_change_set
+from benchmarks.timed_steps import Step
 from pgwire_codec.capture.connect import connect
 from pgwire_codec.demo.server import EmbeddedServer
 
-FEW_ROWS = 2_000  # the slow take as long for these as the fast for all
-Streams = Callable[[str], Stream]
+FEW_ROWS = 2_000  # a slow decoder takes as long for these as a fast one for all
+ChangeSets = Callable[[str], ChangeSet]
 
 LINEITEM = """
 CREATE UNLOGGED TABLE lineitem (
@@ -34,26 +34,28 @@ CREATE UNLOGGED TABLE lineitem (
 
 @pytest.mark.parametrize("form", ["text", "binary"])
 @pytest.mark.parametrize("name", ["scan", "tuples", "decode", "decode 2 of 16", "to_arrow"])
-def bench_reference(benchmark: BenchmarkFixture, streams: Streams, form: str, name: str) -> None:
-    few = streams(f"lineitem {form}").first(FEW_ROWS)
-    cut = steps.batches(few, None)
+def bench_reference(
+    benchmark: BenchmarkFixture, change_sets: ChangeSets, form: str, name: str
+) -> None:
+    few = change_sets(f"lineitem {form}").first(FEW_ROWS)
+    cut = timed_steps.batches(few, None)
     made: dict[str, Callable[[], Step]] = {
-        "scan": lambda: steps.scan(cut, "reference"),
-        "tuples": lambda: steps.tuples(few, cut, "reference"),
-        "decode": lambda: steps.decode(few, cut, "reference"),
-        "decode 2 of 16": lambda: steps.decode(few, cut, "reference", wanted=(0, 10)),
-        "to_arrow": lambda: steps.to_arrow(few, None, "reference"),
+        "scan": lambda: timed_steps.scan(cut, "reference"),
+        "tuples": lambda: timed_steps.tuples(few, cut, "reference"),
+        "decode": lambda: timed_steps.decode(few, cut, "reference"),
+        "decode 2 of 16": lambda: timed_steps.decode(few, cut, "reference", wanted=(0, 10)),
+        "to_arrow": lambda: timed_steps.to_arrow(few, None, "reference"),
     }
-    measure_stream(benchmark, made[name](), few, cut, name=name, who="reference", rounds=5)
+    measure_change_set(benchmark, made[name](), few, cut, name=name, who="reference", rounds=5)
 
 
-def bench_pypgoutput(benchmark: BenchmarkFixture, streams: Streams) -> None:
-    """One object a message, every value a str: it knows no types, and no binary form."""
+def bench_pypgoutput(benchmark: BenchmarkFixture, change_sets: ChangeSets) -> None:
+    """Measure one object a message with values as str; pypgoutput reads no binary form."""
     if find_spec("pypgoutput") is None:
         pytest.skip("pypgoutput is not installed")
     from pypgoutput.decoders import Insert
 
-    messages = streams("lineitem text").messages.slice(0, FEW_ROWS).to_pylist()
+    messages = change_sets("lineitem text").messages.slice(0, FEW_ROWS).to_pylist()
 
     def step() -> None:
         for message in messages:
@@ -74,10 +76,10 @@ def bench_pypgoutput(benchmark: BenchmarkFixture, streams: Streams) -> None:
 
 @pytest.fixture(scope="module")
 def server(size: str) -> Iterator[str]:
-    """An embedded server that has lineitem; the DSN."""
+    """Start an embedded server with lineitem; yield its DSN."""
     rows = io.BytesIO()
     pyarrow.csv.write_csv(
-        tables.lineitem(tables.SIZES[size]).rows,
+        datasets.lineitem(datasets.SIZES[size]).rows,
         rows,
         pyarrow.csv.WriteOptions(include_header=False),
     )
@@ -95,7 +97,7 @@ def server(size: str) -> Iterator[str]:
 
 
 def bench_adbc(benchmark: BenchmarkFixture, server: str) -> None:
-    """Its CPU time counts, and not the server's; it leaves numeric as text."""
+    """Measure the client's CPU time, without the server's; numeric stays text."""
     from adbc_driver_postgresql import dbapi
 
     def fetch() -> pa.Table:

@@ -1,4 +1,4 @@
-"""Other shapes of tables, updates and deletes, and transactions of one change."""
+"""Benchmarks of other tables, of updates and deletes, and of transactions of one change."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import pgwire_codec as pgc
-from benchmarks import steps
-from benchmarks.measure import measure, measure_stream
-from benchmarks.streams import STREAMS, Stream, small_transactions
+from benchmarks import timed_steps
+from benchmarks.change_sets import CHANGE_SETS, ChangeSet, small_transactions
+from benchmarks.measure import measure, measure_change_set
 from pgwire_codec._core.wire.scan import scan
 from pgwire_codec.codec.message_array import to_message_arrays
 
 ROWS = 10_000  # of a batch
 others = pytest.mark.parametrize(
-    "name", [name for name in STREAMS if name not in ("lineitem text", "lineitem binary")]
+    "name", [name for name in CHANGE_SETS if name not in ("lineitem text", "lineitem binary")]
 )
-Streams = Callable[[str], Stream]
+ChangeSets = Callable[[str], ChangeSet]
 
 
 @others
-def bench_decode(benchmark: BenchmarkFixture, streams: Streams, name: str) -> None:
-    stream = streams(name)
-    cut = steps.batches(stream, ROWS)
-    step = steps.decode(stream, cut)
-    measure_stream(benchmark, step, stream, cut, name="decode", batch=ROWS)
+def bench_decode(benchmark: BenchmarkFixture, change_sets: ChangeSets, name: str) -> None:
+    change_set = change_sets(name)
+    cut = timed_steps.batches(change_set, ROWS)
+    step = timed_steps.decode(change_set, cut)
+    measure_change_set(benchmark, step, change_set, cut, name="decode", batch=ROWS)
 
 
 @others
-def bench_to_arrow(benchmark: BenchmarkFixture, streams: Streams, name: str) -> None:
-    stream = streams(name)
-    cut = steps.batches(stream, ROWS)
-    step = steps.to_arrow(stream, ROWS)
-    measure_stream(benchmark, step, stream, cut, name="to_arrow", batch=ROWS)
+def bench_to_arrow(benchmark: BenchmarkFixture, change_sets: ChangeSets, name: str) -> None:
+    change_set = change_sets(name)
+    cut = timed_steps.batches(change_set, ROWS)
+    step = timed_steps.to_arrow(change_set, ROWS)
+    measure_change_set(benchmark, step, change_set, cut, name="to_arrow", batch=ROWS)
 
 
 @pytest.mark.parametrize("name", ["scan", "scan and resolve"])
 def bench_small_transactions(benchmark: BenchmarkFixture, size: str, name: str) -> None:
-    """Begin, Insert, Commit, and again: what counts as a row here is a message."""
+    """Measure repeated Begin, Insert and Commit; each message counts as a row."""
     array = small_transactions(size)
     messages = to_message_arrays(array)[0]
 

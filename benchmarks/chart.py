@@ -1,4 +1,4 @@
-"""The chart of a run: rows of lineitem a second, step by step, on light and on dark pages."""
+"""Chart of a run: rows of lineitem per second by step, for light and dark pages."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 
 import matplotlib as mpl
 
-from benchmarks.results import Result, Run
+from benchmarks.results import Run
 
 mpl.use("svg")
 
 from matplotlib.figure import Figure  # once the back end is chosen
 
-# What each bar is called, whose it is and which step; from the top down.
+# Name, decoder and step of each bar, from the top down.
 BARS = [
-    ("the limit: hop over the columns", "cython", "limit"),
+    ("the limit: skip over the columns", "cython", "limit"),
     ("scan", "cython", "scan"),
     ("tuples", "cython", "tuples"),
     ("typed decode, 2 of 16 columns", "cython", "decode 2 of 16"),
@@ -27,8 +27,8 @@ BARS = [
     ("pypgoutput, no types", "pypgoutput", "decode_message"),
     ("reference, to record batches", "reference", "to_arrow"),
 ]
-FORMS = {"text": "#3b82c4", "binary": "#d08a2c"}  # of middling lightness: they do on both grounds
-INK = "#7b7c7d"  # readable on both where a page does not say which it is
+FORMS = {"text": "#3b82c4", "binary": "#d08a2c"}  # of medium lightness, for both backgrounds
+INK = "#7b7c7d"  # readable on both, if a page declares none
 INKS = {"light": "#1f2328", "dark": "#e6edf3"}
 BATCH = 10_000
 
@@ -50,7 +50,7 @@ def _draw_bars(run: Run, axes: mpl.axes.Axes) -> None:
     height = 0.38
     for place, (form, color) in enumerate(FORMS.items()):
         for row, (_, who, step) in enumerate(BARS):
-            result = _find(run, who, step, form)
+            result = run.lineitem(who, step, form, BATCH)
             if result is None:
                 continue
             rate = result.rows_per_second / 1e6
@@ -69,14 +69,8 @@ def _draw_bars(run: Run, axes: mpl.axes.Axes) -> None:
     axes.legend(title="values in", frameon=False, loc="lower right")
 
 
-def _find(run: Run, who: str, step: str, form: str) -> Result | None:
-    found = run.select(table="lineitem", who=who, step=step, form=form, kind="speed")
-    found = [each for each in found if each.operation in ("insert", "select")]
-    return next((each for each in found if each.batch == BATCH), found[0] if found else None)
-
-
 def _with_two_inks(svg: str) -> str:
-    """Let the page's colour scheme choose the ink; the middling one stays for what cannot."""
+    """Return the SVG with an ink for each colour scheme, and the medium one as a fallback."""
     style = (
         f"<style>:root{{--ink:{INKS['light']}}}"
         f"@media (prefers-color-scheme:dark){{:root{{--ink:{INKS['dark']}}}}}</style>"

@@ -1,4 +1,4 @@
-"""How large the data are, and one core for everyone."""
+"""Size of the data, one core for all libraries, and cached change sets."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import pgwire_codec as pgc
-from benchmarks.streams import Stream, stream
-from benchmarks.tables import SIZES
+from benchmarks.change_sets import ChangeSet, change_set
+from benchmarks.datasets import SIZES
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -18,7 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if pgc.IMPL != "cython":
-        raise pytest.UsageError("the benchmarks are of the compiled core, which is not built")
+        raise pytest.UsageError("the benchmarks need the compiled core, which is not built")
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
 
@@ -36,13 +36,13 @@ def size(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def streams(size: str) -> Callable[[str], Stream]:
-    """Streams by name, of the run's size; each is read once."""
-    read: dict[str, Stream] = {}
+def change_sets(size: str) -> Callable[[str], ChangeSet]:
+    """Return a function that reads a change set of the run's size by name, once."""
+    read: dict[str, ChangeSet] = {}
 
-    def get(name: str) -> Stream:
+    def get(name: str) -> ChangeSet:
         if name not in read:
-            read[name] = stream(name, size)
+            read[name] = change_set(name, size)
         return read[name]
 
     return get

@@ -1,9 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False
-"""The limit: hop over every column of every insert, look at nothing, and check nothing.
+"""The limit: skip over every column of every insert, without reading values or checking lengths.
 
-What reads the tuples cannot be faster: where a column begins is known only when the length of the
-one before it was read.
+A decoder cannot be faster: the start of a column is known only from the length of the one before.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
@@ -14,18 +13,18 @@ cdef extern from *:
     uint32_t __builtin_bswap32(uint32_t) noexcept nogil
 
 
-def hop(const uint8_t[::1] data, const int64_t[::1] offsets):
-    """Give the number of bytes hopped over; the messages must be whole changes."""
+def skip_columns(const uint8_t[::1] data, const int64_t[::1] offsets):
+    """Return the number of bytes skipped; the messages must be whole changes."""
     cdef Py_ssize_t index
     cdef int64_t total = 0
     with nogil:
         for index in range(offsets.shape[0] - 1):
-            total += hop_unchecked(&data[offsets[index]])
+            total += skip_unchecked(&data[offsets[index]])
     return total
 
 
-cdef inline int64_t hop_unchecked(const uint8_t* start) noexcept nogil:
-    """Hop over one change; whoever calls knows that it is whole."""
+cdef inline int64_t skip_unchecked(const uint8_t* start) noexcept nogil:
+    """Skip one change, which the caller knows to be whole."""
     cdef const uint8_t* p = tuple_unchecked(start + 5)
     if start[0] == c"U" and start[5] != c"N":
         p = tuple_unchecked(p)
@@ -33,7 +32,7 @@ cdef inline int64_t hop_unchecked(const uint8_t* start) noexcept nogil:
 
 
 cdef inline const uint8_t* tuple_unchecked(const uint8_t* p) noexcept nogil:
-    """Hop over one tuple from its marker on; whoever calls knows that it is whole."""
+    """Skip one tuple from its marker on, which the caller knows to be whole."""
     cdef uint16_t columns
     cdef uint32_t length
     cdef Py_ssize_t column

@@ -1,4 +1,4 @@
-"""What the measurements were made on."""
+"""The machine of a measurement."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from cpuinfo import get_cpu_info
 
 
 def machine() -> str:
-    """Name the processor, and say how many cores of it there are."""
+    """Return the number of cores and the name of the processor."""
     model = get_cpu_info().get("brand_raw", "an unknown processor")
     return f"{os.cpu_count()} cores of {model}"

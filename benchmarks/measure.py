@@ -1,8 +1,8 @@
-"""Measuring one step, and the limit beside it, round by round.
+"""Measurement of one step, and of the limit beside it, in rounds.
 
-Each round measures the limit on the same messages, and then the step: what slows the machine slows
-both, and their ratio is that of the same moment. CPU time is taken beside the time of the clock:
-on a busy machine it still is the step's own.
+Each round measures the limit on the same messages, and then the step. A slower machine slows both,
+and their ratio belongs to the same moment. CPU time is measured beside the clock's, because other
+programs do not add to it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from benchmarks.steps import Batch, Step, limit
-from benchmarks.streams import Stream
+from benchmarks.change_sets import ChangeSet
+from benchmarks.timed_steps import Batch, Step, limit
 
 ROUNDS: Final = 7
 
@@ -36,13 +36,13 @@ def measure(
     Parameters
     ----------
     name : str
-        Of the step, in the table of results.
+        Name of the step in the results.
     rows, size : int
-        How many rows, and bytes of messages, the step reads.
+        Number of rows and bytes of messages that the step reads.
     beside : callable, optional
-        What is measured just before the step in each round: the limit.
+        Step measured directly before in each round: the limit.
     about
-        What else tells this measurement from others.
+        Other attributes of :class:`benchmarks.results.Result`.
     """
     cpu: list[float] = []
     other: list[tuple[float, float]] = []  # by the clock, of CPU
@@ -71,18 +71,22 @@ def measure(
     )
 
 
-def measure_stream(
-    benchmark: BenchmarkFixture, step: Step, stream: Stream, cut: Sequence[Batch], **about: Any
+def measure_change_set(
+    benchmark: BenchmarkFixture,
+    step: Step,
+    change_set: ChangeSet,
+    cut: Sequence[Batch],
+    **about: Any,
 ) -> None:
-    """Measure a step that goes over batches of a stream, with the limit beside it."""
+    """Measure a step on batches of a change set, with the limit beside it."""
     measure(
         benchmark,
         step,
         rows=sum(len(batch.rows) for batch in cut),
         size=sum(batch.size for batch in cut),
         beside=limit(cut),
-        table=stream.table,
-        form=stream.form,
-        operation=stream.operation,
+        table=change_set.table,
+        form=change_set.form,
+        operation=change_set.operation,
         **about,
     )

@@ -1,4 +1,4 @@
-"""What the Spark benchmark reads: lineitem as a log, as messages, as JSON and as Arrow batches."""
+"""Data of the Spark benchmark: lineitem as a log, as messages, as JSON and as Arrow batches."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import pgwire_codec as pgc
-from benchmarks import streams, tables
-from benchmarks.streams import KEPT, LSN, XID
+from benchmarks import change_sets, datasets
+from benchmarks.change_sets import CACHE, LSN, XID
 from pgwire_codec import log
 
 TABLE = "public.lineitem"
@@ -26,10 +26,10 @@ LOG, MESSAGES, ENVELOPES = "log", "messages", "json"
 
 
 def make(size: str) -> Path:
-    """Make the data, unless they are there; give their folder."""
-    sources = [Path(__file__), Path(streams.__file__), Path(tables.__file__)]
+    """Make the data unless they are cached; return their directory."""
+    sources = [Path(__file__), Path(change_sets.__file__), Path(datasets.__file__)]
     digest = hashlib.sha256(b"".join(each.read_bytes() for each in sources)).hexdigest()[:8]
-    folder = KEPT / f"spark-{size}-{digest}"
+    folder = CACHE / f"spark-{size}-{digest}"
     if not folder.exists():
         unfinished = folder.with_suffix(".unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -43,14 +43,14 @@ def make(size: str) -> Path:
 
 
 def transactions(size: str) -> pa.LargeBinaryArray:
-    """Give the inserts in plain transactions of eight: Begin, Inserts, Commit; one Relation."""
-    made = streams.stream("lineitem text", size)
+    """Return the inserts in plain transactions of eight: Begin, Inserts, Commit; one Relation."""
+    made = change_sets.change_set("lineitem text", size)
     count = len(made.messages)
     number = np.arange(-(-count // ROWS))
-    begin, commit = streams.bounds(LSN + 4096 * number, XID + number)
+    begin, commit = change_sets.bounds(LSN + 4096 * number, XID + number)
     relation = pa.array([pgc.encode_message(made.relation)], pa.large_binary())
     apart = pa.concat_arrays([made.messages, begin, commit, relation])
-    # Each message's place: that of its transaction, and before, among or behind its changes.
+    # Position of each message: its transaction, and before, among or after its changes.
     inserts = np.arange(count)
     place = np.concatenate(
         [inserts // ROWS * 3 + 1, number * 3, number * 3 + 2, [0.5]],
@@ -74,9 +74,9 @@ def _write_messages(messages: pa.LargeBinaryArray, folder: Path) -> None:
 
 
 def _write_envelopes(size: str, folder: Path) -> None:
-    """Debezium's JSON without schemas; decimals as numbers, dates as text."""
+    """Write Debezium's JSON without schemas, with decimals as numbers and dates as text."""
     folder.mkdir()
-    rows = tables.lineitem(tables.SIZES[size]).rows
+    rows = datasets.lineitem(datasets.SIZES[size]).rows
     source = json.dumps({"connector": "postgresql", "table": "lineitem", "txId": XID, "lsn": LSN})
     pieces = []
     for number, name in enumerate(rows.column_names):
@@ -99,7 +99,7 @@ def _write_parquet(table: pa.Table, folder: Path) -> None:
 
 
 def keep_batches(batches: Iterator[tuple[int, pa.RecordBatch]], folder: Path) -> None:
-    """Keep the record batches of partitions, by number: one file each."""
+    """Write the record batches of each partition to a file, named by its number."""
     folder.mkdir()
     writers: dict[int, Any] = {}
     for number, batch in batches:

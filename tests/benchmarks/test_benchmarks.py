@@ -1,7 +1,8 @@
-"""The benchmarks run, on tiny data, and their report has all the steps."""
+"""The benchmarks on tiny data, and the pages with their figures."""
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -30,7 +31,7 @@ pytestmark = [
 
 def run(*arguments: str | Path, status: int = 0) -> str:
     environment = {**os.environ, "PGWIRE_CODEC_IMPL": "cython"}
-    environment.pop("PYTEST_XDIST_WORKER", None)  # it is no worker of these tests
+    environment.pop("PYTEST_XDIST_WORKER", None)  # it is not a worker of these tests
     done = subprocess.run(
         [sys.executable, "-m", *map(str, arguments)],
         cwd=ROOT,
@@ -42,27 +43,44 @@ def run(*arguments: str | Path, status: int = 0) -> str:
     return done.stdout
 
 
+def csv_rows(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.read_text("utf-8").splitlines()))
+
+
 def test_tiny_run_is_reported(tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     json_option = f"--benchmark-json={results}"
     run("pytest", "benchmarks", "--size=tiny", json_option, "--benchmark-quiet", "-q")
-    printed = run("benchmarks.report", results, tmp_path / "docs")
+    printed = run("benchmarks.results_page", results, tmp_path / "docs")
 
     measured = json.loads(results.read_text("utf-8"))["benchmarks"]
     assert all(len(each["extra_info"]["cpu_seconds"]) >= 5 for each in measured)
-    steps = ["the limit", "scan", "tuples", "2 of 16 columns", "all columns", "record batches"]
-    for step in [*steps, "reference:", "adbc:", "decode_message", "encode_batch", "resolve"]:
-        assert step in printed
-    assert printed.split("\n\n")[0] in (tmp_path / "docs" / "benchmarks.md").read_text("utf-8")
+    files = {path.stem: csv_rows(path) for path in (tmp_path / "docs" / "benchmarks").iterdir()}
+    assert {"speed", "targets", "cost", "log", "threads"} <= files.keys()
+    assert len(files["speed"]) == sum(each["extra_info"].get("kind", "speed") == "speed"
+                                      for each in measured)  # fmt: skip
+    steps = {each["step"] for each in files["speed"]}
+    assert {"scan", "tuples", "encode_batch", "messages to record batches"} <= steps
+    assert {each["decoder"] for each in files["speed"]} >= {"pgwire_codec", "reference", "adbc"}
+    for name, rows in files.items():
+        lines = [
+            [cell.strip() for cell in line[2:-2].split(" | ")] for line in printed.splitlines()
+        ]
+        assert [list(row.values()) in lines for row in rows] == [True] * len(rows), name
+    page = (tmp_path / "docs" / "benchmarks.md").read_text("utf-8")
+    assert all(f"(benchmarks/{name}.csv)" in page for name in files)
+    shown = re.findall(r"^\| (.+?) +\| +([\d,]+) \| +([\d.]+) \|", page, re.MULTILINE)
+    assert len(shown) == 5 + (find_spec("pypgoutput") is not None)
+    assert any("`Decoder.decode` and `to_arrow()`" in text for text, _, _ in shown)
     chart = ElementTree.parse(tmp_path / "docs" / "benchmarks.svg")
     assert "adbc" in "".join(chart.getroot().itertext())
 
-    page = tmp_path / "page"
-    run("benchmarks.page", page, f"x86-64={results}", f"aarch64={results}")
-    written = (page / "index.html").read_text("utf-8")
+    machines = tmp_path / "machines"
+    run("benchmarks.machines_page", machines, f"x86-64={results}", f"aarch64={results}")
+    written = (machines / "index.html").read_text("utf-8")
     assert "<h2>x86-64</h2>" in written
     assert "<h2>aarch64</h2>" in written
-    assert "aarch64" in "".join(ElementTree.parse(page / "speedup.svg").getroot().itertext())
+    assert "aarch64" in "".join(ElementTree.parse(machines / "speedup.svg").getroot().itertext())
 
     assert "slower" not in run("benchmarks.compare", results, results)
     slow = json.loads(results.read_text("utf-8"))
@@ -73,13 +91,13 @@ def test_tiny_run_is_reported(tmp_path: Path) -> None:
             ]
     slower = tmp_path / "slower.json"
     slower.write_text(json.dumps(slow), "utf-8")
-    told = run("benchmarks.compare", results, slower, status=1)
-    assert all("tuples" in line for line in told.splitlines() if line.endswith("slower |"))
-    assert "steps are slower by more than 10%" in told
+    compared = run("benchmarks.compare", results, slower, status=1)
+    assert all("tuples" in line for line in compared.splitlines() if line.endswith("slower |"))
+    assert "steps are slower by more than 10%" in compared
 
 
 def test_a_capture_is_measured(tmp_path: Path) -> None:
-    printed = run("benchmarks.capture", "tiny", tmp_path, "1")
+    printed = run("benchmarks.capture_speed", "tiny", tmp_path, "1")
     assert printed.rstrip() == (tmp_path / "benchmarks-capture.md").read_text("utf-8").rstrip()
     speeds = re.findall(r"^\| (.+?) \|.*\| (\d+) \| [\d,]+ \|$", printed, re.MULTILINE)
     assert [name.split()[0] for name, _ in speeds] == ["pg_recvlogical", "pgwire-codec", "the"]

@@ -1,4 +1,4 @@
-"""Spark's benchmark runs, on tiny data, and its page has all that is compared."""
+"""Spark's benchmark on tiny data, and the figures on its page."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def test_tiny_run(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """In the session of the tests: to start another takes longer than all that is measured."""
+    """Run in the session of the tests, because a start takes longer than all measurements."""
     pytest.importorskip("matplotlib", reason="needs the extra bench")
-    from benchmarks import spark as benchmark
+    from benchmarks import spark_speed as benchmark
 
     monkeypatch.setattr(
         benchmark, "local_spark", lambda: contextlib.nullcontext(spark.newSession())
@@ -31,7 +31,7 @@ def test_tiny_run(
     page = (tmp_path / "benchmarks-spark.md").read_text("utf-8")
     assert page.strip() in capsys.readouterr().out
     lines = [line.split(" | ")[0] for line in page.splitlines()]
-    for job in ("ready-made Arrow batches", "mapInArrow identity", "the survey", "from_json"):
+    for job in ("ready-made Arrow batches", "mapInArrow identity", "summary pass", "from_json"):
         assert f"| {job}" in lines
     for job in ('format("pgoutput")', "decode_changes", "messages in, ready-made rows out"):
         assert lines.count(f"| {job}") >= 2

@@ -1,8 +1,7 @@
-"""Measures Spark: a log and messages decoded, beside the least that Spark needs for as many rows.
+"""Measures decoding on Spark beside the minimum that Spark needs for as many rows.
 
-Called as ``python -m benchmarks.spark SIZE FOLDER``, by ``make bench-spark``: it prints a table,
-and writes it to ``FOLDER/benchmarks-spark.md``. Spark has two cores, and what is measured is what
-the clock says.
+Called as ``python -m benchmarks.spark_speed SIZE FOLDER``, by ``make bench-spark``. It prints a
+page and writes it to ``FOLDER/benchmarks-spark.md``. Spark has two cores; times are the clock's.
 """
 
 from __future__ import annotations
@@ -36,35 +35,36 @@ WARM_UP = {"tiny": 0, "quick": 1, "full": 2}
 DOCUMENT = """\
 # Benchmarks on Spark
 
-Written by `make bench-spark`, which measures all of this in one run ({size} data, {date}), with
-`local[2]` on {machine}: TPC-H's lineitem, {rows:,} inserts of 16 text columns in transactions of
-eight, {megabytes:,.0f} MB in {messages:,} messages. Every row is written to Spark's noop format.
+`make bench-spark` writes this page and measures all of its figures in one run ({size} data,
+{date}), with `local[2]` on {machine}. The data are {rows:,} inserts of TPC-H's lineitem, with 16
+text columns, in transactions of eight: {megabytes:,.0f} MB in {messages:,} messages. Every row is
+written to Spark's noop format.
 
 {table}
 
-{aims}
+{ratios}
 
-- Medians and bests of {rounds} rounds by the clock, in which one is measured after the other.
-- *Ready-made Arrow batches*: a Python data source that returns the very record batches of
-  `format("pgoutput")` from mapped Arrow files, in the same partitions. It is what Spark itself
-  takes.
-- *Messages to Python*: what one pass over the messages takes at the least, which counts them.
-- *mapInArrow identity*: the messages to Python and back again.
-- *Messages in, ready-made rows out*: a `mapInArrow` that takes the messages, looks at none, and
-  gives the ready-made batches. It is the least that decoding messages can take, if it cost nothing
-  and needed no survey. `decode_changes` reads the messages twice, first to survey them (*the
-  survey* is that pass alone). A log has its surveys in its sidecars, and `format("pgoutput")` reads
+- Figures are medians and minima of {rounds} rounds by the clock. A round measures each row of the
+  first table once.
+- *Ready-made Arrow batches*: a Python data source that returns the record batches of
+  `format("pgoutput")` from mapped Arrow files, in the same partitions. This is Spark's own cost.
+- *Messages to Python*: one pass over the messages that counts them, the minimum of any pass.
+- *mapInArrow identity*: the messages to Python and back.
+- *Messages in, ready-made rows out*: a `mapInArrow` that takes the messages, reads none, and
+  returns the ready-made batches. This is the minimum for decoding messages, if decoding were free
+  and needed no summary. `decode_changes` reads the messages twice, first for a summary: *summary
+  pass* is that pass alone. A log has its summaries in its sidecars, and `format("pgoutput")` reads
   it once.
 - *from_json*: the same rows as Debezium's JSON, parsed by the JVM into the same types.
 """
 
 
-#: Each gives the rows that Spark is to make, or has made them.
+#: Functions that return a DataFrame to be written, or do all their work.
 Jobs: TypeAlias = "dict[str, Callable[[], DataFrame | None]]"
 
 
 class Ready(DataSource):
-    """Record batches from files."""
+    """Data source of record batches from files."""
 
     @classmethod
     def name(cls) -> str:
@@ -104,7 +104,7 @@ def main(size: str = "full", folder: str = "docs") -> None:
     try:
         spark_data.keep_batches(_decoded(data), ready)
         with local_spark() as spark:
-            # Each file of messages is a partition: Spark packs small ones, and not in their order.
+            # Each file of messages is a partition: Spark combines small ones, in another order.
             spark.conf.set("spark.sql.files.openCostInBytes", "128m")
             found = _measure(_jobs(spark, data, ready), WARM_UP[size], ROUNDS[size])
             counts = _counts(spark, data)
@@ -115,7 +115,7 @@ def main(size: str = "full", folder: str = "docs") -> None:
         date=date.today().isoformat(),
         machine=machine(),
         table=_table(found, counts["rows"]),
-        aims=_aims(found),
+        ratios=_ratios(found),
         rounds=ROUNDS[size],
         **counts,
     )
@@ -130,7 +130,7 @@ def _source(data: Path) -> dict[str, str]:
 
 
 def _decoded(data: Path) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The record batches of the log, with the number of their partition."""
+    """Yield the record batches of the log, with the number of their partition."""
     source = PgoutputDataSource(_source(data))
     reader = source.reader(source.schema())
     for number, partition in enumerate(reader.partitions()):
@@ -151,7 +151,7 @@ def _jobs(spark: SparkSession, data: Path, ready: Path) -> Jobs:
         "op string, ts_ms long"
     )
 
-    def survey() -> None:
+    def summary_pass() -> None:
         plan_changes(messages)
 
     return {
@@ -160,7 +160,7 @@ def _jobs(spark: SparkSession, data: Path, ready: Path) -> Jobs:
         TO_PYTHON: lambda: messages.mapInArrow(_count, "count long"),
         IDENTITY: lambda: messages.mapInArrow(lambda batches: batches, messages.schema),
         LEAST: lambda: messages.mapInArrow(_instead(ready, parts), decoded),
-        SURVEY: survey,
+        SUMMARY: summary_pass,
         CHANGES: lambda: decode_changes(messages, table=spark_data.TABLE),
         JSON: lambda: envelopes.select(
             functions.from_json("value", envelope).alias("envelope")
@@ -173,7 +173,7 @@ def _count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _instead(folder: Path, parts: int) -> Callable[[Iterator[pa.RecordBatch]], Any]:
-    """Give a task's share of the ready-made batches, some for each batch of messages."""
+    """Return a task that yields its share of the ready-made batches, in step with the messages."""
     paths = sorted(map(str, folder.iterdir()))
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -195,7 +195,7 @@ def _instead(folder: Path, parts: int) -> Callable[[Iterator[pa.RecordBatch]], A
     return run
 
 
-#: Rows in as many messages as Spark hands over at a time.
+#: Rows in as many messages as Spark passes at a time.
 _SLICE = 8_000
 
 READY = "ready-made Arrow batches"
@@ -203,13 +203,13 @@ SOURCE = 'format("pgoutput")'
 TO_PYTHON = "messages to Python"
 IDENTITY = "mapInArrow identity"
 LEAST = "messages in, ready-made rows out"
-SURVEY = "the survey"
+SUMMARY = "summary pass"
 CHANGES = "decode_changes"
 JSON = "from_json"
 
-#: What is to be at most so many times as long as what.
-AIMS = ((SOURCE, READY, 1.3), (CHANGES, IDENTITY, 1.4), (SOURCE, JSON, 1 / 2.5))
-#: What has no aim, and says what one can ask for.
+#: Pairs of a row and its baseline, with the largest ratio that is aimed at.
+TARGETS = ((SOURCE, READY, 1.3), (CHANGES, IDENTITY, 1.4), (SOURCE, JSON, 1 / 2.5))
+#: Pairs without a target, which show what is possible.
 LIMITS = ((LEAST, IDENTITY), (CHANGES, LEAST))
 
 
@@ -234,7 +234,7 @@ def _counts(spark: SparkSession, data: Path) -> dict[str, Any]:
 
 
 def _table(found: dict[str, list[float]], rows: int) -> str:
-    lines = ["| | median, s | best, s | million rows/s |", "|---|--:|--:|--:|"]
+    lines = ["| | median, s | minimum, s | million rows/s |", "|---|--:|--:|--:|"]
     lines += [
         f"| {name} | {median(times):.2f} | {min(times):.2f} | {rows / median(times) / 1e6:.2f} |"
         for name, times in found.items()
@@ -242,13 +242,16 @@ def _table(found: dict[str, list[float]], rows: int) -> str:
     return "\n".join(lines)
 
 
-def _aims(found: dict[str, list[float]]) -> str:
-    lines = ["| | beside | as long, × (medians) | (bests) | aim |", "|---|---|--:|--:|--:|"]
-    for name, other, most in (*AIMS, *((*pair, None) for pair in LIMITS)):
+def _ratios(found: dict[str, list[float]]) -> str:
+    lines = [
+        "| | baseline | ratio of medians | ratio of minima | target |",
+        "|---|---|--:|--:|--:|",
+    ]
+    for name, other, most in (*TARGETS, *((*pair, None) for pair in LIMITS)):
         middle = median(found[name]) / median(found[other])
         best = min(found[name]) / min(found[other])
-        aim = "" if most is None else f"at most {most:.2f}"
-        lines.append(f"| {name} | {other} | {middle:.2f} | {best:.2f} | {aim} |")
+        target = "" if most is None else f"at most {most:.2f}"
+        lines.append(f"| {name} | {other} | {middle:.2f} | {best:.2f} | {target} |")
     return "\n".join(lines)
 
 

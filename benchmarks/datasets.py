@@ -1,6 +1,6 @@
-"""The tables whose changes are decoded: what PostgreSQL calls their columns, and their rows.
+"""Tables whose changes are decoded: their columns in PostgreSQL, and their rows.
 
-Everything is generated, and the same each time.
+All of it is generated, and the same in each run.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ WIDE_COLUMNS = 300
 
 @dataclass(frozen=True)
 class Size:
-    """How many rows there are of each table, and of what scaling goes up to."""
+    """Number of rows of each table, and the largest number in the benchmarks of scaling."""
 
     scale_factor: float  # of TPC-H: 0.1 is 600,000 rows of lineitem
     accounts: int
     wide: int
     documents: int
-    most_rows: int
+    max_rows: int
 
 
 SIZES = {
@@ -97,7 +97,7 @@ def orders(size: Size) -> Table:
 
 
 def accounts(size: Size) -> Table:
-    """pgbench's narrow table; its filler is 84 blanks."""
+    """Return pgbench's narrow table, with a filler of 84 blanks."""
     count = size.accounts
     random = np.random.default_rng(1)
     rows = pa.table(
@@ -121,11 +121,11 @@ def accounts(size: Size) -> Table:
 
 
 def wide(size: Size) -> Table:
-    """300 columns of six types; of every third one row in ten is NULL."""
+    """Return 300 columns of six types; in every third column, one row in ten is NULL."""
     count = size.wide
     random = np.random.default_rng(2)
     words = pa.array([f"word {number:x}" for number in random.integers(0, 1 << 40, 1000)])
-    # A column's rows by its place among each six.
+    # Type, modifier and rows of each of six columns in turn.
     makers: list[tuple[int, int, Callable[[], pa.Array]]] = [
         (INT4, -1, lambda: pa.array(random.integers(-(10**6), 10**6, count, dtype=np.int32))),
         (INT8, -1, lambda: pa.array(random.integers(0, 10**12, count))),
@@ -146,7 +146,7 @@ def wide(size: Size) -> Table:
 
 
 def documents(size: Size) -> Table:
-    """A TOAST-heavy table: texts of 2 to 32 kB."""
+    """Return a table with large values (TOAST): texts of 2 to 32 kB."""
     count = size.documents
     random = np.random.default_rng(3)
     letters = np.frombuffer(b"etaoin shrdlu cmfwyp", np.uint8)
@@ -187,12 +187,12 @@ def _table(name: str, rows: pa.Table, kinds: dict[str, tuple[int, ...]]) -> Tabl
 
 
 def _numeric(precision: int, scale: int) -> int:
-    """Give the type modifier of numeric(precision, scale)."""
+    """Return the type modifier of numeric(precision, scale)."""
     return (precision << 16 | scale) + 4
 
 
 def _cents(values: np.ndarray) -> pa.Array:
-    """Give hundredths as decimals."""
+    """Return hundredths as decimals."""
     words = np.zeros((len(values), 2), np.int64)
     words[:, 0] = values
     return pa.Array.from_buffers(pa.decimal128(12, 2), len(values), [None, pa.py_buffer(words)])
@@ -203,7 +203,7 @@ def _times(microseconds: np.ndarray) -> pa.Array:
 
 
 def _pad(rows: pa.Table, **widths: int) -> pa.Table:
-    """Pad columns with blanks, as the server keeps char(n)."""
+    """Pad columns with blanks, as the server stores char(n)."""
     for name, width in widths.items():
         column = pc.utf8_rpad(rows[name], width)
         rows = rows.set_column(rows.column_names.index(name), name, column)
@@ -214,7 +214,7 @@ def _tpch(name: str, size: Size) -> pa.Table:
     beside = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     command = shutil.which("tpchgen-cli", path=beside)
     if command is None:
-        raise RuntimeError("tpchgen-cli is missing: pip install 'pgwire-codec[bench]'")
+        raise RuntimeError("missing tpchgen-cli: pip install 'pgwire-codec[bench]'")
     with tempfile.TemporaryDirectory() as directory:
         options = ["--scale-factor", str(size.scale_factor), "--tables", name, "--quiet"]
         subprocess.run(

@@ -1,4 +1,4 @@
-"""The tables' changes as pgoutput messages, kept in a folder of the build between runs."""
+"""Changes of the benchmarks' tables as pgoutput messages, cached in the build directory."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 import pgwire_codec as pgc
-from benchmarks import tables
-from benchmarks.tables import SIZES, Size
+from benchmarks import datasets
+from benchmarks.datasets import SIZES, Size
 
-KEPT = Path(__file__).parent.parent / "build" / "benchmarks"
+CACHE = Path(__file__).parent.parent / "build" / "benchmarks"
 XID = 700
 LSN = 0x1_0000_0000
 
 
 @dataclass(frozen=True)
-class Stream:
-    """Changes of one table: the messages, without those that begin and end transactions."""
+class ChangeSet:
+    """Messages with the changes of one table, without those that begin and end transactions."""
 
     table: str
     form: str  # text or binary
@@ -29,34 +29,34 @@ class Stream:
     messages: pa.LargeBinaryArray
 
     def ends(self) -> tuple[pa.LargeBinaryArray, pa.LargeBinaryArray]:
-        """Give the messages before and after the changes that make them a transaction."""
+        """Return the messages before and after the changes that make them a transaction."""
         begin = pgc.encode_message(pgc.Begin(LSN, 0, XID))
         relation = pgc.encode_message(self.relation)
         commit = pgc.encode_message(pgc.Commit(0, LSN, LSN + 8, 0))
         return pa.array([begin, relation], pa.large_binary()), pa.array([commit], pa.large_binary())
 
     def transaction(self, first: int, count: int) -> pa.LargeBinaryArray:
-        """Give some of the changes as a transaction of their own, with their Relation."""
+        """Return some of the changes as a transaction, with their Relation."""
         before, after = self.ends()
         return pa.concat_arrays([before, self.messages.slice(first, count), after])
 
-    def first(self, count: int) -> Stream:
-        """Give a stream of the first changes."""
+    def first(self, count: int) -> ChangeSet:
+        """Return the first changes."""
         return replace(self, messages=self.messages.slice(0, count))
 
-    def rest(self, start: int) -> Stream:
-        """Give a stream of the changes from one on."""
+    def rest(self, start: int) -> ChangeSet:
+        """Return the changes from one on."""
         return replace(self, messages=self.messages.slice(start))
 
-    def repeated(self, count: int) -> Stream:
-        """Give a stream of so many changes: the first ones, or all again and again."""
+    def repeated(self, count: int) -> ChangeSet:
+        """Return a number of changes: the first ones, or all of them repeated."""
         times = -(-count // len(self.messages))
         many = pa.concat_arrays([self.messages] * times) if times > 1 else self.messages
         return replace(self, messages=many.slice(0, count))
 
 
-# table, form, operation; whether old tuples are whole; how many of the table's rows, 1 in so many
-STREAMS = {
+# Table, form, operation; are old tuples whole; divisor of the table's number of rows.
+CHANGE_SETS = {
     "lineitem text": ("lineitem", "text", "insert", False, 1),
     "lineitem binary": ("lineitem", "binary", "insert", False, 1),
     "orders text": ("orders", "text", "insert", False, 1),
@@ -73,36 +73,36 @@ STREAMS = {
 }
 
 
-def stream(name: str, size: str) -> Stream:
-    """Give a stream; made anew only where this folder's sources have changed."""
+def change_set(name: str, size: str) -> ChangeSet:
+    """Return a change set, made again only if its sources have changed."""
     path = path_of(name, size)
     if not path.exists():
-        table, form, operation, full, _ = STREAMS[name]
+        table, form, operation, full, _ = CHANGE_SETS[name]
         relation, messages = _make(name, SIZES[size])
         what = f"{operation}, full old" if full else operation
-        _write(path, Stream(table, form, what, relation, messages))
-    return read_stream(path)
+        _write(path, ChangeSet(table, form, what, relation, messages))
+    return read_change_set(path)
 
 
-def read_stream(path: Path) -> Stream:
-    """Read a stream that was kept, into memory."""
+def read_change_set(path: Path) -> ChangeSet:
+    """Read a cached change set into memory."""
     with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
         messages = reader.get_batch(0).column(0)
-        told = {key.decode(): value for key, value in reader.schema.metadata.items()}
-    relation = pgc.decode_message(told.pop("relation"))
+        metadata = {key.decode(): value for key, value in reader.schema.metadata.items()}
+    relation = pgc.decode_message(metadata.pop("relation"))
     assert isinstance(relation, pgc.Relation)
-    words = {key: value.decode() for key, value in told.items()}
-    return Stream(relation=relation, messages=messages, **words)
+    text = {key: value.decode() for key, value in metadata.items()}
+    return ChangeSet(relation=relation, messages=messages, **text)
 
 
 def path_of(name: str, size: str) -> Path:
-    """Give where a stream is kept once it was made."""
-    return KEPT / f"{name.replace(' ', '-')}-{size}-{_digest()}.arrow"
+    """Return the path of a cached change set."""
+    return CACHE / f"{name.replace(' ', '-')}-{size}-{_digest()}.arrow"
 
 
 def small_transactions(size: str) -> pa.LargeBinaryArray:
-    """Give many plain transactions of one insert each: Begin, Insert, Commit."""
-    inserts = stream("accounts text", size)
+    """Return many plain transactions of one insert each: Begin, Insert, Commit."""
+    inserts = change_set("accounts text", size)
     count = len(inserts.messages)
     begin, commit = bounds(LSN + 64 * np.arange(count), XID + np.arange(count))
     relation = pa.array([pgc.encode_message(inserts.relation)], pa.large_binary())
@@ -112,7 +112,7 @@ def small_transactions(size: str) -> pa.LargeBinaryArray:
 
 
 def bounds(lsn: np.ndarray, xid: np.ndarray) -> tuple[pa.LargeBinaryArray, pa.LargeBinaryArray]:
-    """Give the Begin and the Commit messages of plain transactions."""
+    """Return the Begin and the Commit messages of plain transactions."""
     count = len(lsn)
     begin = np.zeros(count, [("tag", "S1"), ("lsn", ">u8"), ("time", ">i8"), ("xid", ">u4")])
     begin["tag"], begin["lsn"], begin["xid"] = b"B", lsn, xid
@@ -124,38 +124,38 @@ def bounds(lsn: np.ndarray, xid: np.ndarray) -> tuple[pa.LargeBinaryArray, pa.La
 
 
 def _fixed(records: np.ndarray) -> pa.LargeBinaryArray:
-    """Give records as messages, one each."""
+    """Return each record as a message."""
     offsets = np.arange(len(records) + 1, dtype=np.int64) * records.itemsize
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(records.tobytes())]
     return pa.Array.from_buffers(pa.large_binary(), len(records), buffers)
 
 
 def _make(name: str, size: Size) -> tuple[pgc.Relation, pa.LargeBinaryArray]:
-    table, form, operation, full, divisor = STREAMS[name]
-    made = getattr(tables, table)(size)
+    table, form, operation, full, divisor = CHANGE_SETS[name]
+    made = getattr(datasets, table)(size)
     rows = made.rows.slice(0, max(made.rows.num_rows // divisor, 1))
     relation = made.relation
-    if full:  # the server flags every column as key then
+    if full:  # the server then flags every column as key
         columns = tuple(replace(column, flags=1) for column in relation.columns)
         relation = replace(relation, replica_identity="f", columns=columns)
     options: dict[str, object] = {"op": operation[0].upper(), "binary": form == "binary"}
     if operation == "update" and full:
         options["old"] = rows
     if operation == "update" and table == "documents":
-        # Nine updates of ten leave the long text alone.
+        # Nine of ten updates do not change the long text.
         options["unchanged"] = {"body": np.arange(rows.num_rows) % 10 != 0}
     return relation, pa.array(pgc.encode_batch(relation, rows, **options))
 
 
-def _write(path: Path, made: Stream) -> None:
+def _write(path: Path, made: ChangeSet) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    told: dict[str | bytes, str | bytes] = {
+    metadata: dict[str | bytes, str | bytes] = {
         "table": made.table,
         "form": made.form,
         "operation": made.operation,
         "relation": pgc.encode_message(made.relation),
     }
-    schema = pa.schema([("message", pa.large_binary())], told)
+    schema = pa.schema([("message", pa.large_binary())], metadata)
     unfinished = path.with_suffix(".unfinished")
     with pa.OSFile(str(unfinished), "wb") as file, pa.ipc.new_file(file, schema) as writer:
         writer.write(pa.record_batch([made.messages], schema=schema))
@@ -163,6 +163,6 @@ def _write(path: Path, made: Stream) -> None:
 
 
 def _digest() -> str:
-    """Give a word for the sources that say what the data are."""
-    sources = [Path(tables.__file__), Path(__file__)]
+    """Return a digest of the sources that define the data."""
+    sources = [Path(datasets.__file__), Path(__file__)]
     return hashlib.sha256(b"".join(each.read_bytes() for each in sources)).hexdigest()[:8]

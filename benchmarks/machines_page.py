@@ -1,6 +1,6 @@
-"""One page for several machines: ``python -m benchmarks.page FOLDER NAME=RESULTS.json…``.
+"""One page for several machines, with their figures and a chart of the speed-up over the reference.
 
-It has each machine's table, and a chart of the speed-up over the reference decoder.
+Called as ``python -m benchmarks.machines_page FOLDER NAME=RESULTS.json…``.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import matplotlib as mpl
 
-from benchmarks.report import STEPS, aims, speed
 from benchmarks.results import Run
+from benchmarks.results_page import STEPS, speed, targets
 
 mpl.use("svg")
 
@@ -33,7 +33,7 @@ pre {{ font-size: 12px; overflow-x: auto; }}
 img {{ max-width: 100%; background: white; }}
 </style>
 <h1>pgwire_codec: benchmarks</h1>
-<p>Times as fast as the reference decoder in plain Python, on TPC-H's lineitem.</p>
+<p>Speed relative to the reference decoder in plain Python, on TPC-H's lineitem.</p>
 <img src="speedup.svg" alt="Speed-up over the reference decoder by step and machine">
 {machines}
 </html>
@@ -48,14 +48,14 @@ def main(folder: str, *named: str) -> None:
         f"<h2>{html.escape(name)}</h2>\n"
         f"<p>{html.escape(run.machine['cpu'].get('brand_raw', 'an unknown processor'))}, "
         f"Python {run.machine['python_version']}, {run.date}</p>\n"
-        f"<pre>{html.escape(aims(run))}\n\n{html.escape(speed(run))}</pre>"
+        f"<pre>{html.escape(targets(run).markdown())}\n\n{html.escape(speed(run).markdown())}</pre>"
         for name, run in runs.items()
     ]
     Path(folder, "index.html").write_text(PAGE.format(machines="\n".join(sections)), "utf-8")
 
 
 def speedups(run: Run) -> dict[str, float]:
-    """Give the speed-up over the reference of each step of lineitem's inserts, in text form."""
+    """Return the speed-up over the reference of each step of lineitem's inserts, in text form."""
     found = {}
     for step in SHOWN:
         for result in run.select(step=step, table="lineitem", form="text", operation="insert"):
@@ -88,7 +88,7 @@ def _draw(runs: dict[str, Run]) -> Figure:
     axes.invert_yaxis()
     axes.set_xscale("log")
     axes.margins(x=0.12)
-    axes.set_xlabel("times the reference decoder's speed (logarithmic)")
+    axes.set_xlabel("speed relative to the reference decoder (logarithmic)")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, loc="lower right")
     return figure

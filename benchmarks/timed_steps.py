@@ -1,4 +1,4 @@
-"""The steps that are measured, for either implementation: each a function without arguments."""
+"""Steps that are measured, for either implementation, as functions without arguments."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 import pgwire_codec as pgc
-from benchmarks.limit_build import load_hop
-from benchmarks.streams import Stream
+from benchmarks.change_sets import ChangeSet
+from benchmarks.limit_build import load_limit
 from pgwire_codec._core import implementation as compiled
 from pgwire_codec.codec.message_array import Messages, to_message_arrays
 from pgwire_codec.reference import implementation as reference
@@ -22,12 +22,12 @@ Step = Callable[[], object]
 CODECS: Final[dict[str, Any]] = {"cython": compiled, "reference": reference}
 DECODERS: Final = {"cython": pgc.Decoder, "reference": pgc.reference.Decoder}
 
-hop = load_hop()
+skip_columns = load_limit()
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some messages of a stream, all of them changes, and what ``scan`` says of them."""
+    """Changes of a change set, and the result of their ``scan``."""
 
     messages: Messages
     rows: np.ndarray
@@ -35,23 +35,23 @@ class Batch:
 
     @property
     def size(self) -> int:
-        """How many bytes the messages are."""
+        """Bytes of the messages."""
         return int(self.messages.offsets[-1] - self.messages.offsets[0])
 
 
-def batches(stream: Stream, rows: int | None) -> list[Batch]:
-    """Cut a stream into batches of so many rows; all in one for None."""
+def batches(change_set: ChangeSet, rows: int | None) -> list[Batch]:
+    """Cut a change set into batches of this many rows; None for one batch."""
     return [
         Batch(messages, np.arange(len(messages)), compiled.scan(messages).body)
-        for first, count in _cuts(stream, rows)
-        for messages in to_message_arrays(stream.messages.slice(first, count))
+        for first, count in _cuts(change_set, rows)
+        for messages in to_message_arrays(change_set.messages.slice(first, count))
     ]
 
 
 def limit(cut: Sequence[Batch]) -> Step:
     def step() -> None:
         for batch in cut:
-            hop(batch.messages.data, batch.messages.offsets)
+            skip_columns(batch.messages.data, batch.messages.offsets)
 
     return step
 
@@ -66,8 +66,8 @@ def scan(cut: Sequence[Batch], who: str = "cython") -> Step:
     return step
 
 
-def tuples(stream: Stream, cut: Sequence[Batch], who: str = "cython") -> Step:
-    codec, columns = CODECS[who], len(stream.relation.columns)
+def tuples(change_set: ChangeSet, cut: Sequence[Batch], who: str = "cython") -> Step:
+    codec, columns = CODECS[who], len(change_set.relation.columns)
 
     def step() -> None:
         for batch in cut:
@@ -77,18 +77,18 @@ def tuples(stream: Stream, cut: Sequence[Batch], who: str = "cython") -> Step:
 
 
 def decode(
-    stream: Stream,
+    change_set: ChangeSet,
     cut: Sequence[Batch],
     who: str = "cython",
     *,
     wanted: Sequence[int] | None = None,
     **options: object,
 ) -> Step:
-    """Typed columns of tuples that were scanned; all of them, or those wanted."""
-    codec, columns = CODECS[who], len(stream.relation.columns)
+    """Return the typed decode of scanned tuples; of all columns, or of those wanted."""
+    codec, columns = CODECS[who], len(change_set.relation.columns)
     types = [
         column_type(column.type_oid, column.type_modifier, TypeOptions())
-        for column in stream.relation.columns
+        for column in change_set.relation.columns
     ]
     chosen = [(number, types[number]) for number in wanted or range(columns)]
 
@@ -101,10 +101,12 @@ def decode(
     return step
 
 
-def to_arrow(stream: Stream, rows: int | None, who: str = "cython", **options: object) -> Step:
-    """From messages to record batches; each batch is a transaction, and has a decoder."""
+def to_arrow(
+    change_set: ChangeSet, rows: int | None, who: str = "cython", **options: object
+) -> Step:
+    """Return the way from messages to record batches, with a transaction and a decoder each."""
     transactions: list[pa.LargeBinaryArray] = [
-        stream.transaction(first, count) for first, count in _cuts(stream, rows)
+        change_set.transaction(first, count) for first, count in _cuts(change_set, rows)
     ]
     decoder = DECODERS[who]
 
@@ -116,8 +118,8 @@ def to_arrow(stream: Stream, rows: int | None, who: str = "cython", **options: o
     return step
 
 
-def _cuts(stream: Stream, rows: int | None) -> list[tuple[int, int]]:
-    """Give the first row, and the number of rows, of each batch."""
-    count = len(stream.messages)
+def _cuts(change_set: ChangeSet, rows: int | None) -> list[tuple[int, int]]:
+    """Return the first row and the number of rows of each batch."""
+    count = len(change_set.messages)
     step = rows or count
     return [(first, min(step, count - first)) for first in range(0, count, step)]

@@ -1,8 +1,8 @@
-"""Measures a capture into a log beside pg_recvlogical into a file: one server, one slot's position.
+"""Measures a capture into a log beside pg_recvlogical into a file, from one position of one server.
 
-Called as ``python -m benchmarks.capture SIZE FOLDER [ROUNDS]``, by ``make bench-capture``: it
-prints a table, and writes it to ``FOLDER/benchmarks-capture.md``. Each run reads a copy of the same
-slot, as a process of its own, and what counts is the clock from its start to its end.
+Called as ``python -m benchmarks.capture_speed SIZE FOLDER [ROUNDS]``, by ``make bench-capture``. It
+prints a page and writes it to ``FOLDER/benchmarks-capture.md``. Each run is a process that reads a
+copy of the same slot, measured by the clock from its start to its end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow.csv
 
-from benchmarks import tables
+from benchmarks import datasets
 from benchmarks.bench_peers import LINEITEM
 from benchmarks.machine import machine
 from pgwire_codec import log
@@ -28,28 +28,30 @@ from pgwire_codec.demo.server import EmbeddedServer
 
 ROUNDS = 3
 TRANSACTION = 10_000  # rows
-COPIES = 8  # of lineitem, so that the start of a process weighs little
-AIM = 0.8
+COPIES = 8  # of lineitem, so that the start of a process counts little
+TARGET = 0.8
 
 RECVLOGICAL = "pg_recvlogical into a file"
 CAPTURE = "pgwire-codec capture into a log"
 BINARY = "the same, in binary form"
 
 DOCUMENT = """\
-# Capturing, measured
+# Benchmarks of capture
 
-Written by `make bench-capture`, which measures all of this in one run ({size} data, {date}), on
-{machine}: {rows:,} inserts of TPC-H's lineitem in transactions of {transaction:,}, from an
-embedded PostgreSQL {major} on the same machine, protocol version 1.
+`make bench-capture` writes this page and measures all of its figures in one run ({size} data,
+{date}), on {machine}. The stream has {rows:,} inserts of TPC-H's lineitem in transactions of
+{transaction:,}, from an embedded PostgreSQL {major} on the same machine, with protocol version 1.
 
 {table}
 
-`pgwire-codec capture` has {ratio:.2f} of pg_recvlogical's MB/s (aim: {aim} or more).
+`pgwire-codec capture` reaches {ratio:.2f} of pg_recvlogical's MB/s (target: {target} or more).
 
-- Medians of {rounds} rounds by the clock, from the start of a process to its end; each round runs
-  one after the other, and each run reads its own copy of one slot. Messages' bytes count.
-- Both fsync what they write. The capture also decodes every message's head, for the log's index.
-- The server's walsender works at the same time, on the same two cores.
+- Figures are medians of {rounds} rounds by the clock, from the start of a process to its end. In a
+  round the programs run one after the other, each on its own copy of one slot. MB are the bytes of
+  messages.
+- Both programs fsync their files. The capture also decodes the head of each message for the log's
+  index.
+- The server's walsender runs at the same time, on the same two cores.
 """
 
 
@@ -74,7 +76,7 @@ def main(size: str = "full", folder: str = "docs", rounds: str = str(ROUNDS)) ->
         major = server.postgres_version
     bytes_of[RECVLOGICAL] = bytes_of[CAPTURE]  # the same messages; its file has line ends, too
     speeds = {name: bytes_of[name] / median(times) / 1e6 for name, times in seconds.items()}
-    lines = ["| | median, s | best, s | MB | MB/s | rows/s |", "|---|--:|--:|--:|--:|--:|"]
+    lines = ["| | median, s | minimum, s | MB | MB/s | rows/s |", "|---|--:|--:|--:|--:|--:|"]
     lines += [
         f"| {name} | {median(times):.2f} | {min(times):.2f} | {bytes_of[name] / 1e6:,.0f} "
         f"| {speeds[name]:.0f} | {rows / median(times):,.0f} |"
@@ -89,7 +91,7 @@ def main(size: str = "full", folder: str = "docs", rounds: str = str(ROUNDS)) ->
         major=major,
         table="\n".join(lines),
         ratio=speeds[CAPTURE] / speeds[RECVLOGICAL],
-        aim=AIM,
+        target=TARGET,
         rounds=rounds,
     )
     print(document)
@@ -98,8 +100,8 @@ def main(size: str = "full", folder: str = "docs", rounds: str = str(ROUNDS)) ->
 
 
 def _fill(server: EmbeddedServer, size: str) -> tuple[int, str]:
-    """Give the server its rows, behind where the slot begins: how many, and the LSN behind them."""
-    made = tables.lineitem(tables.SIZES[size]).rows
+    """Create the slot and insert rows; return their number and the LSN after them."""
+    made = datasets.lineitem(datasets.SIZES[size]).rows
     connection = connect(server.dsn)
     try:
         connection.autocommit = True
@@ -148,9 +150,9 @@ def _command(name: str, server: EmbeddedServer, slot: str, target: Path, until: 
 
 
 def _received(target: Path, rows: int) -> int:
-    """Give the bytes of a log's messages; fail where it lacks rows."""
+    """Return the bytes of a log's messages; fail if it lacks rows."""
     found = log.statistics(target)
-    inserts = sum(table.inserts for table in found.tables)
+    inserts = sum(table.inserts for table in found.sent)
     if inserts != rows:
         raise AssertionError(f"the log has {inserts} of {rows} rows")
     return found.message_bytes
