@@ -39,8 +39,10 @@ DOCUMENT = """\
 # Benchmarks of capture
 
 `make bench-capture` writes this page and measures all of its figures in one run ({size} data,
-{date}), on {machine}. The stream has {rows:,} inserts of TPC-H's lineitem in transactions of
-{transaction:,}, from an embedded PostgreSQL {major} on the same machine, with protocol version 1.
+{date}), on {machine}.
+
+The stream has {rows:,} inserts of TPC-H's lineitem in transactions of {transaction:,}, from an
+embedded PostgreSQL {major} on the same machine, with protocol version 1.
 
 {table}
 

@@ -53,9 +53,9 @@ FILES = {
     "column. Typed decode fills Arrow's buffers from scanned messages; for updates, those of the "
     "new tuples. *Messages to record batches* is all of it, with a decoder and a transaction for "
     "each call, and includes the old tuples of updates. *Transactions of one* are Begin, Insert "
-    "and Commit, and a row is a message. *× reference*: the same step in plain Python, on fewer "
-    "rows. *× adbc*: the speed of adbc-driver-postgresql. A call with all rows writes to memory "
-    "that is new to the process, which the system clears first; smaller calls reuse memory.",
+    "and Commit, and a row is a message. *× reference* is relative to the same step in plain "
+    "Python, on fewer rows, and *× adbc* to adbc-driver-postgresql. A call with all rows writes to "
+    "memory that is new to the process, which the system clears first; smaller calls reuse memory.",
     "targets": "the speed that was aimed at, and the speed measured.",
     "cost": "typed decode of all columns of lineitem in text form, in nanoseconds a row, by the "
     "number of rows.",
@@ -64,9 +64,10 @@ FILES = {
     "log": "`LogPartition.decode` and `to_arrow()` of all partitions of a log of lineitem in "
     "transactions of 10,000 rows, and the share of checksums in that time: each round also reads "
     "without them.",
-    "threads": "two threads against one that does the same work, by the clock: one call with "
-    "`threads=2`, and two Python threads with a decoder and half of the rows each. A load average "
-    "well above 2 means that other programs used the second core, and the ratio means nothing.",
+    "threads": "two threads against one that does the same work, by the clock. The two are one "
+    "call with `threads=2`, or two Python threads with a decoder and half of the rows each. A load "
+    "average well above 2 means that other programs used the second core, and the ratio means "
+    "nothing.",
 }
 
 DOCUMENT = """\
@@ -84,9 +85,9 @@ per second of the thread's CPU time, which is the clock's on an idle machine. Th
 {rounds} rounds. The limit checks no lengths and reads no values. It is measured right before each
 step in every round, on the same messages, and *of the limit* is the median of the rounds' ratios.
 
-The peers do other work. adbc fetches the rows in binary form from a server on the same machine; the
-server's CPU time does not count, and `numeric` stays text. pypgoutput makes an object for each
-message with a `str` for each value, and does not convert values.
+The peers do other work. `adbc` fetches the rows in binary form from a server on the same machine.
+The server's CPU time does not count, and `numeric` stays text. `pypgoutput` makes an object for
+each message with a `str` for each value, and does not convert values.
 
 The run's other figures are in CSV files.
 

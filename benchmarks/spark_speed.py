@@ -36,9 +36,10 @@ DOCUMENT = """\
 # Benchmarks on Spark
 
 `make bench-spark` writes this page and measures all of its figures in one run ({size} data,
-{date}), with `local[2]` on {machine}. The data are {rows:,} inserts of TPC-H's lineitem, with 16
-text columns, in transactions of eight: {megabytes:,.0f} MB in {messages:,} messages. Every row is
-written to Spark's noop format.
+{date}), with `local[2]` on {machine}.
+
+The data are {rows:,} inserts of TPC-H's lineitem, with 16 text columns, in transactions of eight:
+{megabytes:,.0f} MB in {messages:,} messages. Every row is written to Spark's noop format.
 
 {table}
 

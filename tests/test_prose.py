@@ -13,16 +13,23 @@ ROOT = Path(__file__).parents[1]
 
 CODE = tuple(
     f"pgwire_codec/{name}"
-    for name in ("protocol", "types", "arrow", "codec", "transactions", "changes", "_core")
+    for name in (
+        *("protocol", "types", "arrow", "codec", "transactions", "changes", "_core", "report"),
+        "format.py",
+    )
 )
-TOOLS = ("tools/docs_pages.py", "tools/docs_roles.py", "tools/update_protocol.py")
+TOOLS = ("benchmarks", "tools/docs_pages.py", "tools/docs_roles.py", "tools/update_protocol.py")
 PAGES = (
     "README.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "changelog.d",
+    "docs/benchmarks.md",
+    "docs/benchmarks-capture.md",
+    "docs/benchmarks-spark.md",
     "docs/comparison.md",
     "docs/explanation",
+    "docs/howto/log-files.md",
     "docs/howto/own-types.md",
     "docs/howto/polars-duckdb.md",
     "docs/howto/psycopg.md",

@@ -8,7 +8,7 @@ from pgwire_codec.protocol import messages as m
 #: Messages that open a group of others, and those that close one.
 OPENING = (m.Begin, m.BeginPrepare, m.StreamStart)
 CLOSING = (m.Commit, m.Prepare, m.StreamStop)
-#: Messages about a whole transaction that stand alone.
+#: Messages about a whole transaction, outside of any group.
 _ENDING = (m.StreamCommit, m.StreamAbort, m.StreamPrepare, m.CommitPrepared, m.RollbackPrepared)
 
 

@@ -1,4 +1,4 @@
-"""Bars over time and bars in tables, as SVG that stretches to the width of the page.
+"""Bars over time and bars in tables, as SVG with the width of the page.
 
 Text beside a drawing is HTML, made by the template, so that it keeps its size.
 """

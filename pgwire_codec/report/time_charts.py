@@ -147,7 +147,7 @@ def _operations(sums: Sequence[int]) -> str:
 
 def _format_mark(value: float) -> str:
     if value != int(value):
-        return ""  # there is no half a change
+        return ""  # changes are whole numbers
     if value >= 999_950:
         return f"{value / 1_000_000:g} M"
     return f"{value / 1000:g} k" if value >= 10_000 else f"{value:,g}"

@@ -1,4 +1,4 @@
-"""Names that would move the cursor: every command shows them with escapes."""
+"""Names that would move the cursor, which every command shows with escapes."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.support.terminal import shown
 #: Sets the title of a window, clears the screen, begins a line, and turns the text around.
 EVIL = "t\x1b]0;owned\x07\x1b[2J\r\nError: all is well\x9b1m\u202e"
 ESCAPED = r"t\u001b]0;owned\u0007\u001b[2J\r\nError: all is well\u009b1m\u202e"
-#: What rich itself writes to a terminal: colours, and a panel that changes in place.
+#: Output of rich itself on a terminal: colours, and a panel that changes in place.
 OURS = re.compile("\x1b\\[[0-9;?]*[a-zA-Z]|\r\n|\r")
 
 
 def is_clean(text: str) -> bool:
-    """Whether nothing but line ends is left that is not shown as itself."""
+    """Check that all characters but line ends are printable."""
     return all(character.isprintable() or character == "\n" for character in text)
 
 

@@ -41,7 +41,7 @@ function luminance(rgb) {
     .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 }
-function behind(element, view) {
+function background(element, view) {
   for (; element; element = element.parentElement) {
     const rgb = channels(view.getComputedStyle(element).backgroundColor);
     if (rgb.length < 4 || rgb[3] > 0) return rgb;
@@ -54,7 +54,7 @@ function measure(frame, width) {
     const words = [...element.childNodes].filter(node => node.nodeType == 3).map(n => n.data);
     if (!words.join("").trim()) continue;
     const two = [luminance(channels(view.getComputedStyle(element).color)),
-                 luminance(behind(element, view))].sort((a, b) => b - a);
+                 luminance(background(element, view))].sort((a, b) => b - a);
     const ratio = (two[0] + 0.05) / (two[1] + 0.05);
     if (ratio < contrast) { contrast = ratio; least = words.join(""); }
   }

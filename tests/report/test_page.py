@@ -45,7 +45,7 @@ CAPTURES = corpus.captures(major=18)
 CHANGES = "Changes by table and operation, most bytes first"
 OPS = "IUDT"
 
-#: What a table's row of the report is: inserts, updates, deletes, truncates, bytes.
+#: Row of a table in the report: inserts, updates, deletes, truncates, bytes.
 Counts = dict[str, list[int]]
 
 
