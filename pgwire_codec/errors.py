@@ -63,6 +63,10 @@ class CaptureError(PgwireError):
     """
 
 
+class TableError(PgwireError, ValueError):
+    """A relation, DataFrame or target table does not exist or does not fit."""
+
+
 class LogError(PgwireError):
     """A log cannot be written or read in its present state; the text names the file.
 

@@ -1,7 +1,7 @@
-"""Where Spark finds ``format("pgoutput")``: it looks at every module named ``pyspark_…``.
+"""Registration of ``format("pgoutput")``: Spark searches every module named ``pyspark_…``.
 
-It does so for any Python data source, also where this one is not used: so nothing but PySpark's own
-class is imported here, and nothing fails.
+Spark does so for any Python data source. So this module imports only PySpark's own class, and never
+fails.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 try:
     from pyspark.sql.datasource import DataSource
-except ImportError:  # no PySpark, or one without data sources in Python: there is nothing to find
+except ImportError:  # no PySpark, or one without data sources in Python
     __all__: list[str] = []
 else:
     if TYPE_CHECKING:
@@ -22,7 +22,7 @@ else:
     __all__ = ["DefaultSource"]
 
     class DefaultSource(DataSource):
-        """Stands for :class:`pgwire_codec.spark.PgoutputDataSource`, and imports it when used."""
+        """Imports :class:`pgwire_codec.spark.PgoutputDataSource` when used, and delegates to it."""
 
         @classmethod
         def name(cls) -> str:

@@ -54,7 +54,7 @@ class Directory:
 
     @property
     def is_log(self) -> bool:
-        """Whether the directory contains any part of a log."""
+        """True if the directory contains any part of a log."""
         return bool(self.manifest or self.watermark or self.sealed or self.problems)
 
     @property

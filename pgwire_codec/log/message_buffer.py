@@ -39,7 +39,7 @@ class MessageBuffer:
         self._part = 0
 
     def take(self) -> pa.RecordBatch | None:
-        """Remove and return all messages as one batch, or None if there are none."""
+        """Remove and return all messages as one batch, or None without messages."""
         if not self._pieces:
             return None
         pieces, self._pieces, self.messages = self._pieces, [], 0

@@ -16,7 +16,7 @@ from pgwire_codec.log.store_errors import creating, reading, too_short, writing
 class ObjectStore:
     """Objects, which are written whole. See :class:`Store`.
 
-    There is no lock: users have to see to it that only one process writes to the log.
+    It has no lock: users must ensure that only one process writes to the log.
     """
 
     grows = False

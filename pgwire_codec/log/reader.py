@@ -57,7 +57,7 @@ class Log:
     Raises
     ------
     LogError
-        When there is no log at ``uri``, or it is damaged.
+        When ``uri`` has no log, or a damaged one.
     """
 
     _names: list[str]  # of the segments, in order
@@ -203,8 +203,8 @@ class Log:
 
         Raises
         ------
-        ValueError
-            When no relation has the name. The text lists the tables, and the present names of
+        TableError
+            When no relation has the name. The text lists the tables, or the present names of
             relations that had it.
         """
         return select_relation(self.relations_at(at), lambda: self.versions, table=table)

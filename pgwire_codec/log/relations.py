@@ -10,7 +10,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pgwire_codec.errors import LogError, OptionError
+from pgwire_codec.errors import LogError, OptionError, TableError
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.transactions.carry import Carry, RelationVersion, Scope
 from pgwire_codec.transactions.plan import apply_summary
@@ -114,11 +114,11 @@ def select_relation(
     ------
     OptionError
         Unless exactly one of ``table`` and ``relation_oid`` is given.
-    ValueError
-        When there is no such relation. The text lists the existing ones.
+    TableError
+        When there is no such relation. The hint lists the existing ones.
     """
     if (table is None) == (relation_oid is None):
-        raise OptionError("give either table or relation_oid")
+        raise OptionError("exactly one of table and relation_oid is required")
     found = None
     if table is not None:
         found = scope.named(table)
@@ -130,12 +130,14 @@ def select_relation(
     return found
 
 
-def _unknown_oid(relation_oid: int | None, known: Sequence[LoggedRelation]) -> ValueError:
+def _unknown_oid(relation_oid: int | None, known: Sequence[LoggedRelation]) -> TableError:
     existing = ", ".join(f"{each.oid} ({each.name})" for each in known) or "none"
-    return ValueError(f"the messages have no relation {relation_oid!r}; they have: {existing}")
+    return TableError(
+        f"the messages have no relation {relation_oid!r}", hint=f"Their relations: {existing}."
+    )
 
 
-def _unknown_name(table: str, known: Sequence[LoggedRelation]) -> ValueError:
+def _unknown_name(table: str, known: Sequence[LoggedRelation]) -> TableError:
     """Return the error for a name that no relation has, with what became of those that had it."""
     had = [each for each in known if table in each.names]
     if had:
@@ -145,12 +147,12 @@ def _unknown_name(table: str, known: Sequence[LoggedRelation]) -> ValueError:
             else f"relation {each.oid} is {each.name} now"
             for each in had
         )
-        return ValueError(
-            f"no relation has the name {table!r} at the end of the range: {became}. Read it by its "
-            "new name or by its OID"
+        return TableError(
+            f"no relation has the name {table!r} at the end of the range: {became}",
+            hint="Read it by its new name or by its OID.",
         )
     names = ", ".join(sorted({each.name for each in known if each.is_current})) or "none"
-    return ValueError(f"the messages have no table {table!r}; they have: {names}")
+    return TableError(f"the messages have no table {table!r}", hint=f"Their tables: {names}.")
 
 
 def _relations_in(segment: Segment, lsn: int) -> Scope | None:

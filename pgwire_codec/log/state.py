@@ -48,7 +48,7 @@ class StateTracker:
         self._ordinal = ordinal
         if summary.new_session:
             self._resolver.new_session()
-        # What cannot follow is skipped: a decoder raises the error, unless it skips it, too.
+        # Messages out of order are skipped: a decoder raises their error, or skips them, too.
         apply_summary(summary, self._resolver, skip=True)
         for key in open_keys(self._resolver.carry):
             self._opened.setdefault(key, ordinal)

@@ -49,7 +49,7 @@ def writing(path: object, *, is_remote: bool = False) -> Iterator[None]:
         advice = "Free some space" if is_full else "Remove the cause"
         raise LogError(
             f"cannot write {path}: {_reason(error)}",
-            hint=f"{advice} and open the log again. What was flushed is safe.",
+            hint=f"{advice} and open the log again. Flushed messages are safe.",
             is_transient=is_full or is_remote,
         ) from error
 

@@ -76,7 +76,7 @@ class Verification:
 
     @property
     def is_sound(self) -> bool:
-        """Whether no file is damaged."""
+        """True if no file is damaged."""
         return not self.damage
 
 
@@ -103,7 +103,7 @@ def verify(
     Raises
     ------
     LogError
-        When there is no log at ``uri``.
+        When ``uri`` has no log.
     """
     store = open_store(uri, filesystem)
     found = classify_files(store)

@@ -82,7 +82,7 @@ class LogWriter:
 
     Notes
     -----
-    In an object store, which cannot append, every flush seals a segment; and there is no lock.
+    In an object store, which cannot append, every flush seals a segment, and the log has no lock.
 
     After an error the writer refuses every call, and reports that error. Open the log again: it
     keeps everything that was flushed. Leaving the context with an exception flushes nothing.
@@ -315,7 +315,7 @@ class LogWriter:
         except MemoryError as error:
             self._failure = LogError(
                 f"out of memory while writing the log {self._store.name}",
-                hint="Give the process more memory. What was flushed is safe.",
+                hint="Provide more memory to the process. Flushed messages are safe.",
                 is_transient=True,
             )
             raise self._failure from error

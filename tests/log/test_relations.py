@@ -185,10 +185,12 @@ def test_a_rename_and_another_schema(tmp_path: Path) -> None:
     assert keys(reader, "public.a", until=150) == [1]
     with pytest.raises(ValueError, match=r"relation 1 is archive\.b now"):
         keys(reader, "public.a")
-    with pytest.raises(ValueError, match=r"no table 'public\.x'; they have: archive\.b"):
+    with pytest.raises(ValueError, match=r"no table 'public\.x' — hint: Their tables: archive\.b"):
         keys(reader, "public.x")
     for unknown in (7, "1"):
-        with pytest.raises(ValueError, match=rf"no relation {unknown!r}; they have: 1 \(arc"):
+        with pytest.raises(
+            ValueError, match=rf"no relation {unknown!r} — hint: Their relations: 1 \(arc"
+        ):
             keys(reader, relation_oid=unknown)
     with pytest.raises(TypeError, match="lsn must be a commit LSN"):
         reader.relations_at("0/1")  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("pyspark", reason="needs PySpark (Python 3.11)")
 
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
-from pgwire_codec.spark.reduction.key_chains import follow
+from pgwire_codec.spark.reduction.key_chains import resolve_chains
 from pgwire_codec.spark.reduction.lives import ARROW_PLACE
 
 COLUMNS = ChangeColumns(("id", "one", "two"), (0,), (1, 2), {}, ("id",))
@@ -54,7 +54,7 @@ def life(
 
 def followed(*lives: dict[str, Any]) -> list[tuple[Any, ...]]:
     """Key, values ("?" where unknown) and root of the rows."""
-    table = follow(pa.Table.from_pylist(list(lives), SCHEMA), COLUMNS)
+    table = resolve_chains(pa.Table.from_pylist(list(lives), SCHEMA), COLUMNS)
     assert table.schema.names == ["gone", "unchanged", "c0", "c1", "c2", "r0"]
     assert not any(table.column("gone").to_pylist())
     return [

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("pyspark", reason="needs PySpark (Python 3.11)")
 
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
-from pgwire_codec.spark.reduction.key_chains import follow
+from pgwire_codec.spark.reduction.key_chains import resolve_chains
 from pgwire_codec.spark.reduction.lives import fold
 from tests.support.histories import KEYS, VALUES, History
 
@@ -90,7 +90,7 @@ def test_lives_do_not_depend_on_batches(seed: int, full: bool) -> None:
     found = [row for row in in_rows if row["is_last"] and not row["far"] and not row["gone"]]
     chains = lives.filter(pa.array([row["far"] or row["left"] is not None for row in in_rows]))
     assert (chains.num_rows == 0) == full  # under FULL every change has all values
-    found += follow(chains, columns).to_pylist()
+    found += resolve_chains(chains, columns).to_pylist()
     assert {row["unchanged"] is None for row in found} == {True}
     table_rows = {
         (row["c0"], row["c1"]): {name: row[f"c{n}"] for n, name in enumerate(VALUES, start=2)}

@@ -103,11 +103,14 @@ def test_without_table_values_are_text() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"tabel": "x"}, r"has no option tabel; it has: path, table, relationOid, columns"),
+        (
+            {"tabel": "x"},
+            r"has no option tabel — hint: Its options are path, table, relationOid",
+        ),
         ({"path": ""}, "path is missing"),
         ({"table": ""}, "table must be schema.table"),
-        ({"columns": "a,,b"}, "columns must be names of columns, each once, .*not 'a,,b'"),
-        ({"columns": "a,a"}, "each once"),
+        ({"columns": "a,,b"}, "columns must be distinct names of columns, .*not 'a,,b'"),
+        ({"columns": "a,a"}, "distinct"),
         ({"style": "avro"}, "style must be one of native, debezium, delta, not 'avro'"),
         ({"types": "str"}, "types must be one of native, text, not 'str'"),
         ({"before": "all"}, "before must be one of key, full, none, not 'all'"),
@@ -119,12 +122,12 @@ def test_without_table_values_are_text() -> None:
         ({"startingLsn": "0/20", "endingLsn": "0/1F"}, "endingLsn 0/1F is before startingLsn 0/20"),
         ({"maxPartitionBytes": "0"}, "maxPartitionBytes must be a number of bytes above 0"),
         ({"maxBytesPerTrigger": "many"}, "maxBytesPerTrigger must be a number of bytes"),
-        ({"style": "delta", "before": "key"}, "before goes with style=native only"),
+        ({"style": "delta", "before": "key"}, "before and style=delta exclude one another"),
         ({"relationOid": "1"}, "table and relationOid exclude one another"),
         ({"withRelationOid": "yes"}, "withRelationOid must be one of true, false, not 'yes'"),
         ({"onRelationChange": "x"}, "onRelationChange must be one of fail, replace, not 'x'"),
-        ({"style": "delta", "withRelationOid": "true"}, "withRelationOid goes with style=native"),
-        ({"style": "delta", "onRelationChange": "replace"}, "replace goes with style=native only"),
+        ({"style": "delta", "withRelationOid": "true"}, "withRelationOid and style=delta exclude"),
+        ({"style": "delta", "onRelationChange": "replace"}, "replace and style=delta exclude"),
         (
             {"onRelationChange": "replace", "withRelationOid": "false"},
             "onRelationChange=replace needs withRelationOid=true",

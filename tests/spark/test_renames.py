@@ -251,7 +251,7 @@ def test_a_stream_fails_when_another_table_has_its_name(
     for _ in range(2):
         with pytest.raises(
             Exception,
-            match=rf"the name public\.r changed hands: relation {old} had it at .*, and relation "
+            match=rf"relation {old} had the name public\.r at .*, but relation "
             rf"{new} has it at .*; relation {old} is public\.r_old now — hint: "
             rf"Set relationOid={old} .* onRelationChange=replace",
         ):

@@ -294,15 +294,19 @@ def test_an_older_version_is_matched_by_name(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_says_so(path: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"no table 'public\.nope'; they have: public\.full"):
+    with pytest.raises(
+        ValueError, match=r"no table 'public\.nope' — hint: Their tables: public\.full"
+    ):
         read(path, table="public.nope")
-    with pytest.raises(ValueError, match=r"public\.t has no column w, x; it has: id, v, note"):
+    with pytest.raises(
+        ValueError, match=r"public\.t has no column w, x — hint: Its columns are id, v, note"
+    ):
         read(path, table="public.t", columns="id,w,x")
     with pytest.raises(log.LogError, match="is not a log"):
         read(str(tmp_path / "nothing"))
     data_source = PgoutputDataSource(CaseInsensitiveDict({"path": path, "table": "public.t"}))
     other = PgoutputDataSource(CaseInsensitiveDict({"path": path, "table": "public.full"}))
-    with pytest.raises(ValueError, match=r"leave out \.schema"):
+    with pytest.raises(ValueError, match=r"Leave out \.schema"):
         data_source.reader(other.schema())
 
 
@@ -341,7 +345,9 @@ def test_a_table_that_changed_after_the_schema_was_made(tmp_path: Path) -> None:
         {"id": 1, "n": 1, "gone": None},
     ]
     spark_logs.write(folder, table(3, column("n", "int4"), column("more")))
-    with pytest.raises(ValueError, match=r"public\.t has a new column more, since the schema"):
+    with pytest.raises(
+        ValueError, match=r"public\.t has a new column more: the query has an older schema"
+    ):
         made.partitions()
     assert len(narrow.partitions()) > 0
     other = spark_logs.write(tmp_path / "other", table(1, column("n", "int8")))

@@ -194,13 +194,13 @@ def test_a_row_that_the_target_lacks(
         made.update((1, 1), (1, 1))
     target = str(tmp_path / "target")
     changes = to_df(spark, made, made.changes[-1:])
-    with pytest.raises(ValueError, match=r"has no row shelf = 1, id = 1, of which an update left"):
+    with pytest.raises(ValueError, match=r"has no row shelf = 1, id = 1, which an update changed"):
         api.merge_into(changes, target, list(KEYS))
     assert not deltalake.DeltaTable.is_deltatable(target)
     other = History(8)
     other.insert((1, 2))
     api.merge_into(to_df(spark, other), target, list(KEYS), app_id="other")
-    with pytest.raises(ValueError, match=r"has no row shelf = 1, id = 1, of which an update left"):
+    with pytest.raises(ValueError, match=r"has no row shelf = 1, id = 1, which an update changed"):
         api.merge_into(changes, target, list(KEYS))
     assert delta_rows(deltalake, target) == other.expected()
 
@@ -209,21 +209,23 @@ def test_what_is_not_changes_is_refused(spark: SparkSession, api: Any, tmp_path:
     made = History(9)
     made.insert((1, 1))
     changes = to_df(spark, made)
-    with pytest.raises(ValueError, match="it has no _op, _seq; it has: shelf, id"):
+    with pytest.raises(ValueError, match=r"no column _op, _seq .* this one are shelf, id"):
         api.latest(changes.drop("_op", "_seq"), ["id"])
-    with pytest.raises(ValueError, match="no key column nope; it has: shelf, id, v, note, tags"):
+    with pytest.raises(
+        ValueError, match="no key column nope — hint: Its columns are shelf, id, v, note, tags"
+    ):
         api.latest(changes, ["nope"])
     with pytest.raises(ValueError, match="key column v is not in the table's replica identity"):
         api.latest(changes, ["v"])
     with pytest.raises(TypeError, match="changes must be a Spark DataFrame, not NoneType"):
         api.latest(None, ["id"])
-    with pytest.raises(ValueError, match="keys must name at least one column in a list"):
+    with pytest.raises(ValueError, match="keys must be a list of at least one column, or None"):
         api.latest(changes, "id")
     target = str(tmp_path / "target")
     api.merge_into(changes.drop("note"), target, list(KEYS))
     made.lsn += 1
     made.insert((1, 2))
-    with pytest.raises(ValueError, match="has no column note; it has: shelf, id, v, tags"):
+    with pytest.raises(ValueError, match=r"has no column note .* are shelf, id, v, tags"):
         api.merge_into(to_df(spark, made), target, list(KEYS))
 
 
@@ -234,7 +236,7 @@ def test_updates_without_before(spark: SparkSession, api: Any) -> None:
     made.insert((1, 2))
     assert api.latest(to_df(spark, made).drop("_before"), list(KEYS)).count() == 2
     made.update((1, 1), (1, 1))
-    with pytest.raises(Exception, match="an update without _before"):
+    with pytest.raises(Exception, match="update without _before"):
         api.latest(to_df(spark, made).drop("_before"), list(KEYS)).collect()
 
 

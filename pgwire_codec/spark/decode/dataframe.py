@@ -1,4 +1,4 @@
-"""decode_changes: a DataFrame of messages becomes a DataFrame of one table's changes."""
+"""Decoding of DataFrames of messages to DataFrames of one table's changes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,17 @@ import pyarrow as pa
 
 from pgwire_codec._impl import Decoder
 from pgwire_codec.changes.changes import Changes
-from pgwire_codec.errors import DecodeError
+from pgwire_codec.errors import DecodeError, TableError
 from pgwire_codec.log.relations import select_relation
 from pgwire_codec.options import DecoderOptions
 from pgwire_codec.spark.arrow_types import SPARK
-from pgwire_codec.spark.decode.survey import PART, Part, check_ordinals, split_by_part, survey
+from pgwire_codec.spark.decode.survey import (
+    PART,
+    SurveyedPart,
+    check_ordinals,
+    split_by_part,
+    survey,
+)
 from pgwire_codec.spark.formats.spark_schema import spark_schema
 from pgwire_codec.spark.formats.table_rows import to_record_batch
 from pgwire_codec.spark.formats.table_schema import TableSchema, table_schema
@@ -24,13 +30,13 @@ from pgwire_codec.transactions.plan import PartPlan, Plan, plan
 from pgwire_codec.types import TypeOptions, TypeRegistry, default_registry
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from typing_extensions import Unpack
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """What a task needs to decode any part. Picklable."""
+class DecodeJob:
+    """Plan and options with which a task decodes any part. Picklable."""
 
     parts: dict[int, tuple[PartPlan, int]]  # by first ordinal: the plan, and how many messages
     in_parts: bool
@@ -40,18 +46,18 @@ class Job:
 
 
 class PlannedChanges:
-    """Messages that were surveyed: :meth:`decode` gives the changes of any of their tables.
+    """Messages with a plan for decoding: :meth:`decode` returns the changes of one of their tables.
 
     Attributes
     ----------
     tables : list of str
-        The tables of the messages, as ``schema.table``, by the names that they have at the end.
+        Tables of the messages, as ``schema.table``, by the names that they have at the end.
     carry : Carry
-        The state behind the last message: ``carry.pending`` are the transactions left open.
+        State after the last message: ``carry.pending`` has the transactions left open.
     """
 
     def __init__(
-        self, messages: DataFrame, parts: list[Part], plan: Plan, options: dict[str, Any]
+        self, messages: DataFrame, parts: list[SurveyedPart], plan: Plan, options: dict[str, Any]
     ) -> None:
         self._messages = messages
         self._parts = parts
@@ -73,7 +79,7 @@ class PlannedChanges:
     ) -> DataFrame:
         """Return the committed changes of a table; see :func:`decode_changes`.
 
-        Raises ``ValueError`` for a table that is not among :attr:`tables`.
+        Raises ``TableError`` for a table that is not among :attr:`tables`.
         """
         versions = self._plan.versions
         schema = table_schema(
@@ -87,7 +93,7 @@ class PlannedChanges:
             invalid=self._options["unrepresentable"] != "raise",
             relation_oid=with_relation_oid,
         )
-        job = Job(
+        job = DecodeJob(
             parts={
                 part.first: (each, part.count)
                 for part, each in zip(self._parts, self._plan.parts, strict=True)
@@ -116,15 +122,15 @@ def decode_changes(
         One row a message, of one replication slot from its first message on.
     table : str, optional
         ``schema.table``, as published: the relation that has this name at the end of the messages,
-        with all that it did under earlier names. A name comes with the first change after it was
-        given.
+        with all its changes under earlier names. The server sends a new name with the relation's
+        next change.
     relation_oid : int, optional
-        OID of a relation, in place of ``table``: decode whatever its name is or was.
+        OID of a relation, in place of ``table``. It is decoded under all its names.
     with_relation_oid : bool
         Whether rows have the metadata column ``_relation_oid``.
     **options
         ``ordinal``, ``data``, ``lsn`` and the decoder's options: see :func:`plan_changes`, which
-        serves several tables with one survey of the messages.
+        needs only one survey of the messages for several tables.
 
     Returns
     -------
@@ -132,20 +138,20 @@ def decode_changes(
         The columns of the table's newest version, then ``_op``, ``_xid``, ``_lsn``,
         ``_commit_lsn``, ``_commit_time``, ``_seq``, ``_origin``, ``_unchanged``, ``_before`` and,
         unless ``unrepresentable="raise"``, ``_invalid``; see
-        :meth:`pgwire_codec.ChangeBatch.to_arrow`. The last is ``_relation_oid``, if it was asked
-        for. Rows are not ordered: ``(_commit_lsn, _seq)`` is the order. Older versions of the table
-        are matched by name; a column whose type changed becomes the wider of two integers, floats
-        or decimals, and otherwise a string.
+        :meth:`pgwire_codec.ChangeBatch.to_arrow`. The last is ``_relation_oid``, if
+        ``with_relation_oid`` is true. Rows are not ordered: ``(_commit_lsn, _seq)`` is the order.
+        Columns of older versions of the table are matched by name. A column whose type changed is
+        the wider of two integers, floats or decimals, and otherwise a string.
 
     Raises
     ------
-    ValueError
+    TableError
         When the relation is not among the messages, or ordinals are null or not unique.
     TypeError
-        When a column has another type than is wanted, or the DataFrame is a stream.
+        When a column has an unsupported type, or the DataFrame is a stream.
     DecodeError
-        When the messages do not follow one another as the protocol wants. Values that do not
-        decode fail the task that meets them, with the ``DecodeError`` in Spark's message.
+        When the order of messages violates the protocol. A value that does not decode fails its
+        task, with the ``DecodeError`` in Spark's message.
     """
     return plan_changes(messages, **options).decode(
         table, relation_oid=relation_oid, with_relation_oid=with_relation_oid
@@ -181,23 +187,22 @@ def plan_changes(
 ) -> PlannedChanges:
     """Survey the messages: a job that reads them once and summarises each partition.
 
-    The driver folds the summaries, so that each partition knows the Relations, the open
-    transactions and their ends; then every partition can be decoded by itself. Partitions that are
-    not runs of ascending ordinals, disjoint from one another, are first put in order by a shuffle,
-    and surveyed again.
+    The driver folds the summaries to the Relations, the open transactions and their ends that each
+    partition needs. Then every partition can be decoded by itself. Partitions that are not disjoint
+    runs of ascending ordinals are first put in order by a shuffle, and surveyed again.
 
     Parameters
     ----------
     messages : DataFrame
-        One row a message, of one replication slot from its first message on. It is read by this
-        survey and by each :meth:`PlannedChanges.decode`: persist one that is costly to make, or
-        that does not give the same rows each time.
+        One row a message, of one replication slot from its first message on. The survey reads it,
+        and so does each :meth:`PlannedChanges.decode`. Persist it if it is expensive, or does not
+        have the same rows each time.
     ordinal : str
         Column that orders the messages: whole numbers, unique. LSNs do not order them.
     data : str
         Column of the messages, binary.
     lsn : str, optional
-        Column of the messages' LSNs; it becomes ``_lsn``.
+        Column of the messages' LSNs, for ``_lsn``.
     types, numeric, before, unrepresentable, on_error, registry
         As for :class:`pgwire_codec.Decoder`. Under ``on_error="skip"`` rejected messages are left
         out.
@@ -216,13 +221,13 @@ def plan_changes(
     return PlannedChanges(chosen, parts, _plan(parts, on_error), options)
 
 
-def _plan(parts: list[Part], on_error: str) -> Plan:
+def _plan(parts: list[SurveyedPart], on_error: str) -> Plan:
     summaries = []
     for part in parts:
         if part.summary is None:
-            raise ValueError(
-                f"the ordinals from {part.first} to {part.last} are not unique: each message "
-                "needs its own place"
+            raise TableError(
+                f"the ordinals from {part.first} to {part.last} are not unique",
+                hint="Every message needs an ordinal of its own.",
             )
         if isinstance(part.summary, DecodeError):
             index = part.summary.message_index or 0
@@ -234,21 +239,24 @@ def _plan(parts: list[Part], on_error: str) -> Plan:
 
 
 def _choose(messages: DataFrame, ordinal: str, data: str, lsn: str | None) -> DataFrame:
-    """Give the DataFrame of (ordinal, data[, lsn]), and check that it can be that."""
-    from pyspark.sql import DataFrame, functions
+    """Return the DataFrame of (ordinal, data[, lsn]); raise an error for invalid columns."""
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import BinaryType, IntegralType
 
     if not isinstance(messages, DataFrame):
         raise TypeError(f"messages must be a Spark DataFrame, not {type(messages).__name__}")
     if messages.isStreaming:
         raise TypeError(
-            "messages is a streaming DataFrame: decode_changes has to read it before it can decode "
-            "it; use it in foreachBatch"
+            "messages is a streaming DataFrame, which decode_changes cannot survey: use it in "
+            "foreachBatch"
         )
     wanted = {"ordinal": ordinal, "data": data} | ({} if lsn is None else {"lsn": lsn})
     for name in wanted.values():
         if name not in messages.columns:
-            raise ValueError(f"messages has no column {name!r}; it has: {messages.columns}")
+            raise TableError(
+                f"messages has no column {name!r}",
+                hint=f"Its columns are {', '.join(messages.columns)}.",
+            )
     kinds = {each: messages.schema[name].dataType for each, name in wanted.items()}
     for each, kind in kinds.items():
         if each == "data" and not isinstance(kind, BinaryType):
@@ -258,16 +266,23 @@ def _choose(messages: DataFrame, ordinal: str, data: str, lsn: str | None) -> Da
                 f"column {wanted[each]!r} must be a whole number, not {kind.simpleString()}"
             )
     columns = [
-        functions.col(f"`{ordinal}`").cast("long").alias("ordinal"),
-        functions.col(f"`{data}`").alias("data"),
+        _column(ordinal).cast("long").alias("ordinal"),
+        _column(data).alias("data"),
     ]
     if lsn is not None:
-        columns.append(functions.col(f"`{lsn}`").cast("long").alias("lsn"))
+        columns.append(_column(lsn).cast("long").alias("lsn"))
     return messages.select(*columns)
 
 
-def _in_order(messages: DataFrame, on_error: str) -> tuple[DataFrame, list[Part]]:
-    """Give the messages in parts of ascending ordinals, and the survey of the parts."""
+def _column(name: str) -> Column:
+    """Return the column with exactly this name, which Spark would parse without quotes."""
+    from pyspark.sql import functions
+
+    return functions.col("`" + name.replace("`", "``") + "`")
+
+
+def _in_order(messages: DataFrame, on_error: str) -> tuple[DataFrame, list[SurveyedPart]]:
+    """Return the messages in parts of ascending ordinals, and the survey of the parts."""
     from pyspark.sql import functions
 
     parts = survey(messages, in_parts=False, on_error=on_error)
@@ -289,13 +304,13 @@ def _in_order(messages: DataFrame, on_error: str) -> tuple[DataFrame, list[Part]
     return ordered, survey(ordered, in_parts=True, on_error=on_error)
 
 
-def _are_runs(parts: list[Part]) -> bool:
+def _are_runs(parts: list[SurveyedPart]) -> bool:
     return all(part.is_sorted for part in parts) and all(
         before.last < after.first for before, after in itertools.pairwise(parts)
     )
 
 
-def _bounds(parts: list[Part]) -> list[int]:
+def _bounds(parts: list[SurveyedPart]) -> list[int]:
     """Cut the ordinals into as many parts as there are now, about equally large."""
     sample = np.array([value for part in parts for value in part.sample], np.int64)
     weight = np.array([part.count / len(part.sample) for part in parts for _ in part.sample])
@@ -306,7 +321,7 @@ def _bounds(parts: list[Part]) -> list[int]:
     return sorted({int(sample[place]) for place in places})
 
 
-def _decode_pass(job: Job) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _decode_pass(job: DecodeJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task: _Task | None = None
         for number, batch in split_by_part(batches, in_parts=job.in_parts):
@@ -324,7 +339,7 @@ def _decode_pass(job: Job) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.R
 class _Task:
     """Decodes one part."""
 
-    def __init__(self, job: Job, number: int, batch: pa.RecordBatch) -> None:
+    def __init__(self, job: DecodeJob, number: int, batch: pa.RecordBatch) -> None:
         self.number = number
         self._job = job
         self._first = check_ordinals(batch.column("ordinal"))[0].as_py()
@@ -353,7 +368,7 @@ class _Task:
 
     def _changed(self) -> RuntimeError:
         return RuntimeError(
-            f"the part that begins with ordinal {self._first} is not what it was when the messages "
-            "were surveyed: the DataFrame gives other rows or partitions each time it is read; "
-            "persist it, or write it to files first"
+            f"the part that begins with ordinal {self._first} has changed since the messages were "
+            "surveyed: the DataFrame has other rows or partitions each time that it is read. "
+            "Persist it, or write it to files first"
         )

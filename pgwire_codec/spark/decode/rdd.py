@@ -1,4 +1,4 @@
-"""decode_partition: changes as Python dicts, for ``rdd.mapPartitions``."""
+"""Decoding of RDDs of messages, with ``rdd.mapPartitions``, to Python dicts."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from pgwire_codec.transactions.plan import PartPlan, Plan, plan
 if TYPE_CHECKING:
     from pyspark import RDD
 
-#: So many messages are decoded at a time.
+#: Number of messages decoded at a time.
 _PIECE = 10_000
 
 
 def plan_partitions(messages: RDD[bytes], *, on_error: str = "raise") -> Plan:
-    """Summarise each partition of an RDD of messages, and fold: a job that reads it once.
+    """Summarise each partition of an RDD of messages, and fold the summaries.
 
-    The partitions in their order, and the messages in theirs, must be the stream from its first
-    message on. ``plan.parts[i]`` is what :func:`decode_partition` has to know of partition ``i``.
+    This is a job that reads the RDD once. Its partitions must be in order, and contain the stream
+    from its first message on. ``plan.parts[i]`` is the argument of :func:`decode_partition` for
+    partition ``i``.
     """
 
     def summarise(rows: Iterable[bytes]) -> Iterator[Any]:
@@ -52,22 +53,22 @@ def decode_partition(
     part : PartPlan, optional
         From :func:`plan_partitions`. Without it the partition must be a stream of its own.
     table : str, optional
-        Only changes that came under this name, ``schema.table``. One partition does not tell which
-        relation has a name in the end: after a rename, or DROP TABLE and CREATE TABLE, choose by
-        ``relation_oid``, or use :func:`decode_changes`.
+        Only changes made under this name, ``schema.table``. The relation with a name at the end of
+        the RDD is not known in one partition. After a rename, or DROP TABLE and CREATE TABLE,
+        choose by ``relation_oid``, or use :func:`decode_changes`.
     relation_oid : int, optional
-        Only changes of the relation with this OID, under whichever names they came. The Relations
-        of ``plan.carry.scope`` have OIDs; ``plan.carry.scope.named("public.orders")`` returns the
-        one that has a name in the end.
+        Only changes of the relation with this OID, under all its names. The Relations of
+        ``plan.carry.scope`` have OIDs; ``plan.carry.scope.named("public.orders")`` returns the one
+        that has a name at the end.
     **options
-        Of :class:`pgwire_codec.Decoder`; ``arrow_types`` is Spark's unless it is given.
+        Options of :class:`pgwire_codec.Decoder`; ``arrow_types`` is Spark's by default.
 
     Yields
     ------
     dict
         The table's columns and the metadata columns, as in
-        :meth:`pgwire_codec.ChangeBatch.to_arrow`, with Python values; and ``_table``. A change
-        comes with its transaction's end, or with the end of the partition.
+        :meth:`pgwire_codec.ChangeBatch.to_arrow`, with Python values; and ``_table``. A change is
+        yielded at the end of its transaction or of the partition.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The first pass over a DataFrame of messages: which parts it comes in, and what each does."""
+"""The first pass over a DataFrame of messages: its parts, and a summary of each."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pgwire_codec.errors import DecodeError
+from pgwire_codec.errors import DecodeError, TableError
 from pgwire_codec.parallel import summarise_pieces
 from pgwire_codec.transactions.summary import Summary
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: Name of the column that says which part a message belongs to.
+#: Name of the column with the number of a message's part.
 PART = "_pgwire_part"
 
-#: So many ordinals of each part are reported, to cut new parts by.
+#: Number of ordinals of each part that are reported, to cut new parts by.
 _SAMPLES = 64
 
 _RESULT = "part long, first long, last long, count long, sorted boolean, sample array<long>"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A run of messages as one task sees them.
+class SurveyedPart:
+    """A run of messages in one task.
 
     ``part`` is its number; ``first`` and ``last`` are its lowest and highest ordinals;
-    ``is_sorted`` says whether they came strictly ascending; ``sample`` has some of them.
+    ``is_sorted`` is whether they are strictly ascending; ``sample`` has some of them.
     """
 
     part: int
@@ -43,19 +43,19 @@ class Part:
     summary: Summary | DecodeError | None
 
 
-def survey(messages: DataFrame, *, in_parts: bool, on_error: str) -> list[Part]:
-    """Look at every part of a DataFrame of ``(ordinal, data[, lsn][, part])``, as Spark cuts it.
+def survey(messages: DataFrame, *, in_parts: bool, on_error: str) -> list[SurveyedPart]:
+    """Summarise every part of a DataFrame of ``(ordinal, data[, lsn][, part])``, as Spark cuts it.
 
-    Returns the parts by ascending first ordinal. Summaries are only made (the others are None) of
-    parts whose ordinals ascend. A part that does not decode has its error in the summary's place:
-    it may be one that is out of order.
+    Returns the parts by ascending first ordinal. Parts whose ordinals do not ascend have no
+    summary. A part that does not decode has its error in place of the summary: it may be out of
+    order.
     """
     pass_ = _survey_pass(in_parts=in_parts, on_error=on_error)
-    # All columns, also those that it does not look at: what a shuffle coalesces goes by their size,
-    # and the pass that decodes must see the same parts.
+    # All columns, including unused ones: a shuffle coalesces partitions by their size, and the
+    # decoding pass must see the same parts.
     rows = messages.mapInArrow(pass_, f"{_RESULT}, summary binary").collect()
     parts = [
-        Part(
+        SurveyedPart(
             part=row["part"],
             first=row["first"],
             last=row["last"],
@@ -89,7 +89,7 @@ def _survey_pass(
 def split_by_part(
     batches: Iterator[pa.RecordBatch], *, in_parts: bool
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Cut the batches of a task where the part column changes; without one, all is part 0."""
+    """Cut the batches of a task where the part column changes; without one, all are part 0."""
     for batch in batches:
         if not in_parts or not batch.num_rows:
             yield from [(0, batch)] if batch.num_rows else []
@@ -102,7 +102,7 @@ def split_by_part(
 
 
 class _Surveyor:
-    """Looks at one part, batch by batch."""
+    """Summarises one part, batch by batch."""
 
     def __init__(self, part: int, on_error: str) -> None:
         self.part = part
@@ -110,7 +110,7 @@ class _Surveyor:
         self._error: DecodeError | None = None
         self._first: int | None = None
         self._last: int | None = None
-        self._end: int | None = None  # the ordinal that came last
+        self._end: int | None = None  # the last ordinal so far
         self._count = 0
         self._sorted = True
         self._sample: list[int] = []
@@ -156,7 +156,9 @@ class _Surveyor:
 
 
 def check_ordinals(ordinals: pa.Array) -> pa.Array:
-    """Give the ordinals; ``ValueError`` where one is null."""
+    """Return the ordinals; raise ``TableError`` for a null."""
     if ordinals.null_count:
-        raise ValueError("the ordinal column has a null: every message needs its place")
+        raise TableError(
+            "the ordinal column has a null", hint="Every message needs an ordinal of its own."
+        )
     return ordinals

@@ -28,7 +28,7 @@ class AnyTableRows:
     """``relation``, ``op``, ``new`` and ``old``, then the metadata columns.
 
     A map has the columns that were sent, with null for NULL; a column whose value was not sent is
-    not in it. ``new`` is null for deletes and truncates, ``old`` if there is no old tuple.
+    not in it. ``new`` is null for deletes and truncates, ``old`` for changes without an old tuple.
     """
 
     schema: pa.Schema

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from pgwire_codec.changes.batch import ChangeBatch
+from pgwire_codec.errors import TableError
 from pgwire_codec.spark.arrow_types import SPARK
 from pgwire_codec.spark.formats.spark_schema import cast_batch, spark_arrow_schema
 from pgwire_codec.spark.formats.table_rows import to_record_batch
@@ -60,11 +61,11 @@ class NativeRows:
             if version not in self.table.versions:
                 reason = misfit(version, self.table, self.types, default_registry)
                 if reason is not None:
-                    raise ValueError(
-                        f"{version.qualified_name} {reason}, since the schema of this query was "
-                        "made: start the query again, from its checkpoint if it is a stream, and "
-                        "it takes the new schema; or name the columns that it reads, with the "
-                        "option columns"
+                    raise TableError(
+                        f"{version.qualified_name} {reason}: the query has an older schema",
+                        hint="Start the query again, from its checkpoint if it is a stream, to "
+                        "use the new schema. Or name the columns that it reads, with the option "
+                        "columns.",
                     )
 
     def convert(self, batch: ChangeBatch) -> pa.RecordBatch:

@@ -26,4 +26,4 @@ class RowFormat(Protocol):
         """Return the rows of a batch."""
 
     def check(self, versions: Sequence[RelationVersion]) -> None:
-        """Raise ``ValueError`` when one of these versions of the table does not fit."""
+        """Raise ``TableError`` when one of these versions of the table does not fit."""

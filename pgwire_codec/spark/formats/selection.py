@@ -22,7 +22,7 @@ def row_format(
     """Return the format that the options ask for.
 
     ``newest`` is the newest version of the table, or None for all tables; ``versions`` are those of
-    all relations. Raises ``ValueError`` when the table does not have a column.
+    all relations. Raises ``TableError`` when the table does not have a column.
     """
     if newest is None:
         return AnyTableRows.of(relation_oid=options.with_relation_oid)

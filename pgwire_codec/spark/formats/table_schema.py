@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from pgwire_codec.changes.metadata import METADATA_COLUMNS, RELATION_OID, free_name
+from pgwire_codec.errors import TableError
 from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.types import ColumnType, TypeOptions, TypeRegistry, column_type
 
@@ -54,20 +55,20 @@ def table_schema(
 ) -> TableSchema:
     """Return the schema of a table, from its newest version and all versions of all relations.
 
-    The columns are those of the newest version, or some of them; other versions of the relation are
-    matched by name. A column whose type changed becomes the wider of two integers, floats or
-    decimals, and otherwise a string. ``relation_oid``: with the metadata column of that name.
+    The columns are those of the newest version, or some of them. Columns of other versions are
+    matched by name. A column whose type changed is the wider of two integers, floats or decimals,
+    and otherwise a string. ``relation_oid`` adds the metadata column of that name.
 
-    Raises ``ValueError`` for a column that the newest version does not have.
+    Raises ``TableError`` for a column that the newest version does not have.
     """
     relation = newest.relation
     mine = [version for version in versions if version.relation.oid == relation.oid]
     known_columns = [column.name for column in relation.columns]
     chosen = known_columns if columns is None else list(columns)
     if unknown := [name for name in chosen if name not in known_columns]:
-        raise ValueError(
-            f"{newest.qualified_name} has no column {', '.join(unknown)}; it has: "
-            f"{', '.join(known_columns)}"
+        raise TableError(
+            f"{newest.qualified_name} has no column {', '.join(unknown)}",
+            hint=f"Its columns are {', '.join(known_columns)}.",
         )
     fields: dict[str, pa.DataType] = {}
     as_text = set()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pgwire_codec.changes.metadata import RELATION_OID, metadata_names
+from pgwire_codec.errors import OptionError, TableError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -23,9 +24,9 @@ _REQUIRED: Final = ("_op", "_commit_lsn", "_seq", "_unchanged")
 class ChangeColumns:
     """Columns of a DataFrame of changes.
 
-    A table's columns can have any names, also names that differ in case only, which Spark cannot
-    tell apart. So :meth:`numbered` names them by their number in :attr:`table`, and the metadata
-    columns without further underscores.
+    A table's columns can have any names, even names that differ in case only, which are the same to
+    Spark. So :meth:`numbered` names them by their number in :attr:`table`, and the metadata columns
+    without further underscores.
 
     Attributes
     ----------
@@ -47,7 +48,7 @@ class ChangeColumns:
 
     @classmethod
     def of(cls, changes: DataFrame, keys: Sequence[str] | None) -> ChangeColumns:
-        """Find the columns. Raises ``ValueError`` for a DataFrame without changes.
+        """Find the columns. Raises ``TableError`` for a DataFrame that is not one of changes.
 
         Without keys, all columns are values.
         """
@@ -58,30 +59,33 @@ class ChangeColumns:
         if keys is None:
             keys = ()
         elif isinstance(keys, str) or not keys:
-            raise ValueError(
-                f"keys must name at least one column in a list, or be None for a table without a "
-                f"key, not {keys!r}"
+            raise OptionError(
+                f"keys must be a list of at least one column, or None, not {keys!r}",
+                hint="None is for a table without a key.",
             )
         present = changes.columns
         metadata = metadata_names(present)
         if missing := [name for name in _REQUIRED if name not in metadata]:
-            raise ValueError(
-                f"not a DataFrame of changes, as decode_changes returns: it has no "
-                f"{', '.join(missing)}; it has: {', '.join(present)}"
+            raise TableError(
+                f"changes has no column {', '.join(missing)}",
+                hint="Use a DataFrame of changes, as decode_changes returns. The columns of this "
+                f"one are {', '.join(present)}.",
             )
         table = tuple(name for name in present if name not in metadata.values())
         if unknown := [name for name in keys if name not in table]:
-            raise ValueError(
-                f"the table has no key column {', '.join(unknown)}; it has: {', '.join(table)}"
+            raise TableError(
+                f"the table has no key column {', '.join(unknown)}",
+                hint=f"Its columns are {', '.join(table)}.",
             )
         before: tuple[str, ...] = ()
         if "_before" in metadata:
             kind: Any = changes.schema.fields[present.index(metadata["_before"])].dataType
             before = tuple(kind.fieldNames())
         if before and (unknown := [name for name in keys if name not in before]):
-            raise ValueError(
-                f"key column {', '.join(unknown)} is not in the table's replica identity: _before "
-                f"has {', '.join(sorted(before))}, so that a change of the key would go unseen"
+            raise TableError(
+                f"key column {', '.join(unknown)} is not in the table's replica identity: changes "
+                "of the key cannot be detected",
+                hint=f"The columns of _before are {', '.join(sorted(before))}.",
             )
         values = tuple(number for number, name in enumerate(table) if name not in keys)
         return cls(table, tuple(map(table.index, keys)), values, metadata, before)
@@ -114,7 +118,7 @@ class ChangeColumns:
 
     @property
     def row_metadata(self) -> list[str]:
-        """Those of :data:`ROW_METADATA` that are present."""
+        """Present columns of :data:`ROW_METADATA`."""
         return [name for name in ROW_METADATA if name in self.metadata]
 
     def in_before(self, number: int) -> bool:
@@ -122,7 +126,7 @@ class ChangeColumns:
         return self.table[number] in self.before
 
     def key(self, number: int) -> Column:
-        """Return a key column after a change: a long one may be sent with the old key only."""
+        """Return a key column after a change. A long key may be sent in the old tuple only."""
         from pyspark.sql import functions
 
         sent = functions.col(f"c{number}")
@@ -137,11 +141,11 @@ class ChangeColumns:
 
         updated = functions.col("_op") == "U"
         if not self.before:
-            # The server refuses updates of a table without replica identity: _before was left out.
+            # The server refuses updates without a replica identity, so _before was left out.
             no_before = functions.raise_error(
                 functions.lit(
-                    "an update without _before, by which a change of the key is seen: decode with "
-                    'before="key"'
+                    "update without _before: changes of the key cannot be detected — hint: Decode "
+                    'with before="key".'
                 )
             )
             return functions.when(updated, no_before).otherwise(self.key(number))

@@ -1,4 +1,4 @@
-"""Chains of key changes, in Arrow: the values that a row brings along from its earlier keys."""
+"""Chains of key changes, in Arrow: the values that a row has from its earlier keys."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pgwire_codec.spark.reduction.comparison import Mask
 from pgwire_codec.spark.reduction.lives import PLACE
 from pgwire_codec.spark.reduction.unsent_values import Rows, missing_values, unchanged_names
 
-#: Columns of lives that are about how they hang together.
+#: Columns of lives about their connection to one another.
 CHAIN: Final = ("is_last", "far", "written", "arrived", "left")
 
 
-def follow(lives: pa.Table, columns: ChangeColumns) -> pa.Table:
-    """Return the rows that are ``far`` with their root and the values that earlier lives have.
+def resolve_chains(lives: pa.Table, columns: ChangeColumns) -> pa.Table:
+    """Return the rows that are ``far``, with their root and the values of earlier lives.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def follow(lives: pa.Table, columns: ChangeColumns) -> pa.Table:
         unknown[number] = ~_mask(lives.column("written"))
         unknown[number][rows] = True
 
-    # Of each row, where it has its root and each of its values from.
+    # For each row, the rows with its root and with each of its values.
     itself: Rows = np.arange(len(lives))
     root = itself.copy()
     origin = {number: itself.copy() for number in unknown}
@@ -52,7 +52,7 @@ def follow(lives: pa.Table, columns: ChangeColumns) -> pa.Table:
     rows = now = far
     while len(rows):
         found = np.searchsorted(left, arrived[now])
-        assert np.array_equal(left[found], arrived[now]), "a row came from nowhere"
+        assert np.array_equal(left[found], arrived[now]), "a row has an unknown origin"
         now = leaving[found]
         for number, mask in unknown.items():
             still = mask[origin[number][rows]]

@@ -1,9 +1,9 @@
 """Lives of keys, folded in Arrow from the changes of each key.
 
 A life begins with an insert, or with an update that gave a row this key, and ends with a delete, or
-with an update that gave the row another key. A change is a life of one change. Two parts of a life
-that follow one another fold into one: each value is the last known one. So a batch at a time
-suffices, whatever the number of changes of a key.
+with an update that gave the row another key. A change is a life of one change. Two consecutive
+parts of a life fold into one: each value is the last known one. So a batch at a time suffices, for
+any number of changes of a key.
 """
 
 from __future__ import annotations
@@ -42,31 +42,31 @@ def fold(batches: Iterable[pa.RecordBatch], columns: ChangeColumns) -> Iterator[
     ----------
     batches : iterable of pyarrow.RecordBatch
         Changes without truncates, sorted by key and place: the columns of
-        :meth:`ChangeColumns.numbered` with the key of each change, and ``moved`` bool, for changes
-        of a key, which come twice: with the old key as ``leaving``.
+        :meth:`ChangeColumns.numbered` with the key of each change; ``moved`` bool, for changes of a
+        key, which occur twice; and ``leaving`` bool, for those with the old key.
     columns : ChangeColumns
 
     Yields
     ------
     pyarrow.RecordBatch
         Lives that are the last of their key, or that another key's life continues. ``gone`` bool:
-        the key has no row afterwards. ``is_last`` bool. ``far`` bool: a row that lacks values,
-        which an earlier life under another key may have. ``written`` bool: the life has values at
-        all. ``arrived`` and ``left``: the places of the changes of a key that it began and ended
-        with, if they did not send all values. ``c0``, ``c1``, … the table's columns.
-        ``unchanged``: names of the columns that the life's changes did not send. ``r0``, … the key,
-        if the row was there before these changes. The metadata of the last change.
+        the key has no row afterwards. ``is_last`` bool. ``far`` bool: the row lacks values, which
+        an earlier life under another key may have. ``written`` bool: the life has values at all.
+        ``arrived`` and ``left``: the places of the changes of a key at its beginning and end, if
+        they did not send all values. ``c0``, ``c1``, … the table's columns. ``unchanged``: names of
+        the columns that the life's changes did not send. ``r0``, … the key, if the row existed
+        before these changes. The metadata of the last change.
     """
-    pending: _Lives | None = None
+    last: _Lives | None = None
     for batch in batches:
         if not batch.num_rows:
             continue
         changes = _Lives.of(batch, columns)
-        lives, is_last = _folded(changes if pending is None else pending.then(changes), columns)
-        pending = lives.take(np.array([len(lives) - 1]))
+        lives, is_last = _folded(changes if last is None else last.then(changes), columns)
+        last = lives.take(np.array([len(lives) - 1]))
         yield from _batches(lives, is_last, columns)
-    if pending is not None:
-        yield from _batches(pending, np.array([True]), columns)
+    if last is not None:
+        yield from _batches(last, np.array([True]), columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class _Lives:
     data : dict of str to pyarrow.Array
         The table's columns, and the metadata of the last change.
     of_change : tuple of str
-        Those of ``data`` that each change has: the key and the metadata.
+        Columns of ``data`` that each change has: the key and the metadata.
     first, last : ndarray
         Places of the first and last change.
     kind : ndarray
@@ -88,7 +88,7 @@ class _Lives:
     arrived, left : ndarray
         The first change gave the row this key, and the last another, without all values.
     written : ndarray
-        There are values.
+        The life has values.
     missing : dict of int to ndarray
         Rows that lack a column's value, by its number.
     names : pyarrow.ListType
@@ -139,7 +139,7 @@ class _Lives:
         return len(self.kind)
 
     def then(self, after: _Lives) -> _Lives:
-        """Return these lives and others."""
+        """Return these lives, then others."""
         count = len(self)
         missing = dict(self.missing)
         for number, rows in after.missing.items():
@@ -211,7 +211,7 @@ def _folded(parts: _Lives, columns: ChangeColumns) -> tuple[_Lives, Mask]:
 
 
 def _batches(lives: _Lives, is_last: Mask, columns: ChangeColumns) -> Iterator[pa.RecordBatch]:
-    """Yield those of the first lives that count: as many as ``is_last`` has."""
+    """Yield the lives that matter, of the first ones: as many as ``is_last`` has."""
     chosen = np.flatnonzero(is_last | lives.left[: len(is_last)])
     if not len(chosen):
         return

@@ -1,14 +1,14 @@
-"""Net changes of a table: the last state of each key, wherever its row came from.
+"""Net changes of a table: the last state of each key.
 
 A key has *lives*: one begins with an insert, or with an update that gave a row this key, and ends
 with a delete, or with an update that gave the row another key. A value that an update did not send
-is the last one that its life knows; where the life knows none, the one that its row had in the
-life that it came from, under the old key. So a value is looked for first among the changes of one
-key, which are sorted together, and then along the key changes, which takes one task over the few
-rows that need it.
+is the last one sent in its life. If the life has none, it is the one that its row had in the
+previous life, under the old key. So a value is searched for first among the changes of one key,
+which are sorted together, and then along the key changes, in one task for the few rows that need
+it.
 
 Spark only sorts: the values are folded in Arrow. An expression for each column, on columns that
-are expressions, would make plans that grow exponentially with the columns.
+are expressions, would lead to plans that grow exponentially with the columns.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from pgwire_codec.changes.metadata import RELATION_OID
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
-from pgwire_codec.spark.reduction.key_chains import CHAIN, follow
+from pgwire_codec.spark.reduction.key_chains import CHAIN, resolve_chains
 from pgwire_codec.spark.reduction.lives import ARROW_PLACE, fold
 
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ _BATCH_ROWS = 10_000
 def net_changes(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
     """Return one row for each key that the :func:`lasting_changes` touch.
 
-    Its columns: ``gone`` boolean, for a key that has no row any more; ``c0``, ``c1``, … the row, as
+    Its columns: ``gone`` boolean, for a key without a row at the end; ``c0``, ``c1``, … the row, as
     numbered in :attr:`ChangeColumns.table`; ``unchanged`` array of string, the names of the columns
     whose value the changes do not contain (``c`` is null there), or null; ``r0``, … the columns of
-    the key under which the row stood before all these changes, null for one that they inserted; and
-    the metadata of the last change of the row.
+    the key that the row had before all these changes, null for an inserted row; and the metadata of
+    the last change of the row.
     """
     from pyspark.sql import functions
 
@@ -56,7 +56,7 @@ def net_changes(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
         return near
     # All in one task: a chain of key changes may lead anywhere.
     chains = lives.where("far OR left IS NOT NULL").repartition(1)
-    return near.union(chains.mapInArrow(_follow(columns), near.schema))
+    return near.union(chains.mapInArrow(_resolve_chains(columns), near.schema))
 
 
 def lasting_changes(changes: DataFrame) -> DataFrame:
@@ -82,7 +82,7 @@ def lasting_changes(changes: DataFrame) -> DataFrame:
 
 
 def _events(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
-    """Return the changes with their keys: a change of a row's key happens to two."""
+    """Return the changes by key: a change of a row's key counts for both keys."""
     from pyspark.sql import functions
 
     col = functions.col
@@ -101,7 +101,7 @@ def _events(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
         for number in columns.keys
     }
     selected = [keys.get(number, f"c{number}") for number in range(len(columns.table))]
-    # Of the old tuple, only the values are still needed.
+    # Of the old tuple, only the values are needed after this.
     has_values = any(map(columns.in_before, columns.values))
     metadata = ["_op", "_unchanged", *(["_before"] if has_values else []), *columns.row_metadata]
     return (
@@ -132,11 +132,13 @@ def _fold(
     return lambda batches: fold(batches, columns)
 
 
-def _follow(
+def _resolve_chains(
     columns: ChangeColumns,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if several := list(batches):
-            yield from follow(pa.Table.from_batches(several), columns).to_batches(_BATCH_ROWS)
+            yield from resolve_chains(pa.Table.from_batches(several), columns).to_batches(
+                _BATCH_ROWS
+            )
 
     return run

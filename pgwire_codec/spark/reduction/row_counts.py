@@ -1,8 +1,8 @@
-"""Rows of a table without a key: equal rows are counted.
+"""Counts of equal rows of a table without a key.
 
-A change adds a row, removes one, or, as an update, does both. Changes are sorted by row, the newest
-first, and a row that was removed is the newest of its equals that was added before. So it is enough
-to keep the number of removals whose rows are still to come.
+A change adds a row or removes one; an update does both. Changes are sorted by row, the newest
+first. A removed row is the newest of its equals that was added before. So it is enough to count the
+removals whose rows come later in this order.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pgwire_codec.errors import TableError
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
 from pgwire_codec.spark.reduction.comparison import Mask, differs
 from pgwire_codec.spark.reduction.net_changes import lasting_changes
@@ -30,8 +31,8 @@ def row_changes(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
     """Return the rows that the :func:`lasting_changes` add and remove on balance.
 
     Its columns: ``c0``, ``c1``, … the row; the metadata of the change that added it; ``removed``
-    boolean, for rows that were there before these changes; ``count`` long, how many such rows were
-    removed, or 1 for a row that was added.
+    boolean, for rows that existed before these changes; ``count`` long, the number of such rows
+    that were removed, or 1 for a row that was added.
     """
     from pyspark.sql import functions
     from pyspark.sql.types import BooleanType, LongType, StructField, StructType
@@ -71,9 +72,9 @@ def _split(
 
 
 def split_updates(batch: pa.RecordBatch, columns: ChangeColumns) -> pa.RecordBatch:
-    """Return the rows that numbered changes add, and those that they remove: an update does both.
+    """Return the rows that numbered changes add, then those that they remove.
 
-    Raises ``ValueError`` for a change without its whole old row.
+    Raises ``TableError`` for a change without its whole old row.
     """
     data = dict(zip(batch.schema.names, batch.columns, strict=True))
     op = data["_op"].to_numpy(zero_copy_only=False)
@@ -81,15 +82,15 @@ def split_updates(batch: pa.RecordBatch, columns: ChangeColumns) -> pa.RecordBat
     if not set(columns.before) >= set(columns.table):
         before = None
     if before is None and np.isin(op, ("U", "D")).any():
-        raise _no_old_row("an update or delete")
+        raise _no_old_row("update or delete")
     if before is not None and (_mask(before.is_null()) & (op == "U")).any():
-        raise _no_old_row("an update")
+        raise _no_old_row("update")
     data, missing = with_old_values(
         data, columns, missing_values(data["_unchanged"], columns.table)
     )
     if missing:
         lacking = ", ".join(columns.table[number] for number in missing)
-        raise _no_old_row(f"a value of column {lacking} was not sent: a change")
+        raise _no_old_row(f"change with an unsent value of column {lacking}")
     added, removed = np.flatnonzero(op != "D"), np.flatnonzero(op != "I")
     old = removed + np.where(op[removed] == "U", len(batch), 0)
     rows = pa.array(np.append(added, removed))
@@ -103,16 +104,16 @@ def split_updates(batch: pa.RecordBatch, columns: ChangeColumns) -> pa.RecordBat
     return pa.RecordBatch.from_pydict(result)
 
 
-def _no_old_row(change: str) -> ValueError:
-    return ValueError(
-        f"{change} without the whole old row, by which the row of a table without a key is found: "
-        'set REPLICA IDENTITY FULL before the first change, decode with before="key", and leave '
-        "in all columns; or name keys"
+def _no_old_row(change: str) -> TableError:
+    return TableError(
+        f"{change} without the whole old row of a table without a key",
+        hint='Set REPLICA IDENTITY FULL before the first change, decode with before="key", and '
+        "keep all columns. Or name keys.",
     )
 
 
 def _comparable(kind: Any) -> Any:
-    """Return the type in which values are compared: floats as text, which tells -0.0 from 0.0."""
+    """Return the type in which values are compared: floats as text, where -0.0 and 0.0 differ."""
     from pyspark.sql.types import ArrayType, DecimalType, FractionalType, StringType
 
     if isinstance(kind, ArrayType):
@@ -135,21 +136,22 @@ def count_rows(
     Parameters
     ----------
     batches : iterable of pyarrow.RecordBatch
-        Changes with equal rows next to one another, the newest first, and of an update the row that
-        it added first: ``compared``, ``names``, ``row_hash``, and ``removed`` bool.
+        Changes with equal rows next to one another, the newest first, and the row that an update
+        added before the one that it removed: ``compared``, ``names``, ``row_hash``, and ``removed``
+        bool.
     compared : list of str
-        Columns that make rows equal.
+        Columns that are compared.
     names : list of str
         Columns to yield.
 
     Yields
     ------
     pyarrow.RecordBatch
-        Rows that are left of those that were added, and those that were removed without having been
-        added: ``names``, ``removed`` and ``count``.
+        Added rows that were not removed, and removed rows that were not added: ``names``,
+        ``removed`` and ``count``.
     """
     last: pa.RecordBatch | None = None  # of the batch before
-    removals = 0  # of rows that equal it, and are still to come
+    removals = 0  # of rows that equal it and were added before
     for batch in batches:
         if not batch.num_rows:
             continue
@@ -179,11 +181,11 @@ def count_rows(
 def _balance(
     weight: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]
 ) -> tuple[Mask, npt.NDArray[np.int64]]:
-    """Return which additions no removal cancels, and of each run the removals that are left.
+    """Return which additions no removal cancels, and for each run the remaining removals.
 
     ``weight`` is the number of removals, or -1 for an addition. Removals add up, and an addition
-    takes one away if there is one: it is not cancelled where the sum reaches a new minimum below 0.
-    Each run is lowered below all before it, so that one cumulated minimum serves all.
+    cancels one if there is one. It is not cancelled if the sum reaches a new minimum below 0. Each
+    run is lowered below all before it, so that one cumulated minimum serves all.
     """
     run = np.zeros(len(weight), np.int64)
     run[starts[1:]] = 1
@@ -228,7 +230,7 @@ def _mask(array: pa.BooleanArray) -> Mask:
 def _rows(
     batch: pa.RecordBatch, names: list[str], is_left: Mask, removals: npt.NDArray[np.int64]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows that are left, and those that were removed so often."""
+    """Yield the remaining rows, and the removed ones with their counts."""
     rows = np.concatenate([np.flatnonzero(is_left), np.flatnonzero(removals)])
     if len(rows):
         removed = np.arange(len(rows)) >= np.count_nonzero(is_left)

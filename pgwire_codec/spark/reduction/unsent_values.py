@@ -1,4 +1,4 @@
-"""Values that were not sent: the rows that lack each, and lists of names as in ``_unchanged``."""
+"""Values that were not sent: rows that lack them, and lists of names as in ``_unchanged``."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Rows: TypeAlias = "npt.NDArray[np.int64]"
 
 
 def missing_values(unchanged: pa.ListArray, names: Sequence[str]) -> dict[int, Rows]:
-    """Return the rows that name each column, by the column's place in ``names``.
+    """Return the rows that name each column, ascending, by the column's number in ``names``.
 
-    Other names are left out. The rows ascend.
+    Other names are ignored.
     """
     if unchanged.null_count == len(unchanged):
         return {}

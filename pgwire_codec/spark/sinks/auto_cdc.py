@@ -1,4 +1,4 @@
-"""auto_cdc_rows: changes as Spark's AUTO CDC wants them."""
+"""auto_cdc_rows: changes in the form that Spark's AUTO CDC needs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pgwire_codec.changes.metadata import RELATION_OID
+from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
 
 if TYPE_CHECKING:
@@ -15,21 +16,22 @@ if TYPE_CHECKING:
 def auto_cdc_rows(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
     """Prepare changes of a table for ``pyspark.pipelines.create_auto_cdc_flow``.
 
-    AUTO CDC takes upserts and deletes of whole rows by key. So an update that changed its row's key
-    becomes two rows, a delete of the old key and an upsert of the new one. Values that an update
-    did not send (unchanged TOAST) come from ``_before``, where the table has ``REPLICA IDENTITY
-    FULL``. What AUTO CDC cannot apply stops the flow with an error, since it would write NULL over
-    values that are still there (it has no option to leave them alone), or keep rows that are gone:
-    a value that was not sent and is not in ``_before``, and a truncate. :func:`merge_into` applies
-    both.
+    AUTO CDC applies upserts and deletes of whole rows by key. So an update that changed its row's
+    key becomes two rows: a delete of the old key and an upsert of the new one. Values that an
+    update did not send (unchanged TOAST) are read from ``_before``, if the table has ``REPLICA
+    IDENTITY FULL``.
 
-    AUTO CDC cannot replace a table by another one that gets its name, either: leave the stream's
-    option ``onRelationChange`` at ``fail``, and after its error refresh the table in full.
+    Two changes stop the flow with an error: a value that was not sent and is not in ``_before``,
+    because AUTO CDC would overwrite it with NULL, and a truncate, because AUTO CDC would keep the
+    rows. :func:`merge_into` applies both.
+
+    AUTO CDC cannot replace a table by another one that gets its name, either. Leave the stream's
+    option ``onRelationChange`` at ``fail``, and refresh the table in full after its error.
 
     Parameters
     ----------
     changes : DataFrame
-        Changes of one table, batch or stream, as ``format("pgoutput")`` gives them.
+        Changes of one table, batch or stream, as ``format("pgoutput")`` returns them.
     keys : sequence of str
         Columns that identify a row, as for the flow.
 
@@ -37,11 +39,11 @@ def auto_cdc_rows(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
     -------
     DataFrame
         The table's columns, then ``_op`` (``D`` for a delete, ``U`` for an upsert); ``_commit_lsn``
-        and ``_seq``, by which the flow is sequenced; and ``_relation_oid``, if the changes have it.
+        and ``_seq``, the flow's sequence; and ``_relation_oid``, if the changes have it.
 
     Raises
     ------
-    ValueError
+    TableError
         When a metadata column is missing, or a key column is not in the replica identity.
 
     Examples
@@ -49,8 +51,9 @@ def auto_cdc_rows(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
     ::
 
         log = spark.readStream.format("pgoutput").option("table", "public.orders").load(path)
-        upserts_and_deletes = auto_cdc_rows(log, keys=["id"])  # not in the view's function: it
-                                                               # may not look at columns
+        # Outside the view's function, which must not access columns.
+        upserts_and_deletes = auto_cdc_rows(log, keys=["id"])
+
         @dp.temporary_view
         def order_changes():
             return upserts_and_deletes
@@ -68,13 +71,16 @@ def auto_cdc_rows(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
     from pyspark.sql import functions
 
     if keys is None:
-        raise ValueError("keys must name at least one column: AUTO CDC finds rows by their key")
+        raise OptionError(
+            "keys must be a list of at least one column, not None",
+            hint="AUTO CDC finds rows by their key.",
+        )
     col = functions.col
     columns = ChangeColumns.of(changes, keys)
     places = ["_commit_lsn", "_seq", *({RELATION_OID} & columns.metadata.keys())]
     truncated = _stop(
-        "AUTO CDC cannot apply a truncate; apply it to the target by a full refresh, or use "
-        "merge_into"
+        "AUTO CDC cannot apply a truncate",
+        hint="Apply it to the target by a full refresh, or use merge_into.",
     )
     op = functions.when(col("_op") == "T", truncated).when(col("_op") == "D", "D").otherwise("U")
     row = columns.numbered(changes).select(
@@ -114,19 +120,19 @@ def _sent(number: int, columns: ChangeColumns) -> Column:
 
     name = columns.table[number]
     lost = _stop(
-        f"column {name} was not sent (it is unchanged TOAST), and is not in _before: AUTO CDC "
-        "would write NULL over it. Have the old row sent, with ALTER TABLE … REPLICA IDENTITY "
-        "FULL; or use merge_into"
+        f"column {name} was not sent (it is unchanged TOAST) and is not in _before: AUTO CDC "
+        "would overwrite it with NULL",
+        hint="Set REPLICA IDENTITY FULL, with which the server sends old rows, or use merge_into.",
     )
     old = functions.when(functions.col("_op") == "U", lost)
     if columns.in_before(number):
-        # A value that was moved out of its row is never NULL: a NULL was not sent.
+        # A value in TOAST storage is never NULL: a NULL was not sent.
         old = functions.coalesce(functions.col("_before")[f"c{number}"], old)
     is_unchanged = functions.array_contains("_unchanged", name)
     return functions.when(is_unchanged, old).otherwise(functions.col(f"c{number}"))
 
 
-def _stop(message: str) -> Column:
+def _stop(message: str, hint: str) -> Column:
     from pyspark.sql import functions
 
-    return functions.raise_error(functions.lit(message))
+    return functions.raise_error(functions.lit(str(TableError(message, hint=hint))))

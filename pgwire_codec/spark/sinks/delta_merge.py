@@ -1,4 +1,4 @@
-"""merge_into: a batch of changes is applied to a Delta table, exactly once."""
+"""merge_into: application of a batch of changes to a Delta table, exactly once."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pgwire_codec.changes.metadata import RELATION_OID
-from pgwire_codec.errors import MissingExtraError
+from pgwire_codec.errors import MissingExtraError, TableError
 from pgwire_codec.protocol.lsn import format_lsn
+from pgwire_codec.protocol.quoting import quote_identifier
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
 from pgwire_codec.spark.sinks.merge_rows import (
     CountedRows,
     KeyedRows,
     MergeSource,
     NetRows,
-    quote,
     table_schema,
 )
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What :func:`merge_into` did.
+    """Result of :func:`merge_into`.
 
     Attributes
     ----------
     commit_lsn : int or None
-        The target has the changes of all transactions up to this commit LSN; None: of none.
+        Commit LSN of the last transaction that the target has; None if it has none.
     inserted, updated, deleted : int
-        Rows of the target.
+        Numbers of rows of the target.
     """
 
     commit_lsn: int | None
@@ -53,39 +53,39 @@ def merge_into(
     """Apply changes of a table to a Delta table, as one commit.
 
     Each row is left in its last state, as by :func:`latest`: deletes, truncates and changes of a
-    key are applied, and a value that was not sent (unchanged TOAST) stays what it is in the target,
-    or moves with its row to the new key. The target is made if it is not there.
+    key are applied. A value that was not sent (unchanged TOAST) keeps its value in the target, or
+    moves with its row to the new key. The target is created if it does not exist.
 
-    The commit records the last commit LSN under ``app_id`` in the Delta log (a ``txn`` action),
-    and changes up to the LSN that is recorded there are passed over. So the same batch applied
-    again, an older one, or one that overlaps, changes nothing twice, whatever failed in between.
-    Therefore batches have to be whole transactions, and come in the order of their commits, as
-    those of ``format("pgoutput")`` do.
+    The commit records the last commit LSN under ``app_id`` in the Delta log (a ``txn`` action).
+    Changes up to the recorded LSN are skipped. So a batch that is repeated, older or overlapping
+    changes nothing twice, after any failure. Batches must therefore consist of whole transactions
+    in the order of their commits, as those of ``format("pgoutput")`` do.
 
-    A table is a relation, whatever its name. If the changes have the column ``_relation_oid``, the
-    commit records the relation that changed last, too (under ``{app_id}/relation``), and changes of
-    others are left out. A batch in which another relation than the recorded one changed last
-    replaces the rows of the target: it must have everything that this relation did, as the
-    micro-batches of ``format("pgoutput")`` with ``onRelationChange=replace`` do.
+    A table is a relation, independent of its name. If the changes have the column
+    ``_relation_oid``, the commit also records the relation that changed last (under
+    ``{app_id}/relation``), and changes of others are left out. If another relation than the
+    recorded one changed last, the batch replaces the rows of the target. It must then have all
+    changes of this relation, as the micro-batches of ``format("pgoutput")`` with
+    ``onRelationChange=replace`` do.
 
     Parameters
     ----------
     changes : DataFrame
-        Changes of one table, as :func:`decode_changes` and ``format("pgoutput")`` give them; in
-        ``foreachBatch`` the batch. What they leave, a row for each key, has to fit into the memory
-        of the driver: the merge is delta-rs's, in this process.
+        Changes of one table, as :func:`decode_changes` and ``format("pgoutput")`` return them; in
+        ``foreachBatch`` the batch. Their net changes, a row for each key, must fit into the memory
+        of the driver, because delta-rs merges in this process.
     target : str
         Path or URI of the Delta table.
     keys : sequence of str or None
-        Columns that identify a row: the replica identity, or some of it that suffices. None is for
+        Columns that identify a row: the replica identity, or a sufficient part of it. None is for
         tables without a key, as for :func:`latest`: of equal rows in the target, as many are
         deleted as the changes remove.
     app_id : str
-        Name of the stream of changes. A target that gets changes from several slots needs one for
-        each. Another relation replaces all rows of the target, so changes with ``_relation_oid``
-        need a target of their own.
+        Name of the stream of changes. A target with changes from several slots needs one for each.
+        Another relation replaces all rows of the target, so changes with ``_relation_oid`` need a
+        target of their own.
     storage_options : mapping, optional
-        For an object store, as ``deltalake.DeltaTable`` takes them.
+        Options of an object store, as for ``deltalake.DeltaTable``.
 
     Returns
     -------
@@ -95,11 +95,11 @@ def merge_into(
     ------
     MissingExtraError
         Without the extra ``delta``.
-    ValueError
-        When a metadata column is missing; a key column is not in the replica identity; the target
-        lacks a column; column names differ in case only; or an update leaves a value as it was, and
-        the target does not have the row, or, without keys, has not as many rows as the changes
-        remove: then changes before these are missing there, and nothing was applied.
+    TableError
+        When a metadata column is missing, a key column is not in the replica identity, the target
+        lacks a column, or column names differ in case only. Also when the target lacks the row of
+        an update that did not send all values or, without keys, has fewer rows than the changes
+        remove: then earlier changes are missing there. Nothing is applied.
 
     Examples
     --------
@@ -115,8 +115,8 @@ def merge_into(
     delta = _deltalake()
     columns = ChangeColumns.of(changes, keys)
     options = dict(storage_options or {})
-    there = delta.DeltaTable.is_deltatable(target, options)
-    table = delta.DeltaTable(target, storage_options=options) if there else None
+    exists = delta.DeltaTable.is_deltatable(target, options)
+    table = delta.DeltaTable(target, storage_options=options) if exists else None
     applied = None if table is None else table.transaction_version(app_id)
     _check_names(columns)
     if table is not None:
@@ -129,7 +129,7 @@ def merge_into(
         if newest is None:
             return Merged(applied)
         is_other = _is_other(table, f"{app_id}/relation", relation)
-        # Of a relation that the target does not have, older changes count, too.
+        # For a relation that the target does not have, older changes are applied, too.
         current = numbered if is_other else fresh
         if relation is not None:
             current = current.where(functions.col(RELATION_OID) == relation)
@@ -138,7 +138,7 @@ def merge_into(
         net: NetRows = rows.of(current, columns)
     finally:
         fresh.unpersist()
-    # A truncate left no row to the changes after it.
+    # After a truncate, the table has no rows that later changes need.
     source = net.source(None if empties else table, target)
     if table is None:
         table = delta.DeltaTable.create(
@@ -161,7 +161,7 @@ def merge_into(
 
 
 def _newest(changes: DataFrame) -> tuple[int | None, int | None]:
-    """Return the last commit LSN, and the OID of the relation that changed last, if it is there."""
+    """Return the last commit LSN, and the OID of the relation that changed last, if known."""
     from pyspark.sql import functions
 
     relation = RELATION_OID if RELATION_OID in changes.columns else functions.lit(None)
@@ -179,7 +179,7 @@ def _is_other(table: DeltaTable | None, app_id: str, relation: int | None) -> bo
 def _merge(
     table: DeltaTable, source: MergeSource, columns: ChangeColumns, commit: Any, *, empties: bool
 ) -> dict[str, Any]:
-    """Merge, and return the metrics. ``empties``: no row of the target is left as it is."""
+    """Merge, and return the metrics. ``empties``: every row of the target is replaced."""
     merger = table.merge(
         source=source.rows,
         predicate=source.matches,
@@ -191,9 +191,9 @@ def _merge(
         updates = dict(source.updates)
         if empties:  # the row is a new one, in the columns that only the target has, too
             others = {field.name for field in table.schema().fields} - set(columns.table)
-            updates |= {quote(name): "NULL" for name in others}
+            updates |= {quote_identifier(name): "NULL" for name in others}
         merger = merger.when_matched_update(updates=updates, predicate="NOT s.gone")
-    row = {quote(name): f"s.c{number}" for number, name in enumerate(columns.table)}
+    row = {quote_identifier(name): f"s.c{number}" for number, name in enumerate(columns.table)}
     merger = merger.when_not_matched_insert(updates=row, predicate="NOT s.gone")
     if empties:
         merger = merger.when_not_matched_by_source_delete()
@@ -201,26 +201,27 @@ def _merge(
 
 
 def _check_names(columns: ChangeColumns) -> None:
-    """Raise ``ValueError`` for columns that a Delta table cannot tell apart."""
+    """Raise ``TableError`` for columns that have the same name in a Delta table."""
     of_name: dict[str, list[str]] = {}
     for name in columns.table:
         of_name.setdefault(name.lower(), []).append(name)
     for names in of_name.values():
         if len(names) > 1:
-            raise ValueError(
-                f"columns {', '.join(names)} differ in case only, which a Delta table cannot have: "
-                "set spark.sql.caseSensitive to true, and rename all but one of them "
-                "(DataFrame.withColumnRenamed), or leave them out"
+            raise TableError(
+                f"columns {', '.join(names)} differ in case only, which Delta does not support",
+                hint="Set spark.sql.caseSensitive to true, and rename all but one of them "
+                "(DataFrame.withColumnRenamed), or leave them out.",
             )
 
 
 def _check_columns(table: DeltaTable, columns: ChangeColumns, target: str) -> None:
-    there = [field.name for field in table.schema().fields]
-    missing = [name for name in columns.table if name not in there]
+    existing = [field.name for field in table.schema().fields]
+    missing = [name for name in columns.table if name not in existing]
     if missing:
-        raise ValueError(
-            f"{target} has no column {', '.join(missing)}; it has: {', '.join(there)}. Add it to "
-            "the target (DeltaTable.alter.add_columns), or leave it out of the changes"
+        raise TableError(
+            f"{target} has no column {', '.join(missing)}",
+            hint="Add it to the target (DeltaTable.alter.add_columns), or leave it out of the "
+            f"changes. The target's columns are {', '.join(existing)}.",
         )
 
 
@@ -229,6 +230,7 @@ def _deltalake() -> Any:
         import deltalake
     except ImportError:
         raise MissingExtraError(
-            "merge_into needs deltalake: pip install 'pgwire-codec[delta]'"
+            "merge_into needs deltalake",
+            hint="Install it with: pip install 'pgwire-codec[delta]'",
         ) from None
     return deltalake

@@ -1,4 +1,4 @@
-"""Rows that a merge into a Delta table takes: by key, or of a table without a key by number."""
+"""Source rows of a merge into a Delta table: by key, or counted for a table without a key."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pgwire_codec.errors import TableError
+from pgwire_codec.protocol.quoting import quote_identifier
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
 from pgwire_codec.spark.reduction.net_changes import net_changes
 from pgwire_codec.spark.reduction.row_counts import row_changes
@@ -27,13 +29,13 @@ class MergeSource:
     Attributes
     ----------
     rows : pyarrow.Table
-        ``c0``, ``c1``, … the table's columns; ``gone`` bool, for rows to delete; any others.
+        ``c0``, ``c1``, … the table's columns; ``gone`` bool, for rows to delete; and others.
     matches : str
-        Condition for a row of the target.
+        SQL condition for a row of the target.
     updates : dict of str to str
-        Values of a row that matches, by column, both in SQL; none if such rows are only deleted.
+        Values of a matching row, by column, both in SQL; empty if such rows are only deleted.
     again : int
-        How many rows are deleted, and inserted again.
+        Number of rows that are deleted and inserted again.
     """
 
     rows: pa.Table
@@ -54,18 +56,13 @@ class NetRows(Protocol):
         """Rows with the table's columns by number, and others."""
 
     def source(self, table: DeltaTable | None, target: str) -> MergeSource:
-        """Return the source of the merge. Raises ``ValueError`` if the target lacks a row."""
+        """Return the source of the merge. Raises ``TableError`` if the target lacks a row."""
 
 
 def table_schema(net: NetRows) -> pa.Schema:
     """Return the schema of the table."""
     kinds = [net.rows.schema.field(name).type for name in net.columns.numbers]
     return pa.schema(list(zip(net.columns.table, kinds, strict=True)))
-
-
-def quote(name: str) -> str:
-    """Return a column's name as delta-rs's SQL has it."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +91,16 @@ class KeyedRows:
             mask[lacking] = True
             rows = rows.append_column(f"u{number}", pa.array(mask))
         updates = {
-            quote(name): (
-                f"CASE WHEN s.u{number} THEN t.{quote(name)} ELSE s.c{number} END"
+            quote_identifier(name): (
+                f"CASE WHEN s.u{number} THEN t.{quote_identifier(name)} ELSE s.c{number} END"
                 if number in net.missing
                 else f"s.c{number}"
             )
             for number, name in enumerate(names)
         }
-        same_key = (f"t.{quote(names[number])} = s.c{number}" for number in net.columns.keys)
+        same_key = (
+            f"t.{quote_identifier(names[number])} = s.c{number}" for number in net.columns.keys
+        )
         return MergeSource(rows, " AND ".join(same_key), updates)
 
     def _keys(self, prefix: str, rows: pa.Table) -> list[tuple[Any, ...]]:
@@ -111,9 +110,9 @@ class KeyedRows:
         return list(zip(*(rows.column(name).to_pylist() for name in names), strict=True))
 
     def _filled(self, table: DeltaTable | None, target: str) -> KeyedRows:
-        """Return the rows that changed their key with the values that the target has of them.
+        """Return the rows with missing values of the target for those that changed their key.
 
-        Rows that did not change it keep theirs; raise ``ValueError`` for one that is not there.
+        Rows that did not change it keep theirs. Raise ``TableError`` for a missing row.
         """
         if not self.missing:
             return self
@@ -121,14 +120,14 @@ class KeyedRows:
         lacking = self.rows.take(pa.array(places))
         keys, roots = self._keys("c", lacking), self._keys("r", lacking)
         moved = {root for key, root in zip(keys, roots, strict=True) if key != root}
-        there, values = self._fetch(table, set(roots), moved)
+        existing, values = self._fetch(table, set(roots), moved)
         for root in roots:
-            if root not in there:
-                raise self._missing(root, target)
+            if root not in existing:
+                raise self._missing_row(root, target)
         source = np.full(len(self.rows), -1)
         for place, key, root in zip(places.tolist(), keys, roots, strict=True):
             if key != root:
-                source[place] = there[root]
+                source[place] = existing[root]
         return self._with_values(source, values) if moved else self
 
     def _with_values(self, source: Rows, values: pa.Table) -> KeyedRows:
@@ -152,9 +151,9 @@ class KeyedRows:
         roots: set[tuple[Any, ...]],
         moved: set[tuple[Any, ...]],
     ) -> tuple[dict[tuple[Any, ...], int], pa.Table]:
-        """Return which of the roots the target has, and the values of those that moved.
+        """Return the roots that the target has, and a table with values of those that moved.
 
-        The former by number of their row in the latter, if they moved.
+        The roots are mapped to the number of their row in that table.
         """
         schema = table_schema(self)
         numbers = (*self.columns.keys, *(self.missing if moved else ()))
@@ -162,7 +161,7 @@ class KeyedRows:
         if table is None:
             return {}, wanted.empty_table()
         first = pa.array([root[0] for root in roots], wanted.field(0).type)
-        there: dict[tuple[Any, ...], int] = {}
+        existing: dict[tuple[Any, ...], int] = {}
         found = []
         count = 0
         for raw in pa.RecordBatchReader.from_stream(table.scan(columns=wanted.names)):
@@ -174,23 +173,23 @@ class KeyedRows:
             for place, key in enumerate(keys):
                 if key not in roots:
                     continue
-                there[key] = count
+                existing[key] = count
                 if key in moved:
                     taken.append(place)
                     count += 1
             found.append(rows.take(pa.array(taken, pa.int64())))
-        return there, pa.concat_tables(found) if found else wanted.empty_table()
+        return existing, pa.concat_tables(found) if found else wanted.empty_table()
 
-    def _missing(self, root: tuple[Any, ...], target: str) -> ValueError:
+    def _missing_row(self, root: tuple[Any, ...], target: str) -> TableError:
         where = ", ".join(
             f"{self.columns.table[number]} = {value!r}"
             for number, value in zip(self.columns.keys, root, strict=True)
         )
-        return ValueError(
-            f"{target} has no row {where}, of which an update left values as they were (they are "
-            "unchanged TOAST, which is not sent): the changes before these are missing there. "
-            "Apply them first, in the order of their commits; or have the table sent whole, with "
-            "REPLICA IDENTITY FULL"
+        return TableError(
+            f"{target} has no row {where}, which an update changed without sending all values "
+            "(unchanged TOAST): earlier changes are missing there",
+            hint="Apply them first, in the order of their commits. Or set REPLICA IDENTITY FULL, "
+            "with which the server sends whole rows.",
         )
 
 
@@ -198,7 +197,7 @@ class KeyedRows:
 class CountedRows:
     """Rows without a key, with the columns of ``row_changes``.
 
-    A merge deletes all rows that are equal: those that stay are inserted again.
+    A merge deletes all equal rows: those that remain are inserted again.
     """
 
     columns: ChangeColumns
@@ -217,51 +216,52 @@ class CountedRows:
         lacking = np.flatnonzero(copies < removals)
         if len(lacking):
             row = int(lacking[0])
-            raise self._missing(removed.slice(row, 1), copies[row], removals[row], target)
-        stay = removed.take(pa.array(np.repeat(np.arange(len(removed)), copies - removals)))
-        rows = pa.concat_tables([removed, added, stay])
+            raise self._missing_rows(removed.slice(row, 1), copies[row], removals[row], target)
+        kept = removed.take(pa.array(np.repeat(np.arange(len(removed)), copies - removals)))
+        rows = pa.concat_tables([removed, added, kept])
         gone = np.arange(len(rows)) < len(removed)
         same = (self._same(number) for number in range(len(self.columns.table)))
         matches = " AND ".join(["s.gone", *same])
-        return MergeSource(rows.append_column("gone", pa.array(gone)), matches, again=len(stay))
+        return MergeSource(rows.append_column("gone", pa.array(gone)), matches, again=len(kept))
 
     def _same(self, number: int) -> str:
-        ours, theirs = f"s.c{number}", f"t.{quote(self.columns.table[number])}"
+        ours, theirs = f"s.c{number}", f"t.{quote_identifier(self.columns.table[number])}"
         if pa.types.is_floating(self.rows.schema.field(f"c{number}").type):
-            # As text, which tells -0.0 from 0.0.
+            # As text, where -0.0 and 0.0 differ.
             ours, theirs = (f"CAST({each} AS VARCHAR)" for each in (ours, theirs))
         return f"({theirs} IS NOT DISTINCT FROM {ours})"
 
     def _copies(self, rows: pa.Table, table: DeltaTable | None) -> Rows:
-        """Return how often the target has each of some rows."""
+        """Return the number of each of some rows in the target."""
         found: Counter[str] = Counter()
         if table is not None and len(rows):
             schema = table_schema(self)
             wanted = set(_as_text(rows))
             for raw in pa.RecordBatchReader.from_stream(table.scan(columns=schema.names)):
-                there = pa.Table.from_batches([raw]).select(schema.names).cast(schema)
+                existing = pa.Table.from_batches([raw]).select(schema.names).cast(schema)
                 for place, kind in enumerate(schema.types):
                     if not pa.types.is_nested(kind):
-                        # Few of them are left to compare.
-                        there = there.filter(pc.is_in(there.column(place), rows.column(place)))
-                found.update(each for each in _as_text(there) if each in wanted)
+                        # This leaves few rows to compare.
+                        values = rows.column(place)
+                        existing = existing.filter(pc.is_in(existing.column(place), values))
+                found.update(each for each in _as_text(existing) if each in wanted)
         return np.array([found[each] for each in _as_text(rows)], np.int64)
 
-    def _missing(self, row: pa.Table, copies: int, removals: int, target: str) -> ValueError:
+    def _missing_rows(self, row: pa.Table, copies: int, removals: int, target: str) -> TableError:
         values = (str(column[0].as_py()) for column in row.columns)
-        what = ", ".join(
+        where = ", ".join(
             f"{name} = {value if len(value) < 40 else value[:37] + '...'}"
             for name, value in zip(self.columns.table, values, strict=True)
         )
-        return ValueError(
-            f"{target} has {copies} rows with {what}, of which the changes remove {removals}: the "
-            "changes before these are missing there. Apply them first, in the order of their "
-            "commits"
+        return TableError(
+            f"{target} has {copies} rows with {where}, of which the changes remove {removals}: "
+            "earlier changes are missing there",
+            hint="Apply them first, in the order of their commits.",
         )
 
 
 def _as_text(rows: pa.Table) -> list[str]:
-    """Return rows with all digits: equal texts are equal rows."""
+    """Return rows as texts with all digits: equal texts are equal rows."""
     return [
         repr(values)
         for values in zip(*(column.to_pylist() for column in rows.columns), strict=True)
