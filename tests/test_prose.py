@@ -14,11 +14,14 @@ ROOT = Path(__file__).parents[1]
 CODE = tuple(
     f"pgwire_codec/{name}"
     for name in (
-        *("protocol", "types", "arrow", "codec", "transactions", "changes", "_core", "report"),
-        "format.py",
+        *("protocol", "types", "arrow", "codec", "transactions", "changes", "_core"),
+        *("log", "spark", "report", "format.py"),
     )
 )
-TOOLS = ("benchmarks", "tools/docs_pages.py", "tools/docs_roles.py", "tools/update_protocol.py")
+TOOLS = (
+    *("benchmarks", "pyspark_pgwire"),
+    *("tools/docs_pages.py", "tools/docs_roles.py", "tools/update_protocol.py"),
+)
 PAGES = (
     "README.md",
     "CONTRIBUTING.md",
@@ -29,10 +32,20 @@ PAGES = (
     "docs/benchmarks-spark.md",
     "docs/comparison.md",
     "docs/explanation",
+    "docs/howto/auto-cdc.md",
+    "docs/howto/bad-messages.md",
+    "docs/howto/delta.md",
+    "docs/howto/executors.md",
+    "docs/howto/kafka.md",
     "docs/howto/log-files.md",
+    "docs/howto/no-primary-key.md",
+    "docs/howto/object-storage.md",
     "docs/howto/own-types.md",
     "docs/howto/polars-duckdb.md",
     "docs/howto/psycopg.md",
+    "docs/howto/schema-changes.md",
+    "docs/howto/spark.md",
+    "docs/howto/toast.md",
     "docs/index.md",
     "docs/protocol",
     "docs/reference",
@@ -62,7 +75,9 @@ def check(texts: list[Prose]) -> None:
 
 def test_python() -> None:
     here = (Path(__file__), ROOT / "tests/support/prose.py")
-    paths = [path for path in files((".py", ".pyi"), (*CODE, *TOOLS)) if path not in here]
+    paths = [
+        path for path in files((".py", ".pyi"), (*CODE, *TOOLS)) if path not in here
+    ]
     check(list(itertools.chain.from_iterable(of_python(path) for path in paths)))
 
 

@@ -1,4 +1,4 @@
-"""Whatever happens to a file of a log, no reader returns a wrong row, and no writer deletes it."""
+"""After any damage of a log's file, no reader returns a wrong row, and no writer deletes it."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_files_that_are_missing_cut_or_exchanged(
         before = {each.name: each.is_dir() or each.read_bytes() for each in directory.iterdir()}
         assert check_readers(directory, expected) == len(READERS), (what, path)
         assert not log.verify(directory).is_sound, (what, path)
-        # A writer reads few of the files. What it cannot go on with it leaves as it is.
+        # A writer reads few of the files. It does not change damaged ones.
         copy = tmp_path / "copy"
         shutil.copytree(directory, copy)
         try:
@@ -264,7 +264,7 @@ def content_of(path: Path) -> Any:
     return value
 
 
-#: What all that use a log do with it.
+#: Functions of all users of a log.
 USES: list[Callable[[Path], Any]] = [
     *READERS,
     log.verify,

@@ -1,4 +1,4 @@
-"""What a sidecar says of carries and summaries is what they are."""
+"""Sidecars, watermarks and manifests keep every field of what is written to them."""
 
 from __future__ import annotations
 

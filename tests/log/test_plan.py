@@ -104,7 +104,7 @@ def test_consecutive_ranges_give_every_change_once(data: st.DataObject) -> None:
     "capture", [each for each in DENSE if each.scenario == "immediate"], ids=str
 )
 def test_a_range_for_each_transaction(capture: corpus.Capture) -> None:
-    """Streamed and prepared transactions above all: their chunks stand before the range."""
+    """Above all for streamed and prepared transactions: their chunks are before the range."""
     _check_ranges(_written(capture, 1, (30, 60)), capture, commit_lsns(capture))
 
 
@@ -161,7 +161,7 @@ def test_a_range_with_nothing_in_it(tmp_path: Path) -> None:
 @settings(max_examples=30)
 @given(data=st.data())
 def test_sessions_that_break_off_and_begin_again(data: st.DataObject) -> None:
-    """The server goes on from the last place that it was told is safe, perhaps several times."""
+    """The server resumes at the last confirmed position, perhaps several times."""
     capture = data.draw(st.sampled_from(BROKEN))
     filesystem = memory()
     part_bytes = data.draw(st.sampled_from([60, 300, 5000]))
@@ -187,6 +187,6 @@ def test_sessions_that_break_off_and_begin_again(data: st.DataObject) -> None:
 
 
 def _session(capture: corpus.Capture, start: int, stop: int) -> list[bytes]:
-    """What a session gives that begins there: the server tells the Relations again."""
+    """Return the messages of a session from there on: the server sends the Relations again."""
     relations = [pgc.encode_message(each) for each in restarts(capture)[start]]
     return relations + capture.messages[start:stop]

@@ -84,7 +84,7 @@ class Disk:
 
 
 class History:
-    """What a writer was told, and what it promised."""
+    """Calls of a writer, and the positions that it made durable."""
 
     def __init__(self) -> None:
         self.messages: list[bytes] = []  # appended
@@ -188,7 +188,7 @@ MESSAGES = wire([*transaction(T, insert(1, "1", "a", None), lsn=100), *transacti
 
 
 def left(directory: Path) -> bytes:
-    """What a writer that dies leaves: two flushed messages, and the bytes of others behind them."""
+    """Write the log of a writer that dies: two flushed messages, then bytes of others."""
     with suppress(RuntimeError), log.LogWriter(directory, SOURCE, part_bytes=1) as writer:
         append(writer, MESSAGES[:2])
         writer.flush(confirm_lsn=7, received_lsn=9)

@@ -23,13 +23,13 @@ def table(oid: int, name: str, *, namespace: str = "public", xid: int | None = N
 
 
 def held(scope: Scope) -> tuple[dict[int, Any], dict[str, int]]:
-    """What a scope says: the version of each relation, and which of them has a name."""
+    """Return the contents of a scope: the version of each relation, and the owner of each name."""
     versions = {oid: version for oid, (_, version) in scope.relations.items()}
     return versions, {name: scope.named(name) for name in scope.names}
 
 
 def serial(messages: list[bytes]) -> dict[int, Any]:
-    """What holds after each commit, by its LSN, as one decoder goes through the messages."""
+    """Return the scope after each commit, by its LSN, of one decoder of all messages."""
     decoder, found = pgc.Decoder(), {}
     for message in messages:
         for lsn in decoder.decode([message]).transactions.commit_lsn.tolist():

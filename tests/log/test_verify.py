@@ -135,7 +135,7 @@ def test_a_cut_file(copy: Path, cut: int) -> None:
     ],
 )
 def test_a_sidecar_that_says_something_else(copy: Path, field: str, change: Any) -> None:
-    """Checksums are right, and it is not what the messages say."""
+    """The checksums are right, but the content does not match the messages."""
     path = copy / f"{0:020}.json"
     segment = segment_from_bytes(path.read_bytes(), path.name)
     told = replace(segment, **{field: change(getattr(segment, field))})

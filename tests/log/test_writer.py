@@ -219,7 +219,7 @@ def test_input_that_is_not_as_it_should_be(
 def test_permissions(
     options: dict[str, int], of_files: int, of_directory: int, tmp_path: Path
 ) -> None:
-    """Whatever the umask, and also of files that take the place of others."""
+    """They do not depend on the umask, and apply to replaced files, too."""
     with log.LogWriter(tmp_path / "a" / "log", SOURCE, **options) as writer:
         append(writer, MESSAGES)
         writer.seal()

@@ -28,7 +28,7 @@ PAGE = docs.Page(docs.PAGES / "howto" / "auto-cdc.md")
 JAR = "org.apache.spark:spark-catalyst_2.13:4.2.0:jar:tests"
 CATALOG = "org.apache.spark.sql.connector.catalog.SharedTablesInMemoryRowLevelOperationTableCatalog"
 
-#: Stands beside the page's.
+#: A pipeline in addition to the page's.
 PIPELINE = """
 from pyspark import pipelines as dp
 from pyspark.sql import SparkSession

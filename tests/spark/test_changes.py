@@ -39,7 +39,7 @@ def to_df(spark: SparkSession, messages: list[bytes], lsns: Any, slices: int) ->
 def serial_rows(
     capture: corpus.Capture, table: str, columns: list[str], types: str = "native"
 ) -> list[dict[str, Any]]:
-    """What the serial decoder says of a table, in order, under the names of its newest version."""
+    """Return a table's rows from the serial decoder, in order, with its newest version's names."""
     decoder = pgc.Decoder(arrow_types=SPARK, unrepresentable="null", types=types)
     rows = []
     changes = decoder.decode(capture.messages, capture.lsns)

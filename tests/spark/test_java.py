@@ -71,7 +71,7 @@ def test_runtime_without_the_module_is_wrapped(bare: pytest.MonkeyPatch, tmp_pat
     command = [home / "bin" / "java", "-cp", "a b", "--add-modules=jdk.incubator.vector", "Main"]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert said.splitlines() == ["got -cp", "got a b", "got Main"]
-    # A second call finds the wrapper, and must not look behind it.
+    # A second call finds the wrapper, and must not search for the real one.
     assert java.ensure_java() == home
 
 

@@ -81,7 +81,7 @@ def test_lives_do_not_depend_on_batches(seed: int, full: bool) -> None:
         if shelf == 50:
             made.truncate()
     columns = columns_of(made)
-    # What was stored twice counts once.
+    # A change that was stored twice counts once.
     table = events([*made.changes, *made.changes[-100:]])
     lives = folded(table, columns)
     for number in range(5):

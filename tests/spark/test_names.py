@@ -31,7 +31,7 @@ def change(oid: int, name: str, lsn: int, *columns: pgc.RelationColumn) -> list[
     return build.wire(build.transaction(relation, build.insert(oid, *values), lsn=lsn))
 
 
-#: Who has r: 1; none; 2; 3, since 2 was dropped; 1 again.
+#: Relations with the name r: 1; none; 2; 3, since 2 was dropped; 1 again.
 HISTORY = {
     10: (1, "r"),
     20: (2, "s"),
@@ -43,7 +43,7 @@ HISTORY = {
     80: (1, "r"),
 }
 
-#: What micro-batches have when other relations replace the one that had the name.
+#: Rows of micro-batches when other relations replace the one that had the name.
 REPLACED = {
     (0, 10): [10],
     (10, 30): [30],
@@ -113,7 +113,7 @@ def test_a_stream_replaces_one_relation_by_another(path: str) -> None:
 def test_a_micro_batch_is_the_same_when_the_log_has_grown(
     tmp_path: Path, in_one_part: bool
 ) -> None:
-    """What happens to the name after a range does not count."""
+    """Changes of the name after a range have no effect on it."""
     for until in HISTORY:
         folder = tmp_path / str(until) if in_one_part else tmp_path / "log"
         changes = [

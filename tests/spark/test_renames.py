@@ -49,7 +49,7 @@ def update(table: str, id_: int) -> str:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What happens on a server, in phases after each of which the log is captured.
+    """Statements for a server, in phases. The log is captured after each phase.
 
     ``table`` is to be read, and has the name from the start if ``follows``.
     """

@@ -146,7 +146,7 @@ VALUES = {
     "large": "repeat((ARRAY['x', 'y', NULL])[1 + floor(random() * 3)::int], 3000)",
 }
 
-#: Each makes one change, unless there is no row.
+#: Each makes one change, if the table has rows.
 ACTIONS = {
     "insert": f"INSERT INTO t SELECT {', '.join(VALUES.values())};",
     "delete": "DELETE FROM t WHERE ctid = (SELECT ctid FROM t ORDER BY random() LIMIT 1);",
@@ -235,7 +235,7 @@ def test_a_servers_table(spark: SparkSession, pg18: Any, tmp_path: Path) -> None
     assert changes.where("size(_unchanged) > 0").count() > 500
     assert sum(expected.values()) > len(expected) + 20
     assert as_multiset(api.latest(changes, None).toArrow()) == expected
-    # What came twice counts once.
+    # A repeated change counts once.
     again = changes.union(changes.where("_seq % 3 = 0"))
     assert as_multiset(api.latest(again, None).toArrow()) == expected
     lsns = sorted(row[0] for row in changes.select("_commit_lsn").distinct().collect())

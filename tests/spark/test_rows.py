@@ -27,7 +27,7 @@ from pgwire_codec.spark import PgoutputDataSource
 
 
 def read(path: str, **options: str) -> tuple[list[Row], list[InputPartition]]:
-    """What Spark would read, and in which partitions; Spark's own check of each batch's schema."""
+    """Return the rows that Spark would read, and the partitions, with Spark's check of schemas."""
     data_source = PgoutputDataSource(CaseInsensitiveDict({"path": path} | options))
     schema = data_source.schema()
     in_arrow = to_arrow_schema(schema, timezone="UTC")

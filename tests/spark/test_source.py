@@ -121,7 +121,7 @@ def test_partition_sizes(spark: SparkSession, tmp_path: Path, size: str) -> None
         return
     path = spark_logs.to_log(STREAMS, tmp_path, part_bytes=10_000)
     df = load(spark.read, path, table="public.acct", unrepresentable="null", maxPartitionBytes=size)
-    # What stands before the first commit of the log is in partitions of one part.
+    # Parts before the first commit of the log are partitions of their own.
     assert (df.rdd.getNumPartitions() > 20) == (size == "20k")
     rows = sorted(rows_of(df), key=spark_logs.place)
     assert rows == spark_logs.serial_rows(STREAMS, "public.acct", rows[0], unrepresentable="null")
@@ -157,7 +157,7 @@ def test_a_growing_log(spark: SparkSession, tmp_path: Path) -> None:
     collected = Collected()
     collected.run(stream, tmp_path / "checkpoint")
     assert [row["id"] for row in collected.rows] == [1, 2]
-    # Nothing new is no batch, and neither is a transaction that is not over.
+    # Without new messages, or with an open transaction, no batch is made.
     spark_logs.write(tmp_path / "log", inserts(3, lsn=200)[:-1])
     collected.run(stream, tmp_path / "checkpoint")
     assert len(collected.batches) == 1

@@ -66,7 +66,7 @@ def by_key(rows: list[Row]) -> dict[Key, Row]:
 def test_latest_is_the_table(spark: SparkSession, api: Any, full: bool, truncate: bool) -> None:
     made = history(1, full=full, truncate=truncate)
     changes = to_df(spark, made)
-    # What came twice counts once.
+    # A repeated change counts once.
     rows = api.latest(changes.union(changes.limit(500)), list(KEYS)).toArrow().to_pylist()
     assert by_key(rows) == made.expected()
     assert {row["_unchanged"] is None for row in rows} == {True}

@@ -1,4 +1,4 @@
-"""Logs to test with: captures of the corpus written as one, and places where there is no append."""
+"""Logs for tests: captures of the corpus written as logs, and stores without appends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.corpus import Capture
 
 SOURCE = log.LogSource("7000000000000000001", 1, "shop", "slot", 180004, {"proto_version": "4"})
 
-#: Plays the clock of the server: a second each message.
+#: Start of the server's clock, which advances a second each message.
 EPOCH = np.datetime64("2024-05-01T00:00:00", "us")
 
 
@@ -24,7 +24,7 @@ def times(start: int, stop: int) -> Any:
 
 
 def append(writer: log.LogWriter, messages: Sequence[bytes], lsns: Any = None) -> None:
-    """Append messages, without LSNs where there are none."""
+    """Append messages, with LSNs if they are given."""
     start = writer.end_ordinal
     lsns = np.zeros(len(messages), np.uint64) if lsns is None else lsns
     writer.append(list(messages), lsns, times(start, start + len(messages)))
@@ -43,17 +43,17 @@ def write(capture: Capture, uri: Path | str, seals: Iterable[int] = (), **option
 
 
 def no_appends(directory: Path) -> fs.FileSystem:
-    """A file system that plays an object store: pyarrow does not know that it is local."""
+    """Return a file system that acts as an object store: to pyarrow it is not a local one."""
     return fs.SubTreeFileSystem(str(directory), fs.LocalFileSystem())
 
 
 def memory() -> fs.FileSystem:
-    """An object store in memory; it is not pickled."""
+    """Return an object store in memory, which cannot be pickled."""
     filesystem, _ = fs.FileSystem.from_uri("mock:///")
     return filesystem
 
 
 def commit_lsns(capture: Capture) -> list[int]:
-    """The commit LSNs of a capture, ascending."""
+    """Return the commit LSNs of a capture, ascending."""
     found: list[int] = pgc.Decoder().decode(capture.messages).transactions.commit_lsn.tolist()
     return found

@@ -1,4 +1,4 @@
-"""Captures of the corpus as logs, and what a serial decoder says of them."""
+"""Captures of the corpus as logs, and their rows from a serial decoder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Row = dict[str, Any]
 
 
 def source() -> log.LogSource:
-    """Some slot's identity."""
+    """Return the source of a log."""
     return log.LogSource(
         system_identifier="7",
         timeline=1,
@@ -38,7 +38,7 @@ def write(
     flushes: int = 1,
     **options: Any,
 ) -> str:
-    """Write a log of one session, or append a session to one; give its path."""
+    """Write a log of one session, or append a session to one, and return its path."""
     lsn = np.zeros(len(messages), np.uint64) if lsns is None else np.asarray(lsns, np.uint64)
     time = np.full(len(messages), np.datetime64("2024-02-29", "us"))
     bounds = np.linspace(0, len(messages), flushes + 1).astype(int).tolist()
@@ -50,17 +50,17 @@ def write(
 
 
 def to_log(capture: Capture, folder: Path, **options: Any) -> str:
-    """Write a capture as a log; give its path."""
+    """Write a capture as a log, and return its path."""
     return write(folder / capture.name, capture.messages, capture.lsns, **options)
 
 
 def place(row: Row) -> tuple[int, int]:
-    """The total order of the changes of a table."""
+    """Return the place of a row in the total order of a table's changes."""
     return row["_commit_lsn"], row["_seq"]
 
 
 def serial_rows(capture: Capture, table: str, columns: Iterable[str], **options: Any) -> list[Row]:
-    """What a serial decoder says of a table, in order, under the names of its newest version."""
+    """Return a table's rows from a serial decoder, in order, with its newest version's names."""
     columns = list(columns)
     decoder = pgc.Decoder(**{"arrow_types": SPARK} | options)
     rows = []
@@ -74,12 +74,12 @@ def serial_rows(capture: Capture, table: str, columns: Iterable[str], **options:
 
 
 def serial_changes(capture: Capture) -> list[Row]:
-    """What a serial decoder says of all tables, with the values as text."""
+    """Return all tables' rows from a serial decoder, with the values as text."""
     rows = []
     for batch in pgc.Decoder(types="text", before="none").decode(capture.messages, capture.lsns):
-        told = batch.to_arrow([]).rename_columns(_METADATA).to_pylist()
+        sent = batch.to_arrow([]).rename_columns(_METADATA).to_pylist()
         new, old = (_texts(columns, len(batch)) for columns in (batch.new, batch.old))
-        for row, (metadata, op) in enumerate(zip(told, batch.op.tolist(), strict=True)):
+        for row, (metadata, op) in enumerate(zip(sent, batch.op.tolist(), strict=True)):
             rows.append(
                 {
                     "relation": batch.version.qualified_name,
@@ -93,7 +93,7 @@ def serial_changes(capture: Capture) -> list[Row]:
 
 
 def in_order(row: Row) -> tuple[int, int, str]:
-    """The order of changes of any table: a truncate of several has one number for each."""
+    """Return the place of a row of any table: a truncate of several has one number for each."""
     return *place(row), row["relation"]
 
 
@@ -103,7 +103,7 @@ _METADATA = (
 
 
 def _texts(columns: Any, rows: int) -> list[dict[str, str | None]]:
-    """The columns that were sent, by row."""
+    """Return the columns that were sent, by row."""
     values = {name: (column.state, column.to_pylist()) for name, column in columns.items()}
     return [
         {name: texts[row] for name, (state, texts) in values.items() if state[row] in (0, 1)}

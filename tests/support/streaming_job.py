@@ -23,7 +23,7 @@ STEPS = ("append", "merge")
 
 
 class Flaky:
-    """Applies batches, and fails behind a step of the first."""
+    """Applies batches, and fails after a step of the first."""
 
     def __init__(self, target: str, seed: int) -> None:
         self._target = target
@@ -40,11 +40,11 @@ class Flaky:
     def _done(self, step: str) -> None:
         if step == self._fails:
             self._fails = None
-            raise RuntimeError(f"failed behind the {step}")
+            raise RuntimeError(f"failed after the {step}")
 
 
 def append(batch: DataFrame, target: str, batch_id: int) -> None:
-    """Append a batch to a Delta table, unless its log says that it is there."""
+    """Append a batch to a Delta table, unless its log records that batch."""
     if deltalake.DeltaTable.is_deltatable(target):
         applied = deltalake.DeltaTable(target).transaction_version("append")
         if applied is not None and applied >= batch_id:
