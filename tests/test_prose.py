@@ -75,9 +75,7 @@ def check(texts: list[Prose]) -> None:
 
 def test_python() -> None:
     here = (Path(__file__), ROOT / "tests/support/prose.py")
-    paths = [
-        path for path in files((".py", ".pyi"), (*CODE, *TOOLS)) if path not in here
-    ]
+    paths = [path for path in files((".py", ".pyi"), (*CODE, *TOOLS)) if path not in here]
     check(list(itertools.chain.from_iterable(of_python(path) for path in paths)))
 
 

@@ -173,13 +173,15 @@ def carry_from_json(value: CarryJson) -> Carry:
 def summary_to_json(summary: Summary) -> SummaryJson:
     """Return the JSON form of a summary."""
     outside, inside = _reading_to_json(summary.outside), _reading_to_json(summary.inside)
-    return converted(summary, SummaryJson, outside=outside, inside=inside)
+    return SummaryJson(
+        summary.messages, outside, inside, summary.ends_in_block, summary.new_session
+    )
 
 
 def summary_from_json(value: SummaryJson) -> Summary:
     """Return the summary; raise ``ValueError`` for invalid content."""
     outside, inside = _reading_from_json(value.outside), _reading_from_json(value.inside)
-    return converted(value, Summary, outside=outside, inside=inside)
+    return Summary(value.messages, outside, inside, value.ends_in_block, value.new_session)
 
 
 def opened_to_json(opened: Mapping[Key, int]) -> list[OpenedJson]:
@@ -261,7 +263,8 @@ def _event_to_json(event: Event) -> AdvanceJson | ChangesJson | MessageJson:
     if isinstance(event, Advance):
         return AdvanceJson(format_lsn(event.commit_lsn))
     if isinstance(event, ChangeCount):
-        return converted(event, ChangesJson, first=_positions_to_json(event.first))
+        first = _positions_to_json(event.first)
+        return ChangesJson(event.position, first, event.xid, event.first_segment)
     streaming = isinstance(event, (Relation, Type)) and event.xid is not None
     return MessageJson(encode_message(event), streaming)
 
@@ -271,7 +274,7 @@ def _event_from_json(value: AdvanceJson | ChangesJson | MessageJson) -> Event:
         return Advance(parse_lsn(value.commit_lsn))
     if isinstance(value, ChangesJson):
         position, first = Position(*value.position), _positions_from_json(value.first)
-        return converted(value, ChangeCount, position=position, first=first)
+        return ChangeCount(position, first, value.xid, value.first_segment)
     return decode_message(value.data, streaming=value.streaming)
 
 
