@@ -232,7 +232,7 @@ def test_a_table_that_changes_under_a_stream(spark: SparkSession, tmp_path: Path
     changes = build.transaction(wider, build.insert(1, "2", "v", None, "new"), lsn=200)
     spark_logs.write(tmp_path / "log", build.wire(changes))
     with pytest.raises(
-        Exception, match=r"public\.t has a new column more, .*hint: Start the query again"
+        Exception, match=r"public\.t has a new column more: .*hint: Start the query again"
     ):
         query.awaitTermination()
     collected.run(load(spark.readStream, path, table="public.t"), tmp_path / "checkpoint")
