@@ -13,6 +13,7 @@ from pgwire_codec.log.segment_builder import SegmentBuilder
 from pgwire_codec.log.sidecar import segment_to_bytes
 from pgwire_codec.log.state import LogState
 from pgwire_codec.log.store import Store
+from pgwire_codec.log.watermark import DurableSegment
 
 
 class GrowingSegment:
@@ -61,19 +62,15 @@ class GrowingSegment:
         return self._builder.bytes
 
     @property
-    def messages(self) -> int:
-        """Number of messages so far."""
-        return self._builder.messages
-
-    @property
     def message_bytes(self) -> int:
         """Bytes of the messages so far."""
         return self._builder.message_bytes
 
     @property
-    def checksum(self) -> str:
-        """Checksum of the file's bytes so far."""
-        return self._builder.checksum
+    def durable(self) -> DurableSegment:
+        """The segment so far, for the watermark after :meth:`sync`."""
+        builder = self._builder
+        return DurableSegment(self.name, builder.bytes, builder.messages, builder.checksum)
 
     @property
     def state(self) -> LogState:

@@ -17,7 +17,7 @@ from pgwire_codec.log.segment import SEGMENT, SIDECAR, Segment, segment_name
 from pgwire_codec.log.segment_builder import SegmentBuilder
 from pgwire_codec.log.sidecar import segment_to_bytes
 from pgwire_codec.log.store import Store
-from pgwire_codec.log.watermark import WATERMARK, Watermark, watermark_to_bytes
+from pgwire_codec.log.watermark import NOTHING_GROWS, WATERMARK, Watermark, watermark_to_bytes
 
 
 def recover(
@@ -55,7 +55,7 @@ def recover(
         last = replace(last, bytes=last.bytes + len(END))
         store.write(last.name + SIDECAR, segment_to_bytes(last))
     if watermark is not None and watermark.segment is not None:
-        watermark = replace(watermark, segment=None, bytes=0, messages=0, checksum=checksum(b""))
+        watermark = replace(watermark, **NOTHING_GROWS._asdict())
         store.write(WATERMARK, watermark_to_bytes(watermark))
     return found.manifest, watermark, last
 

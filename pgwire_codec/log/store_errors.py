@@ -62,6 +62,15 @@ def too_short(path: object, size: int, wanted: int) -> LogError:
     )
 
 
+def out_of_memory(path: object) -> LogError:
+    """Return the error for a writer without memory, whose log is not damaged."""
+    return LogError(
+        f"out of memory while writing the log {path}",
+        hint="Provide more memory to the process. Flushed messages are safe.",
+        is_transient=True,
+    )
+
+
 def _reason(error: BaseException) -> object:
     return getattr(error, "strerror", None) or error
 

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from pgwire_codec.log.checked_json import Count, converted, dump, invalid, load
+from pgwire_codec.log.checked_json import Count, checksum, converted, dump, invalid, load
 from pgwire_codec.log.source import LogSource
 from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 
 WATERMARK: Final = "watermark.json"
 _LSNS: Final = ("delivered_lsn", "confirm_lsn", "received_lsn")
+
+
+class DurableSegment(NamedTuple):
+    """Durable beginning of the growing segment; the fields are those of :class:`Watermark`."""
+
+    segment: str | None
+    bytes: int
+    messages: int
+    checksum: str
+
+
+#: For a log whose segments are all sealed.
+NOTHING_GROWS: Final = DurableSegment(None, 0, 0, checksum(b""))
 
 
 @dataclass(frozen=True, slots=True)

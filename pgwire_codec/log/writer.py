@@ -16,7 +16,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pgwire_codec.errors import LogError, OptionError
-from pgwire_codec.log.checked_json import checksum
 from pgwire_codec.log.growing_segment import GrowingSegment
 from pgwire_codec.log.ipc_file import SCHEMA
 from pgwire_codec.log.local_store import FILE_MODE
@@ -28,7 +27,8 @@ from pgwire_codec.log.segment_builder import PART_BYTES
 from pgwire_codec.log.source import LogSource
 from pgwire_codec.log.state import LogState
 from pgwire_codec.log.store import open_store
-from pgwire_codec.log.watermark import WATERMARK, Watermark, watermark_to_bytes
+from pgwire_codec.log.store_errors import out_of_memory
+from pgwire_codec.log.watermark import NOTHING_GROWS, WATERMARK, Watermark, watermark_to_bytes
 from pgwire_codec.transactions.carry import Carry
 
 if TYPE_CHECKING:
@@ -313,11 +313,7 @@ class LogWriter:
         except harmless:
             raise
         except MemoryError as error:
-            self._failure = LogError(
-                f"out of memory while writing the log {self._store.name}",
-                hint="Provide more memory to the process. Flushed messages are safe.",
-                is_transient=True,
-            )
+            self._failure = out_of_memory(self._store.name)
             raise self._failure from error
         except BaseException as error:
             self._failure = error
@@ -383,16 +379,14 @@ class LogWriter:
         self._buffer.begin_part()
 
     def _advance_watermark(self) -> None:
-        growing = self._growing
-        if growing is not None:
-            self._state = growing.state
+        growing = NOTHING_GROWS
+        if self._growing is not None:
+            self._state = self._growing.state
+            growing = self._growing.durable
         watermark = Watermark(
             log_id=self._log_id,
             source=self._source,
-            segment=None if growing is None else growing.name,
-            bytes=0 if growing is None else growing.bytes,
-            messages=0 if growing is None else growing.messages,
-            checksum=checksum(b"") if growing is None else growing.checksum,
+            **growing._asdict(),
             end_ordinal=self._ordinal,
             delivered_lsn=self._state.carry.delivered_lsn,
             confirm_lsn=self._confirm_lsn,
