@@ -1,6 +1,6 @@
 """Build of the compiled core. Everything else is in pyproject.toml.
 
-``PGWIRE_CODEC_DEBUG=1`` builds it with debug symbols and with checks of every index;
+``PGWIRE_CODEC_DEBUG=1`` builds it with debug symbols and with checks of every array index;
 ``PGWIRE_CODEC_SANITIZE=address,undefined`` builds it so with these sanitizers, too.
 """
 
@@ -30,7 +30,6 @@ DIRECTIVES = {
     "cdivision": True,
     "boundscheck": DEBUG,
     "initializedcheck": DEBUG,
-    "nonecheck": DEBUG,
 }
 
 
