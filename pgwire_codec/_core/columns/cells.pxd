@@ -4,12 +4,13 @@ Cells are written row by row while the tuples are read, and copied column by col
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.string cimport memcpy
 
 from pgwire_codec._core.kernels.memory cimport pool_free, pool_realloc
 from pgwire_codec._core.protocol cimport (
     KIND_BINARY, KIND_TEXT, KIND_UNCHANGED, STATE_NOT_SENT, STATE_UNCHANGED, STATE_VALUE,
 )
-from pgwire_codec._core.wire.tuple_data cimport VALUE_HEAD, likely
+from pgwire_codec._core.wire.tuple_data cimport VALUE_HEAD
 
 cdef enum:
     ABSENT = 0  # the kind of a field that the tuple lacks
@@ -59,25 +60,25 @@ cdef inline void close_cells(Cells* cells) noexcept nogil:
 
 
 cdef inline void put_cell(
-    Cells* cells, Py_ssize_t cell, const uint8_t* p, const uint8_t* end
+    Cells* cells, Py_ssize_t cell, const uint8_t* p, Py_ssize_t length
 ) noexcept nogil:
-    """Write the field from p to `end`."""
+    """Write the field at p, whose value has that length."""
     cells.kind[cell] = p[0]
-    if likely(end - p > 1):
-        cells.offset[cell] = p + VALUE_HEAD - cells.data
-        cells.length[cell] = <int32_t> (end - p - VALUE_HEAD)
-    else:
-        cells.offset[cell] = 0
-        cells.length[cell] = 0
+    cells.offset[cell] = p + VALUE_HEAD - cells.data
+    cells.length[cell] = <int32_t> length
+
+
+cdef inline void put_empty_cell(Cells* cells, Py_ssize_t cell, uint8_t kind) noexcept nogil:
+    cells.kind[cell] = kind
+    cells.offset[cell] = 0
+    cells.length[cell] = 0
 
 
 cdef inline void put_absent_cells(Cells* cells, Py_ssize_t row, Py_ssize_t column) noexcept nogil:
     """Write that a row has no fields from a column on."""
     cdef Py_ssize_t cell = column * cells.capacity + row
     while column < cells.columns:
-        cells.kind[cell] = ABSENT
-        cells.offset[cell] = 0
-        cells.length[cell] = 0
+        put_empty_cell(cells, cell, ABSENT)
         cell += cells.capacity
         column += 1
 
@@ -105,27 +106,19 @@ cdef inline void copy_cells(
     const Cells* cells, Py_ssize_t rows, Py_ssize_t first, TableArrays* table
 ) noexcept nogil:
     """Copy the cells to the table, from its row `first` on."""
-    cdef Py_ssize_t column, row
-    cdef int64_t* offset
-    cdef int32_t* length
+    cdef Py_ssize_t column, row, cell, place
     cdef uint8_t* byte
-    cdef const int64_t* cell_offset
-    cdef const int32_t* cell_length
     cdef const uint8_t* kind
     for column in range(cells.columns):
-        offset = table.offset + column * table.rows + first
-        length = table.length + column * table.rows + first
-        byte = table.state + column * table.rows + first
-        cell_offset = cells.offset + column * cells.capacity
-        cell_length = cells.length + column * cells.capacity
-        kind = cells.kind + column * cells.capacity
-        for row in range(rows):  # not memcpy, which is slow to start
-            offset[row] = cell_offset[row]
-        for row in range(rows):
-            length[row] = cell_length[row]
+        cell = column * cells.capacity
+        place = column * table.rows + first
+        memcpy(table.offset + place, cells.offset + cell, <size_t> rows * sizeof(int64_t))
+        memcpy(table.length + place, cells.length + cell, <size_t> rows * sizeof(int32_t))
+        byte = table.state + place
+        kind = cells.kind + cell
         for row in range(rows):  # without a branch: many rows at once
             byte[row] = state_of(kind[row])
         if table.form != NULL:
-            byte = table.form + column * table.rows + first
+            byte = table.form + place
             for row in range(rows):
                 byte[row] = kind[row] == KIND_BINARY

@@ -6,10 +6,16 @@ have all columns: the loads of one do not depend on those of the other.
 
 from libc.stdint cimport uint8_t
 
-from pgwire_codec._core.columns.cells cimport Cells, put_absent_cells, put_cell
-from pgwire_codec._core.columns.slices cimport Slices, put_absent_slices, put_slice
+from pgwire_codec._core.columns.cells cimport (
+    Cells, put_absent_cells, put_cell, put_empty_cell,
+)
+from pgwire_codec._core.columns.slices cimport (
+    Slices, put_absent_slices, put_empty_slice, put_slice,
+)
 from pgwire_codec._core.wire.primitives cimport load_i16
-from pgwire_codec._core.wire.tuple_data cimport TupleSource, field_end, find_tuple, prefetch
+from pgwire_codec._core.wire.tuple_data cimport (
+    TRUNCATED, VALUE_HEAD, TupleSource, find_tuple, likely, prefetch, value_length,
+)
 
 ctypedef fused Target:
     Cells
@@ -61,13 +67,14 @@ cdef inline bint has_all(const uint8_t* p, const uint8_t* end, Target* target) n
 cdef inline bint read_one(
     const uint8_t* p, const uint8_t* end, Py_ssize_t row, Target* target
 ) noexcept nogil:
+    cdef const Py_ssize_t* starts = starts_of(target)
     cdef Py_ssize_t column, width
     if end - p < 2:
         return False
     width = max(0, min(<Py_ssize_t> load_i16(p), target.columns))
     p += 2
     for column in range(width):
-        p = read_field(p, end, start_of(target, column), column, row, target)
+        p = read_field(p, end, start_of(target, starts, column), column, row, target)
         if p == NULL:
             return False
     if width < target.columns:
@@ -83,9 +90,10 @@ cdef inline bint read_two(
     Py_ssize_t row,
     Target* target,
 ) noexcept nogil:
+    cdef const Py_ssize_t* starts = starts_of(target)
     cdef Py_ssize_t column, start
     for column in range(target.columns):
-        start = start_of(target, column)
+        start = start_of(target, starts, column)
         p = read_field(p, p_end, start, column, row, target)
         q = read_field(q, q_end, start, column, row + 1, target)
         if p == NULL or q == NULL:
@@ -93,12 +101,22 @@ cdef inline bint read_two(
     return True
 
 
-cdef inline Py_ssize_t start_of(Target* target, Py_ssize_t column) noexcept nogil:
+cdef inline const Py_ssize_t* starts_of(Target* target) noexcept nogil:
+    """Return what `start_of` looks up; a local, so that a loop loads it once."""
+    if Target is Cells:
+        return NULL
+    else:
+        return target.start
+
+
+cdef inline Py_ssize_t start_of(
+    Target* target, const Py_ssize_t* starts, Py_ssize_t column
+) noexcept nogil:
     """Return where the target keeps the fields of a column."""
     if Target is Cells:
         return column * target.capacity
     else:
-        return target.start[column]
+        return starts[column]
 
 
 cdef inline const uint8_t* read_field(
@@ -110,14 +128,20 @@ cdef inline const uint8_t* read_field(
     Target* target,
 ) noexcept nogil:
     """Write one field to the target, and return its end, or NULL if it is truncated."""
-    cdef const uint8_t* next_field = field_end(p, end)
-    if next_field == NULL:
+    cdef Py_ssize_t length = value_length(p, end)
+    if likely(length >= 0):
+        if Target is Cells:
+            put_cell(target, start + row, p, length)
+        else:
+            put_slice(target, start + row, p, length, start >= 0)
+        return p + VALUE_HEAD + length
+    if length == TRUNCATED:
         return NULL
     if Target is Cells:
-        put_cell(target, start + row, p, next_field)
+        put_empty_cell(target, start + row, p[0])
     else:
-        put_slice(target, start, column, row, p, next_field)
-    return next_field
+        put_empty_slice(target, start, column, row, p[0])
+    return p + 1
 
 
 cdef inline void put_absent(Target* target, Py_ssize_t row, Py_ssize_t column) noexcept nogil:

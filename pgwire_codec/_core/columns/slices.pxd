@@ -8,11 +8,10 @@ from pgwire_codec._core.kernels.column cimport (
 )
 from pgwire_codec._core.kernels.memory cimport pool_free, pool_realloc
 from pgwire_codec._core.protocol cimport KIND_BINARY, KIND_UNCHANGED
-from pgwire_codec._core.wire.tuple_data cimport VALUE_HEAD, has_value, likely
+from pgwire_codec._core.wire.tuple_data cimport VALUE_HEAD
 
 cdef enum:
     BYTES_OF_SLICES = 32768  # of all slices: they stay in the cache
-    NOT_WANTED = -1
 
 
 cdef struct WantedColumn:
@@ -27,7 +26,7 @@ cdef struct Slices:
     Py_ssize_t capacity  # in rows
     uint8_t* marker  # of each row
     Slice* values  # of each wanted column, `capacity` of them
-    Py_ssize_t* start  # of each column: index of its first value, or NOT_WANTED
+    Py_ssize_t* start  # of each column: index of its first value; negative if it is not wanted
     bint* has_gaps  # of each column: whether a row of the block lacks a value
     Py_ssize_t first  # row of the block
     int64_t* unchanged  # pairs of row and column
@@ -58,7 +57,7 @@ cdef inline int open_slices(Slices* slices, Py_ssize_t columns, Py_ssize_t wante
     ):
         return -1
     for column in range(columns):
-        slices.start[column] = NOT_WANTED
+        slices.start[column] = -1
     return 0
 
 
@@ -100,25 +99,22 @@ cdef inline int decode_block(Slices* slices, Py_ssize_t rows) noexcept nogil:
 
 
 cdef inline void put_slice(
-    Slices* slices,
-    Py_ssize_t start,
-    Py_ssize_t column,
-    Py_ssize_t row,
-    const uint8_t* p,
-    const uint8_t* end,
+    Slices* slices, Py_ssize_t index, const uint8_t* p, Py_ssize_t length, bint is_wanted
 ) noexcept nogil:
-    """Write the field from p to `end`, if its column is wanted."""
-    cdef Slice* value
-    if likely(has_value(p)):
-        if start != NOT_WANTED:
-            value = slices.values + start + row
-            value.p = p + VALUE_HEAD
-            value.length = <int32_t> (end - p - VALUE_HEAD)
-            value.form = BINARY if p[0] == KIND_BINARY else TEXT
-        return
-    if p[0] == KIND_UNCHANGED:
+    """Write the value of the field at p, if its column is wanted."""
+    if is_wanted:
+        slices.values[index].p = p + VALUE_HEAD
+        slices.values[index].length = <int32_t> length
+        slices.values[index].form = BINARY if p[0] == KIND_BINARY else TEXT
+
+
+cdef inline void put_empty_slice(
+    Slices* slices, Py_ssize_t start, Py_ssize_t column, Py_ssize_t row, uint8_t kind
+) noexcept nogil:
+    """Write a field without a value."""
+    if kind == KIND_UNCHANGED:
         note_unchanged(slices, slices.first + row, column)
-    if start != NOT_WANTED:
+    if start >= 0:
         put_gap(slices, start, column, row)
 
 
@@ -137,7 +133,7 @@ cdef inline void put_absent_slices(
 ) noexcept nogil:
     """Write that a row has no fields from a column on."""
     while column < slices.columns:
-        if slices.start[column] != NOT_WANTED:
+        if slices.start[column] >= 0:
             put_gap(slices, slices.start[column], column, row)
         column += 1
 

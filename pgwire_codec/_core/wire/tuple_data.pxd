@@ -1,11 +1,11 @@
 """Tuples of changes, and where they and their fields begin and end."""
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t
 
 from pgwire_codec._core.protocol cimport (
     KIND_BINARY, KIND_NULL, KIND_TEXT, KIND_UNCHANGED, MARKER_NEW,
 )
-from pgwire_codec._core.wire.primitives cimport load_i16, load_u32
+from pgwire_codec._core.wire.primitives cimport load_i16, load_i32
 
 cdef extern from *:
     """
@@ -21,7 +21,8 @@ cdef extern from *:
 
 cdef enum:
     VALUE_HEAD = 5  # bytes of a field before its value: its kind and its length
-    MAX_LENGTH = 0x7FFFFFFF  # lengths are signed on the wire
+    VALUELESS = -1
+    TRUNCATED = -2
 
 cdef enum:
     ROWS_AHEAD = 12  # rows between the one that is decoded and the one that is prefetched
@@ -50,18 +51,28 @@ cdef inline bint has_value(const uint8_t* p) noexcept nogil:
     return p[0] == KIND_TEXT or p[0] == KIND_BINARY
 
 
+cdef inline Py_ssize_t value_length(const uint8_t* p, const uint8_t* end) noexcept nogil:
+    """Return the length of the value of the field at p, VALUELESS, or TRUNCATED.
+
+    A field of an unknown kind is truncated, too.
+    """
+    cdef Py_ssize_t left = end - p - VALUE_HEAD
+    cdef Py_ssize_t length
+    if likely(left >= 0 and has_value(p)):
+        length = load_i32(p + 1)
+        # A negative length becomes a large one.
+        return length if likely(<size_t> length <= <size_t> left) else TRUNCATED
+    if left > -VALUE_HEAD and (p[0] == KIND_NULL or p[0] == KIND_UNCHANGED):
+        return VALUELESS
+    return TRUNCATED
+
+
 cdef inline const uint8_t* field_end(const uint8_t* p, const uint8_t* end) noexcept nogil:
     """Return the end of the field at p, or NULL if it is truncated or of an unknown kind."""
-    cdef Py_ssize_t left = end - p - VALUE_HEAD
-    cdef uint32_t length
-    if likely(left >= 0 and has_value(p)):
-        length = load_u32(p + 1)
-        if likely(length <= left and length <= MAX_LENGTH):
-            return p + VALUE_HEAD + length
-        return NULL
-    if left > -VALUE_HEAD and (p[0] == KIND_NULL or p[0] == KIND_UNCHANGED):
-        return p + 1
-    return NULL
+    cdef Py_ssize_t length = value_length(p, end)
+    if likely(length >= 0):
+        return p + VALUE_HEAD + length
+    return p + 1 if length == VALUELESS else NULL
 
 
 cdef inline const uint8_t* tuple_end(const uint8_t* p, const uint8_t* end) noexcept nogil:
