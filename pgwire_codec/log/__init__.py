@@ -22,7 +22,8 @@ try:  # here, for a clear error message
     import xxhash  # noqa: F401
 except ImportError as error:
     raise MissingExtraError(
-        f"pgwire_codec.log needs {error.name}: pip install 'pgwire-codec[log]'"
+        f"pgwire_codec.log needs {error.name}",
+        hint="Install it with: pip install 'pgwire-codec[log]'",
     ) from error
 
 from pgwire_codec.log.copying import copy

@@ -74,7 +74,8 @@ def _load_filelock() -> Any:
         import filelock
     except ImportError as error:
         raise MissingExtraError(
-            "writing a log needs filelock: pip install 'pgwire-codec[log]'"
+            "writing a log needs filelock",
+            hint="Install it with: pip install 'pgwire-codec[log]'",
         ) from error
     return filelock
 
