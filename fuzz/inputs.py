@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from functools import cache
 
 from pgwire_codec.types.builtin import BUILTIN
+from tests.families.golden import GOLDEN
 from tests.support.build import walk
 from tests.support.corpus import captures
 from tests.support.golden import FRAMES, MESSAGES
-from tests.values_golden import GOLDEN
 
 #: What to do: decode single messages, a stream, or values of one type.
 SINGLE, STREAM, VALUES = range(3)

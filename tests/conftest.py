@@ -14,6 +14,7 @@ import hypothesis
 import pytest
 
 import pgwire_codec as pgc
+from tests.support.implementations import Implementation, implementation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +23,7 @@ pytest_plugins = ["tests.support.servers"]
 
 #: Files that need more than the core: they are left out if the package is not installed.
 NEEDS = {
-    "psycopg2": ["capture/*", "demo/*", "test_values_server.py"],
+    "psycopg2": ["capture/*", "demo/*", "families/test_server.py"],
     "adbc_driver_postgresql": ["benchmarks/test_benchmarks.py"],
 }
 MISSING = [package for package in NEEDS if find_spec(package) is None]
@@ -58,6 +59,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+#: Where plain Python was asked for, the compiled core is not tested.
+IMPLEMENTATIONS = (
+    ["python"] if os.environ.get("PGWIRE_CODEC_IMPL") == "python" else ["python", "cython"]
+)
+
+
+@pytest.fixture(scope="session", params=IMPLEMENTATIONS)
+def codec(request: pytest.FixtureRequest) -> Implementation:
+    """Each of the two implementations, for what must be so in whichever is in use."""
+    return implementation(request.param)
 
 
 @pytest.fixture(scope="session")

@@ -148,7 +148,7 @@ class TestServer:
         return str(level)
 
     def test_the_table_of_types_is_fresh(self, made: Database) -> None:
-        from tests.test_values_server import load_tool  # which imports psycopg2
+        from tests.families.test_server import load_tool  # which imports psycopg2
 
         with made.connect() as connection:
             rendered = load_tool().render(connection)

@@ -15,7 +15,8 @@ import pytest
 from pgwire_codec.arrow.values import to_pylist
 from pgwire_codec.demo.server import EmbeddedServer
 from pgwire_codec.types import builtin as _pg_type
-from tests.values import decode, type_of
+from tests.support.implementations import Implementation
+from tests.support.values import decode, type_of
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +38,7 @@ def connection() -> Iterator[Any]:
 
 
 def load_tool() -> Any:
-    path = Path(__file__).parent.parent / "tools" / "update_types.py"
+    path = Path(__file__).parents[2] / "tools" / "update_types.py"
     spec = importlib.util.spec_from_file_location("update_types", path)
     assert spec is not None
     assert spec.loader is not None
@@ -47,13 +48,15 @@ def load_tool() -> Any:
 
 
 def test_the_table_of_types_has_all_of_the_server(connection: Any) -> None:
-    """tests/test_postgresql_19.py compares it with a server of the major that it was made on."""
+    """tests/capture/test_postgresql_19.py compares it with a server of the newest major."""
     rows = load_tool().read_types(connection)
     assert [row for row in _pg_type.BUILTIN if row in rows] == rows
     assert {row[1] for row in _pg_type.BUILTIN if row not in rows} == {"oid8", "regdatabase"}
 
 
-def check(connection: Any, kind: str, send: str, literals: list[str]) -> None:
+def check(
+    codec: Implementation, connection: Any, kind: str, send: str, literals: list[str]
+) -> None:
     """Compare every literal's rendering with the server's output, and read its text typed."""
     with connection.cursor() as cursor:
         cursor.execute(
@@ -66,18 +69,18 @@ def check(connection: Any, kind: str, send: str, literals: list[str]) -> None:
     texts = [text for text, _ in rows]
     binary = [bytes(sent) for _, sent in rows]
     name = f"_{kind[:-2]}" if kind.endswith("[]") else kind.strip('"')
-    rendered = to_pylist(decode(name, binary, binary=True, types="text").array)
+    rendered = to_pylist(decode(codec, name, binary, binary=True, types="text").array)
     wrong = [pair for pair in zip(texts, rendered, strict=True) if pair[0] != pair[1]]
     assert not wrong, f"{kind}: {len(wrong)} of {len(texts)}, as {wrong[:5]}"
     wire = [text.encode() for text in texts]
     native = type_of(name)
-    by_text = decode(native, wire, unrepresentable="clamp")
-    by_binary = decode(native, binary, binary=True, unrepresentable="clamp")
+    by_text = decode(codec, native, wire, unrepresentable="clamp")
+    by_binary = decode(codec, native, binary, binary=True, unrepresentable="clamp")
     assert repr(to_pylist(by_text.array)) == repr(to_pylist(by_binary.array))
     assert by_text.invalid.tolist() == by_binary.invalid.tolist()
 
 
-def test_float8(connection: Any) -> None:
+def test_float8(codec: Implementation, connection: Any) -> None:
     chosen = random.Random(1)
     bits = [chosen.getrandbits(64) for _ in range(2000)]
     # Powers of two have neighbours at two distances; powers of ten are where layouts change.
@@ -87,18 +90,18 @@ def test_float8(connection: Any) -> None:
     numbers += [5e-324, 1.7976931348623157e308, -0.0]
     # Their shortest digits are the middle between two floats, which the server does not write.
     numbers += [float(2**54 + 8), float(2**55 + 24), float(2**56 + 16)]
-    check(connection, "float8", "float8send", [repr(n) for n in numbers])
+    check(codec, connection, "float8", "float8send", [repr(n) for n in numbers])
 
 
-def test_float4(connection: Any) -> None:
+def test_float4(codec: Implementation, connection: Any) -> None:
     chosen = random.Random(2)
     bits = [chosen.getrandbits(32) for _ in range(2000)]
     bits += [exponent << 23 for exponent in range(255)] + [1, 2, 0x7F7FFFFF, 0x007FFFFF]
     literals = [repr(struct.unpack(">f", value.to_bytes(4, "big"))[0]) for value in bits]
-    check(connection, "float4", "float4send", literals)
+    check(codec, connection, "float4", "float4send", literals)
 
 
-def test_numeric(connection: Any) -> None:
+def test_numeric(codec: Implementation, connection: Any) -> None:
     chosen = random.Random(3)
     literals = ["0", "0.000", "NaN", "Infinity", "-Infinity", "1e400", "1e-400", "-0.00010"]
     literals += ["9" * 131072, "1e131071", f"0.{'0' * 16382}1", "10000", "9999.9999", "0.00009999"]
@@ -106,10 +109,10 @@ def test_numeric(connection: Any) -> None:
         digits = "".join(chosen.choices("0000123456789", k=chosen.randrange(1, 60)))
         at = chosen.randrange(len(digits) + 1)
         literals.append(f"{chosen.choice(['', '-'])}{digits[:at] or 0}.{digits[at:]}0")
-    check(connection, "numeric", "numeric_send", literals)
+    check(codec, connection, "numeric", "numeric_send", literals)
 
 
-def test_dates_and_times(connection: Any) -> None:
+def test_dates_and_times(codec: Implementation, connection: Any) -> None:
     chosen = random.Random(4)
     dates = ["4714-11-24 BC", "0001-12-31 BC", "0001-01-01", "5874897-12-31", "infinity"]
     stamps = ["4714-11-24 00:00:00 BC", "294276-12-31 23:59:59.999999", "-infinity"]
@@ -121,17 +124,19 @@ def test_dates_and_times(connection: Any) -> None:
         clock += chosen.choice(["", f".{chosen.randrange(10**6):06d}", ".5"])
         dates.append(day + era)
         stamps.append(f"{day} {clock}{era}")
-    check(connection, "date", "date_send", dates)
-    check(connection, "timestamp", "timestamp_send", stamps)
-    check(connection, "timestamptz", "timestamptz_send", stamps)
+    check(codec, connection, "date", "date_send", dates)
+    check(codec, connection, "timestamp", "timestamp_send", stamps)
+    check(codec, connection, "timestamptz", "timestamptz_send", stamps)
     times = [stamp.split()[1] for stamp in stamps[3:]] + ["24:00:00"]
-    check(connection, "time", "time_send", times)
+    check(codec, connection, "time", "time_send", times)
     zones = ["+00", "-15:59:59", "+15:59", "+05:30", "-00:00:01", "+12:34:56"]
-    check(connection, "timetz", "timetz_send", [t + zones[i % 6] for i, t in enumerate(times)])
+    check(
+        codec, connection, "timetz", "timetz_send", [t + zones[i % 6] for i, t in enumerate(times)]
+    )
 
 
 @pytest.mark.parametrize("zone", ["Asia/Kolkata", "America/New_York", "Africa/Monrovia", "UTC-15"])
-def test_timestamptz_in_other_zones(connection: Any, zone: str) -> None:
+def test_timestamptz_in_other_zones(codec: Implementation, connection: Any, zone: str) -> None:
     chosen = random.Random(zone)
     stamps = [
         f"{chosen.randrange(1, 4000):04d}-03-14 01:59:26.5+00{era}"
@@ -144,11 +149,13 @@ def test_timestamptz_in_other_zones(connection: Any, zone: str) -> None:
         elsewhere = [row[0].encode() for row in cursor.fetchall()]
         cursor.execute("set timezone = 'UTC'")
     assert elsewhere != [stamp.encode() for stamp in stamps]
-    got = decode("timestamptz", elsewhere).array
-    assert to_pylist(got) == to_pylist(decode("timestamptz", [s.encode() for s in stamps]).array)
+    got = decode(codec, "timestamptz", elsewhere).array
+    assert to_pylist(got) == to_pylist(
+        decode(codec, "timestamptz", [s.encode() for s in stamps]).array
+    )
 
 
-def test_interval(connection: Any) -> None:
+def test_interval(codec: Implementation, connection: Any) -> None:
     chosen = random.Random(5)
     literals = [
         "infinity",
@@ -168,7 +175,7 @@ def test_interval(connection: Any) -> None:
             if chosen.random() < 0.4
         ]
         literals.append(" ".join(parts) or "0")
-    check(connection, "interval", "interval_send", literals)
+    check(codec, connection, "interval", "interval_send", literals)
 
 
 OTHERS = {
@@ -276,7 +283,7 @@ ELSEWHERE = {
     *("float4", "float8", "numeric", "date", "timestamp", "timestamptz", "time", "timetz"),
     *("interval", "char", "refcursor", "pg_node_tree"),
 }
-#: Those whose text is not in their bytes: see reference/render.py. XML needs a server with libxml.
+#: Those whose text is not in their bytes: see reference/families. XML needs a server with libxml.
 NOT_IN_BYTES = {
     *("money", "xml", "regclass", "regcollation", "regconfig", "regdictionary", "regnamespace"),
     *("regoper", "regoperator", "regproc", "regprocedure", "regrole", "regtype"),
@@ -289,27 +296,27 @@ MEMORY = {
 
 
 @pytest.mark.parametrize("kind", OTHERS)
-def test_other_types(connection: Any, kind: str) -> None:
+def test_other_types(codec: Implementation, connection: Any, kind: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute("select typsend::text from pg_type where oid = %s::regtype", (kind,))
         ((send,),) = cursor.fetchall()
-    check(connection, kind, send, OTHERS[kind])
+    check(codec, connection, kind, send, OTHERS[kind])
 
 
-def test_char(connection: Any) -> None:
-    check(connection, '"char"', "charsend", ["", "a", "\\001", "\\377", "\\\\"])
+def test_char(codec: Implementation, connection: Any) -> None:
+    check(codec, connection, '"char"', "charsend", ["", "a", "\\001", "\\377", "\\\\"])
 
 
-def test_refcursor(connection: Any) -> None:
+def test_refcursor(codec: Implementation, connection: Any) -> None:
     """Its send function is that of another type, which SQL lets nobody call with it."""
     with connection.cursor() as cursor:
         cursor.execute(
             "create function pg_temp.send(refcursor) returns bytea language internal as 'textsend'"
         )
-    check(connection, "refcursor", "pg_temp.send", ["", "a é"])
+    check(codec, connection, "refcursor", "pg_temp.send", ["", "a é"])
 
 
-def test_pg_node_tree(connection: Any) -> None:
+def test_pg_node_tree(codec: Implementation, connection: Any) -> None:
     """No literal makes one; the catalog has some."""
     with connection.cursor() as cursor:
         cursor.execute("create table defaults (a int default 7, b text default 'é' || now())")
@@ -317,7 +324,7 @@ def test_pg_node_tree(connection: Any) -> None:
         texts, sent = zip(*cursor.fetchall(), strict=True)
         cursor.execute("drop table defaults")
     binary = [bytes(each) for each in sent]
-    assert to_pylist(decode("pg_node_tree", binary, binary=True).array) == list(texts)
+    assert to_pylist(decode(codec, "pg_node_tree", binary, binary=True).array) == list(texts)
     assert len(texts) == 2
 
 

@@ -14,7 +14,8 @@ from pgwire_codec.arrow.values import to_numpy, to_pylist
 from pgwire_codec.codec.values import Decoded, ValueProblem
 from pgwire_codec.types import ColumnType, TypeOptions, column_type
 from tests.support.corpus import Capture, captures, truth
-from tests.values import TableColumn, decode, take, user_registry
+from tests.support.implementations import Implementation
+from tests.support.values import TableColumn, decode, take, user_registry
 
 TYPES = captures("types")
 SETTINGS = captures("settings")
@@ -49,11 +50,11 @@ def test_the_captures_are_there() -> None:
 
 
 @pytest.mark.parametrize("capture", TYPES, ids=str)
-def test_text_of_every_type(capture: Capture) -> None:
+def test_text_of_every_type(codec: Implementation, capture: Capture) -> None:
     """``types="text"``: the server's own text, whichever form it sent."""
     for table, column, kind in columns(capture, types="text"):
         rows = truth(capture)[table]["rows"]
-        decoded = decode(kind, column.values, binary=column.binary)
+        decoded = decode(codec, kind, column.values, binary=column.binary)
         texts = to_pylist(decoded.array)
         expected = [text for _, text, _ in rows]
         if any(column.binary) and table == "t_money":
@@ -70,9 +71,10 @@ def test_text_of_every_type(capture: Capture) -> None:
 
 
 @pytest.mark.parametrize("capture", TYPES, ids=str)
-def test_text_by_views(capture: Capture) -> None:
+def test_text_by_views(codec: Implementation, capture: Capture) -> None:
     for table, column, kind in columns(capture, types="text", strings="view"):
         copied = decode(
+            codec,
             column_type(
                 column.oid,
                 -1,
@@ -83,7 +85,7 @@ def test_text_by_views(capture: Capture) -> None:
             column.values,
             binary=column.binary,
         )
-        decoded = decode(kind, column.values, binary=column.binary)
+        decoded = decode(codec, kind, column.values, binary=column.binary)
         assert decoded.array.format == "vu"
         assert to_pylist(decoded.array) == to_pylist(copied.array), table
         arrow = to_pyarrow(decoded.array)
@@ -92,11 +94,11 @@ def test_text_by_views(capture: Capture) -> None:
 
 
 @pytest.mark.parametrize("capture", TYPES, ids=str)
-def test_typed_values(capture: Capture) -> None:
+def test_typed_values(codec: Implementation, capture: Capture) -> None:
     """Native types: what the server computed of each value by SQL."""
     for table, column, kind in columns(capture):
         rows = truth(capture)[table]["rows"]
-        decoded = decode(kind, column.values, binary=column.binary, unrepresentable="clamp")
+        decoded = decode(codec, kind, column.values, binary=column.binary, unrepresentable="clamp")
         to_pyarrow(decoded.array).validate(full=True)
         assert len(to_numpy(decoded.array)) == len(rows)
         shown = canonical(table, decoded)
@@ -119,23 +121,23 @@ def test_typed_values(capture: Capture) -> None:
 
 
 @pytest.mark.parametrize("capture", TYPES, ids=str)
-def test_unrepresentable_raises_or_is_null(capture: Capture) -> None:
+def test_unrepresentable_raises_or_is_null(codec: Implementation, capture: Capture) -> None:
     for table, column, kind in columns(capture):
-        clamped = decode(kind, column.values, binary=column.binary, unrepresentable="clamp")
-        nulled = decode(kind, column.values, binary=column.binary, unrepresentable="null")
+        clamped = decode(codec, kind, column.values, binary=column.binary, unrepresentable="clamp")
+        nulled = decode(codec, kind, column.values, binary=column.binary, unrepresentable="null")
         assert nulled.invalid.tolist() == clamped.invalid.tolist()
         values = to_pylist(nulled.array)
         for row in nulled.invalid:
             assert values[row] is None, table
         if len(clamped.invalid):
             with pytest.raises(ValueProblem) as problem:
-                decode(kind, column.values, binary=column.binary)
+                decode(codec, kind, column.values, binary=column.binary)
             assert (problem.value.code, problem.value.row) == (
                 "unrepresentable",
                 clamped.invalid[0],
             )
         else:
-            decode(kind, column.values, binary=column.binary)
+            decode(codec, kind, column.values, binary=column.binary)
 
 
 #: Type and text of what its Arrow type cannot hold, and the nearest that it can.
@@ -212,7 +214,7 @@ def element_texts(element: str, row: list[Any] | None) -> Any:
 
 
 @pytest.mark.parametrize("capture", SETTINGS, ids=str)
-def test_session_settings(capture: Capture) -> None:
+def test_session_settings(codec: Implementation, capture: Capture) -> None:
     """Other settings decode to the same values, or to an error that names what to pin."""
     refused = {
         "german": {"d": "datestyle", "t": "datestyle", "z": "datestyle"},
@@ -229,11 +231,11 @@ def test_session_settings(capture: Capture) -> None:
         expected = [None if text is None else text.encode() for text in pinned]
         if name in refused:
             with pytest.raises(ValueProblem, match=f"pin {refused[name]}") as problem:
-                decode(column.oid, column.values, unrepresentable="clamp")
+                decode(codec, column.oid, column.values, unrepresentable="clamp")
             assert problem.value.code == "bad_value"
             continue
-        got = decode(column.oid, column.values, unrepresentable="clamp")
-        wanted = decode(column.oid, expected, unrepresentable="clamp")
+        got = decode(codec, column.oid, column.values, unrepresentable="clamp")
+        wanted = decode(codec, column.oid, expected, unrepresentable="clamp")
         if capture.options == "float0" and name == "f":
             # Digits that the server did not send are lost: nothing in the value tells.
             np.testing.assert_array_equal(to_numpy(got.array)[:2], [0.3, np.nan])

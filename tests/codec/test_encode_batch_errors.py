@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import pgwire_codec as pgc
-from tests.encoding import Encode, each, same
-from tests.support.arrow_columns import numeric
 from tests.support.build import T, column, relation
+from tests.support.encoding import encode_by_both
+from tests.support.implementations import Implementation
 
 ROWS = {
     "id": pa.array([1, 2, None], pa.int32()),
@@ -20,58 +20,7 @@ ROWS = {
 }
 
 
-def one(name: str, values: Any, typmod: int = -1) -> tuple[pgc.Relation, dict[str, Any]]:
-    """A table of a good column and one of a value or a type that its column does not have."""
-    array = values if isinstance(values, pa.Array) else pa.array(values)
-    table = relation(1, column("id", "int4"), column("c", name, typmod=typmod))
-    return table, {"id": pa.array(range(len(array))), "c": array}
-
-
-BAD_VALUES = {
-    "int2": (one("int2", [1, 2**15]), "int2 from -32768 to 32767, not 32768"),
-    "int4": (one("int4", [1, -(2**31) - 1]), "not -2147483649"),
-    "int8": (one("int8", pa.array([1, 2**63], pa.uint64())), "not 9223372036854775808"),
-    "oid": (one("oid", [1, -1]), "oid from 0 to 4294967295, not -1"),
-    "pg_lsn": (one("pg_lsn", [1, -1]), "not -1"),
-    "digits": (
-        one("numeric", pa.array(["1.00", "1000.00"]).cast(pa.decimal128(9, 2)), numeric(5, 2)),
-        "a numeric of 5 digits, 2 of them after the point, not 1000.00",
-    ),
-    "fraction": (
-        one("numeric", pa.array(["1.00", "1.01"]).cast(pa.decimal128(9, 2)), numeric(5, 1)),
-        "a numeric of 1 digits after the point, not 1.01",
-    ),
-    "date": (
-        one("date", pa.array([0, 2**31 - 1], pa.int32()).cast(pa.date32())),
-        "a date from 4714",
-    ),
-    "timestamp": (
-        one("timestamp", pa.array([0, -(2**62)]).cast(pa.timestamp("us"))),
-        "4714-11-24 BC",
-    ),
-    "far timestamp": (one("timestamp", pa.array([0, 2**62]).cast(pa.timestamp("s"))), "294276"),
-    "nanoseconds": (
-        one("timestamptz", pa.array([0, 1]).cast(pa.timestamp("ns", "UTC"))),
-        "whole microseconds, not 1 ns",
-    ),
-    "interval": (one("interval", [pa.MonthDayNano([0, 0, 0]), pa.MonthDayNano([0, 0, 1])]), "1 ns"),
-    "text of a number": (one("int4", ["1", "1.5"]), "an int4 in decimal digits, not b'1.5'"),
-    "text of a date": (one("date", ["2024-01-01", "1.2.2024"]), "a date as 2024-02-29"),
-    "element": (one("int2[]", [[1], [1, 2**15]]), "int2 from"),
-}
-
-
-@pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
-@pytest.mark.parametrize(("given_", "wanted"), BAD_VALUES.values(), ids=BAD_VALUES)
-def test_a_value_that_its_type_does_not_have(
-    given_: tuple[pgc.Relation, Any], wanted: str, binary: bool
-) -> None:
-    message = same(*given_, binary=binary)
-    assert isinstance(message, str)
-    assert message.startswith("column 'c', row 1: wanted ")
-    assert wanted in message
-
-
+@pytest.mark.twins
 def test_the_first_bad_row_is_told_whichever_column_it_is_in() -> None:
     table = relation(1, column("a", "interval"), column("b", "int2"), column("c", "int2[]"))
     good, bad = pa.MonthDayNano([0, 0, 0]), pa.MonthDayNano([0, 0, 1])
@@ -85,7 +34,7 @@ def test_the_first_bad_row_is_told_whichever_column_it_is_in() -> None:
         )
         chunked = pa.concat_tables([columns.slice(0, 1), columns.slice(1)])
         first = "abc"[rows.index(min(rows))]
-        assert f"column {first!r}, row {min(rows)}" in str(same(table, chunked))
+        assert f"column {first!r}, row {min(rows)}" in str(encode_by_both(table, chunked))
 
 
 BAD_TYPES = {
@@ -107,13 +56,12 @@ BAD_TYPES = {
 }
 
 
-@each
 @pytest.mark.parametrize(("name", "array", "wanted"), BAD_TYPES.values(), ids=BAD_TYPES)
 def test_an_arrow_type_that_a_column_is_not_written_from(
-    encode: Encode, name: str, array: pa.Array, wanted: str
+    codec: Implementation, name: str, array: pa.Array, wanted: str
 ) -> None:
     with pytest.raises(pgc.EncodeError, match=f"column 'c' of type .*: wanted .*{wanted}"):
-        encode(relation(1, column("c", name)), [array])
+        codec.package.encode_batch(relation(1, column("c", name)), [array])
 
 
 KEYLESS = relation(1, column("id", "int4"))
@@ -181,14 +129,13 @@ CALLS: dict[str, tuple[type[Exception], str, tuple[Any, ...], dict[str, Any]]] =
 }
 
 
-@each
 @pytest.mark.parametrize(("error", "match", "arguments", "options"), CALLS.values(), ids=CALLS)
 def test_what_is_refused(
-    encode: Encode,
+    codec: Implementation,
     error: type[Exception],
     match: str,
     arguments: tuple[Any, ...],
     options: dict[str, Any],
 ) -> None:
     with pytest.raises(error, match=match):
-        encode(*arguments, **options)
+        codec.package.encode_batch(*arguments, **options)

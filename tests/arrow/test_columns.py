@@ -18,7 +18,8 @@ from pgwire_codec.arrow.layout import ArrowBuffers, valid_rows, validity_bitmap
 from pgwire_codec.arrow.values import Interval, to_numpy, to_pylist
 from pgwire_codec.reference import values_build
 from pgwire_codec.spark.arrow_types import SPARK
-from tests.values import decode
+from tests.support.implementations import Implementation, implementation
+from tests.support.values import decode
 
 UUID = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
 
@@ -65,6 +66,7 @@ COLUMNS: list[tuple[str, list[bytes], dict[str, Any], pa.DataType, Any, list[Any
 @pytest.mark.parametrize(("kind", "values", "options", "arrow", "dtype", "python"), COLUMNS)
 @pytest.mark.parametrize("null", [False, True], ids=["full", "null"])
 def test_columns(
+    codec: Implementation,
     kind: str,
     values: list[bytes],
     options: dict[str, Any],
@@ -74,7 +76,7 @@ def test_columns(
     null: bool,
 ) -> None:
     rows: list[bytes | None] = [*values, None] if null else [*values]
-    array = decode(kind, rows, **options).array
+    array = decode(codec, kind, rows, **options).array
     assert (array.length, array.null_count) == (len(rows), int(null))
     assert (array.validity is None) == (not null)
     assert valid_rows(array).tolist() == [row is not None for row in rows]
@@ -107,8 +109,8 @@ def test_columns(
         assert repr(columns.tolist()) == repr(python + [None] * null)
 
 
-def test_uuid_is_arrow_s_own_extension() -> None:
-    array = decode("uuid", [UUID.encode(), None]).array
+def test_uuid_is_arrow_s_own_extension(codec: Implementation) -> None:
+    array = decode(codec, "uuid", [UUID.encode(), None]).array
     assert to_pylist(array) == [uuid.UUID(UUID), None]
     assert to_pyarrow(array).type == pa.uuid()
     assert to_pyarrow(array).to_pylist() == [uuid.UUID(UUID), None]
@@ -118,7 +120,7 @@ def test_uuid_is_arrow_s_own_extension() -> None:
     schema = nanoarrow.c_schema(c_schema(array, "id"))
     assert (schema.name, schema.format) == ("id", "w:16")
     assert dict(schema.metadata.items())[b"ARROW:extension:name"] == b"arrow.uuid"
-    elements = decode("_uuid", [f"{{{UUID},NULL}}".encode()]).array
+    elements = decode(codec, "_uuid", [f"{{{UUID},NULL}}".encode()]).array
     assert to_pyarrow(elements).type == pa.list_(pa.uuid())
 
 
@@ -128,21 +130,21 @@ def test_fixed_bytes_that_are_no_uuid() -> None:
     assert to_pyarrow(array).to_pylist() == [b"ab", b"cd"]
 
 
-def test_no_rows() -> None:
+def test_no_rows(codec: Implementation) -> None:
     for kind, _, options, arrow, _, _ in COLUMNS:
-        array = decode(kind, [], **options).array
+        array = decode(codec, kind, [], **options).array
         assert (array.length, to_pylist(array), len(to_numpy(array))) == (0, [], 0)
         shown = to_pyarrow(array)
         shown.validate(full=True)
         assert (shown.type, len(shown)) == (arrow, 0)
 
 
-def test_null_slots_are_zero() -> None:
-    array = decode("int8", [b"5", None, b"6"]).array
+def test_null_slots_are_zero(codec: Implementation) -> None:
+    array = decode(codec, "int8", [b"5", None, b"6"]).array
     assert array.buffers[0].tolist() == [5, 0, 6]
-    strings = decode("text", [b"ab", None, b"c"]).array
+    strings = decode(codec, "text", [b"ab", None, b"c"]).array
     assert [buffer.tolist() for buffer in strings.buffers] == [[0, 2, 2, 3], list(b"abc")]
-    lists = decode("_int4", [b"{1}", None, b"{2,NULL}"]).array
+    lists = decode(codec, "_int4", [b"{1}", None, b"{2,NULL}"]).array
     assert lists.buffers[0].tolist() == [0, 1, 1, 3]
     assert lists.children[0].buffers[0].tolist() == [1, 2, 0]
 
@@ -155,18 +157,19 @@ def test_bitmaps() -> None:
     assert validity_bitmap([])[0] == 0
 
 
-def test_buffers_are_not_copied_on_the_way_to_pyarrow() -> None:
-    array = decode("int8", [b"5", b"6"]).array
+def test_buffers_are_not_copied_on_the_way_to_pyarrow(codec: Implementation) -> None:
+    array = decode(codec, "int8", [b"5", b"6"]).array
     shown = to_pyarrow(array)
     assert shown.buffers()[1].address == array.buffers[0].ctypes.data
 
 
 def test_views_point_into_the_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    codec = implementation("python")  # the core takes 2 GB of messages for this
     # Messages longer than a view's offset reaches are cut into overlapping pieces.
     monkeypatch.setattr(values_build, "_CHUNK", 32)
     values = [b"x" * length for length in range(0, 33, 4)] + [None, b"the end of the matter"]
     for kind in ("text", 99999):
-        array = decode(kind, values, strings="view").array
+        array = decode(codec, kind, values, strings="view").array
         assert array.format == "vu"
         assert to_pylist(array) == [None if value is None else value.decode() for value in values]
         messages = array.buffers[1]
@@ -180,17 +183,19 @@ def test_views_point_into_the_messages(monkeypatch: pytest.MonkeyPatch) -> None:
         assert copied.to_pylist() == to_pylist(array)
 
 
-def test_views_of_what_is_not_in_the_messages() -> None:
+def test_views_of_what_is_not_in_the_messages(codec: Implementation) -> None:
     rows = [b"10.0.0.0/8", struct.pack(">4B16s", 3, 64, 0, 16, bytes(range(16)))]
-    array = decode("inet", [*rows, rows[1]], binary=[False, True, True], strings="view").array
+    array = decode(
+        codec, "inet", [*rows, rows[1]], binary=[False, True, True], strings="view"
+    ).array
     address = "1:203:405:607:809:a0b:c0d:e0f/64"
     assert to_pylist(array) == ["10.0.0.0/8", address, address]
     to_pyarrow(array).validate(full=True)
     assert to_pyarrow(array).to_pylist() == to_pylist(array)
 
 
-def test_structs() -> None:
-    fields = [decode("int4", [b"1", None]).array, decode("text", [b"a", b"b"]).array]
+def test_structs(codec: Implementation) -> None:
+    fields = [decode(codec, "int4", [b"1", None]).array, decode(codec, "text", [b"a", b"b"]).array]
     nulls, validity = validity_bitmap([True, False])
     array = ArrowBuffers("+s", 2, nulls, validity, [], children=fields, names=["n", "t"])
     assert to_pylist(array) == [{"n": 1, "t": "a"}, None]
@@ -201,8 +206,8 @@ def test_structs() -> None:
     assert shown.type == pa.struct([("n", pa.int32()), ("t", pa.string())])
 
 
-def test_structs_with_views() -> None:
-    views = decode("text", [b"a", b"longer than twelve"], strings="view").array
+def test_structs_with_views(codec: Implementation) -> None:
+    views = decode(codec, "text", [b"a", b"longer than twelve"], strings="view").array
     array = ArrowBuffers("+s", 2, 0, None, [], children=[views], names=["t"])
     shown = to_pyarrow(array)
     shown.validate(full=True)
@@ -210,9 +215,9 @@ def test_structs_with_views() -> None:
     assert shown.type.field("t").type == pa.string_view()
 
 
-def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyarrow(codec: Implementation, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    array = decode("int4", [b"1", None]).array
+    array = decode(codec, "int4", [b"1", None]).array
     assert nanoarrow.Array(to_c_array(array)).to_pylist() == [1, None]
     with pytest.raises(ImportError, match=r"pip install 'pgwire-codec\[arrow\]'"):
         to_pyarrow(array)

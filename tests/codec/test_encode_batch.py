@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import struct
 import subprocess
 import sys
 import textwrap
@@ -17,14 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pgwire_codec as pgc
-from pgwire_codec.reference.families import FAMILIES
 from pgwire_codec.types import TypeRegistry
-from tests.encoding import Encode, compiled, decoded, each, each_form, needs_core, reference, same
-from tests.support.arrow_columns import KINDS, Kind, example_table, numeric, tables
+from tests.support.arrow_columns import KINDS, Kind, example_table, tables
 from tests.support.build import (
     T,
     begin,
-    column,
     commit,
     delete,
     insert,
@@ -34,20 +29,27 @@ from tests.support.build import (
     update,
 )
 from tests.support.corpus import Capture, captures
+from tests.support.encoding import decoded, each_form, encode_by_both
+from tests.support.implementations import Implementation
 
 # What comes back.
 
 
-@each
 @each_form
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_what_is_decoded_is_what_was_encoded(kind: Kind, encode: Encode, binary: bool) -> None:
+def test_what_is_decoded_is_what_was_encoded(
+    kind: Kind, codec: Implementation, binary: bool
+) -> None:
     table = relation(1, kind.column("c"))
 
     @settings(max_examples=40)
     @given(kind.arrays().filter(len))
     def check(array: pa.Array) -> None:
-        found = decoded(table, encode(table, {"c": array}, binary=binary)).new["c"].to_arrow()
+        found = (
+            decoded(table, codec.package.encode_batch(table, {"c": array}, binary=binary))
+            .new["c"]
+            .to_arrow()
+        )
         if isinstance(found, pa.ExtensionArray):
             found = found.storage
         assert found.cast(array.type).equals(array), (found, array)
@@ -55,51 +57,14 @@ def test_what_is_decoded_is_what_was_encoded(kind: Kind, encode: Encode, binary:
     check()
 
 
-@needs_core
+@pytest.mark.twins
 @given(tables(), st.booleans())
 def test_both_implementations_write_the_same_bytes(
     made: tuple[pgc.Relation, pa.Table], binary: bool
 ) -> None:
     table, columns = made
-    messages = same(table, columns, binary=binary)
+    messages = encode_by_both(table, columns, binary=binary)
     assert len(messages) == columns.num_rows
-
-
-@each
-@each_form
-def test_any_floats(encode: Encode, binary: bool) -> None:
-    bits = [0, 1, 2**23, 2**31, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC00001, 0x7F800001]
-    narrow = np.array(bits, np.uint32).view(np.float32)
-    wide = np.array([0.1, 1e15, 1e14, 123456.789, 1e-5, 1e-4, -1e22, 5e-324, np.nan, -np.inf])
-    table = relation(1, column("f", "float4"), column("g", "float8"), column("h", "float8"))
-    columns = [pa.array(narrow), pa.array(wide[:9]), pa.array(narrow)]
-    batch = decoded(table, encode(table, columns, binary=binary))
-    np.testing.assert_array_equal(batch.new["f"].to_numpy(), narrow)
-    np.testing.assert_array_equal(batch.new["g"].to_numpy(), wide[:9])
-    with np.errstate(invalid="ignore"):  # a signalling NaN
-        np.testing.assert_array_equal(batch.new["h"].to_numpy(), narrow.astype(np.float64))
-
-
-@needs_core
-def test_floats_have_the_digits_that_the_server_writes() -> None:
-    random_ = random.Random(8)
-    wide = [random_.getrandbits(64) for _ in range(3000)]
-    wide += [exponent << 52 | low for exponent in range(0, 2047, 3) for low in (0, 1)]
-    # Integers near the middles between floats, where rules of rounding differ.
-    wide += [
-        int.from_bytes(struct.pack(">d", float(2**power + 2 * near)), "big")
-        for power in range(50, 70)
-        for near in range(-4, 5)
-    ]
-    narrow = [random_.getrandbits(32) for _ in range(3000)]
-    narrow += [exponent << 23 | low for exponent in range(255) for low in (0, 1, 2**23 - 1)]
-    for name, bits, dtype in (("float8", wide, np.uint64), ("float4", narrow, np.uint32)):
-        values = np.array(bits, dtype).view(np.float64 if name == "float8" else np.float32)
-        messages = compiled(relation(1, column("f", name)), [pa.array(values)]).to_pylist()
-        size = np.dtype(dtype).itemsize
-        for message, each_bits in zip(messages, bits, strict=True):
-            (form,) = pgc.decode_message(message).new.values
-            assert form == FAMILIES[name].render(each_bits.to_bytes(size, "big")), each_bits
 
 
 # What a server sends.
@@ -123,9 +88,10 @@ def has_other_bounds(array: pa.Array, form: bytes | None, binary: bool) -> bool:
 TYPES = captures("types", "v1-text") + captures("types", "v1-binary")
 
 
-@each
 @pytest.mark.parametrize("capture", TYPES, ids=str)
-def test_values_are_written_as_the_server_sent_them(capture: Capture, encode: Encode) -> None:
+def test_values_are_written_as_the_server_sent_them(
+    capture: Capture, codec: Implementation
+) -> None:
     """Decoded from a capture and encoded again, every value is the same, byte for byte."""
     binary = capture.options == "v1-binary"
     native = strings = 0
@@ -140,7 +106,9 @@ def test_values_are_written_as_the_server_sent_them(capture: Capture, encode: En
         base = batch.new["v"].type.pg
         if base.oid != described.type_oid:  # a domain, of which the stream tells the base type
             types.register(described.type_oid, "domain", like=base.oid)
-        messages = encode(table, [array], binary=binary, registry=types).to_pylist()
+        messages = codec.package.encode_batch(
+            table, [array], binary=binary, registry=types
+        ).to_pylist()
         invalid = set(batch.new["v"].decode().invalid.tolist())
         for number, (message, form) in enumerate(zip(messages, forms, strict=True)):
             new = pgc.decode_message(message).new
@@ -154,13 +122,14 @@ def test_values_are_written_as_the_server_sent_them(capture: Capture, encode: En
     assert strings > 30
 
 
-@each
-def test_every_type_can_be_given_as_its_text(encode: Encode) -> None:
+def test_every_type_can_be_given_as_its_text(codec: Implementation) -> None:
     (capture,) = captures("types", "v1-text", 18)
     compared = 0
     for batch in pgc.Decoder(types="text").decode(capture.messages).batches:
         described = next(each for each in batch.relation.columns if each.name == "v")
-        messages = encode(relation(1, described), [batch.new["v"].to_arrow()]).to_pylist()
+        messages = codec.package.encode_batch(
+            relation(1, described), [batch.new["v"].to_arrow()]
+        ).to_pylist()
         for message, form in zip(messages, sent(batch, "v"), strict=True):
             assert pgc.decode_message(message).new.values == (form,)
             compared += 1
@@ -185,11 +154,10 @@ KEYS = [row(number, None, None) for number in "789"]
 FULL_OLD = [row(number, "o", None) for number in "789"]
 
 
-@each
 @pytest.mark.parametrize("xid", [None, 0, 2**32 - 1])
-def test_kinds_of_messages(encode: Encode, xid: int | None) -> None:
+def test_kinds_of_messages(codec: Implementation, xid: int | None) -> None:
     def messages(table: pgc.Relation, columns: Any, **options: Any) -> list[Any]:
-        written = encode(table, columns, xid=xid, **options).to_pylist()
+        written = codec.package.encode_batch(table, columns, xid=xid, **options).to_pylist()
         return [pgc.decode_message(data, streaming=xid is not None) for data in written]
 
     def with_xid(made: list[Any]) -> list[Any]:
@@ -211,10 +179,9 @@ def test_kinds_of_messages(encode: Encode, xid: int | None) -> None:
     assert messages(FULL, OLD, op="D") == with_xid([delete(1, old=old) for old in FULL_OLD])
 
 
-@each
-def test_unchanged_values(encode: Encode) -> None:
+def test_unchanged_values(codec: Implementation) -> None:
     masks = {"note": np.array([True, False, True]), "v": [False, True, False]}
-    written = encode(T, ROWS, op="U", unchanged=masks).to_pylist()
+    written = codec.package.encode_batch(T, ROWS, op="U", unchanged=masks).to_pylist()
     assert [pgc.decode_message(data) for data in written] == [
         update(1, row("1", "a", ...)),
         update(1, row("2", ..., "y")),
@@ -222,10 +189,12 @@ def test_unchanged_values(encode: Encode) -> None:
     ]
 
 
-@each
-def test_a_table_without_columns(encode: Encode) -> None:
+def test_a_table_without_columns(codec: Implementation) -> None:
     rows = pa.StructArray.from_buffers(pa.struct([]), 2, [None])
-    assert encode(relation(3), rows).to_pylist() == [pgc.encode_message(insert(3))] * 2
+    assert (
+        codec.package.encode_batch(relation(3), rows).to_pylist()
+        == [pgc.encode_message(insert(3))] * 2
+    )
 
 
 # How columns are given.
@@ -261,102 +230,42 @@ def ways() -> dict[str, Any]:
     }
 
 
-@each
 @each_form
 @pytest.mark.parametrize("way", ways())
-def test_ways_to_give_columns(encode: Encode, binary: bool, way: str) -> None:
-    wanted = reference(T, ROWS, binary=binary).to_pylist()
-    assert encode(T, ways()[way], binary=binary).to_pylist() == wanted
+def test_ways_to_give_columns(codec: Implementation, binary: bool, way: str) -> None:
+    wanted = pgc.reference.encode_batch(T, ROWS, binary=binary).to_pylist()
+    assert codec.package.encode_batch(T, ways()[way], binary=binary).to_pylist() == wanted
 
 
-@each
-def test_columns_of_polars(encode: Encode) -> None:
+def test_columns_of_polars(codec: Implementation) -> None:
     polars = pytest.importorskip("polars")
     frame = polars.DataFrame(pa.table(ROWS))
-    assert encode(T, frame).to_pylist() == reference(T, ROWS).to_pylist()
+    assert (
+        codec.package.encode_batch(T, frame).to_pylist()
+        == pgc.reference.encode_batch(T, ROWS).to_pylist()
+    )
 
 
-@each
 @each_form
-def test_every_type_sliced_and_chunked(encode: Encode, binary: bool) -> None:
+def test_every_type_sliced_and_chunked(codec: Implementation, binary: bool) -> None:
     table, columns = example_table()
-    wanted = encode(table, columns, binary=binary).to_pylist()
-    assert wanted == reference(table, columns, binary=binary).to_pylist()
+    wanted = codec.package.encode_batch(table, columns, binary=binary).to_pylist()
+    assert wanted == pgc.reference.encode_batch(table, columns, binary=binary).to_pylist()
     padded = pa.concat_tables([columns] * 3).combine_chunks()
-    assert encode(table, padded.slice(3, 3), binary=binary).to_pylist() == wanted
+    assert (
+        codec.package.encode_batch(table, padded.slice(3, 3), binary=binary).to_pylist() == wanted
+    )
     chunked = pa.concat_tables([padded.slice(6, 1), padded.slice(1, 2)])
-    assert encode(table, chunked, binary=binary).to_pylist() == wanted
+    assert codec.package.encode_batch(table, chunked, binary=binary).to_pylist() == wanted
     for empty in (columns.slice(0, 0), columns.schema.empty_table()):
-        assert encode(table, empty, binary=binary).to_pylist() == []
-
-
-WIDENED = {
-    "int8": pa.array([1, -7, None], pa.int8()),
-    "int4": pa.array([2**31 - 1, 0, None], pa.uint64()),
-    "oid": pa.array([5, 2**32 - 1, None], pa.int64()),
-    "int2": pa.array([5, 255, None], pa.uint8()),
-    "float8": pa.array([0.1, -1.5, None], pa.float32()),
-    "numeric": pa.array([12, -1, None], pa.int16()),
-    "time": pa.array([1, 86_399, None], pa.int32()).cast(pa.time32("s")),
-    "timestamp": pa.array([-1_500, 10**12, None]).cast(pa.timestamp("ms")),
-    "timestamptz": pa.array([-1_000, 10**18, None]).cast(pa.timestamp("ns", "Europe/Berlin")),
-    "date": pa.array(["2024-02-29", "infinity", None]),
-    "uuid": pa.array(["00000000-0000-0000-0000-0000000000ff"] * 2 + [None]),
-    "bytea": pa.array([b"ab", b"\xff\x00", None], pa.binary(2)),
-    "bool": pa.array(["t", "f", None], pa.string_view()),
-    "int4[]": pa.array([[1, 2], [3, None], None], pa.list_(pa.int16(), 2)),
-    "text[]": pa.array([["a"], [], None], pa.large_list(pa.string_view())),
-    "inet[]": pa.array([["10.0.0.1"], [None], None]),
-    "jsonb": pa.array(["{}", "x" * 30, None], pa.string_view()),
-}
-
-
-@each_form
-@pytest.mark.parametrize("name", WIDENED)
-def test_other_arrow_types_are_written_alike(name: str, binary: bool) -> None:
-    table = relation(1, column("c", name))
-    for rows in (WIDENED[name], WIDENED[name].slice(1)):
-        messages = same(table, [rows], binary=binary)
-        assert [pgc.decode_message(data).new.kinds == b"n" for data in messages] == [
-            not valid for valid in rows.is_valid().to_pylist()
-        ]
-    batch = decoded(table, reference(table, [WIDENED[name]], binary=binary), unrepresentable="null")
-    assert len(batch.new["c"].to_arrow()) == 3
-
-
-@each
-def test_scales_are_the_columns_own(encode: Encode) -> None:
-    table = relation(1, column("c", "numeric", typmod=numeric(10, 2)))
-    for array in (
-        pa.array(["1", "-2.50", "0"]).cast(pa.decimal128(12, 4)),
-        pa.array(["1", "-2.5", "0"]).cast(pa.decimal128(10, 1)),
-        pa.array(["1", "-2.5", "0"]).cast(pa.decimal256(70, 2)),
-    ):
-        forms = [pgc.decode_message(data).new.values for data in encode(table, [array]).to_pylist()]
-        assert forms == [(b"1.00",), (b"-2.50",), (b"0.00",)]
-
-
-@each
-def test_types_that_are_registered_or_not_known(encode: Encode) -> None:
-    registry = TypeRegistry()
-    registry.register(20_000, "mood", like="text")
-    registry.register(20_001, "_mood", element="mood")
-    table = relation(1, column("a", 20_000), column("b", 20_001), column("c", 20_002))
-    moods = [pa.array(["sad"]), pa.array([["sad", None]]), pa.array([b"\x01"])]
-    (data,) = encode(table, moods, registry=registry).to_pylist()
-    assert pgc.decode_message(data).new == row("sad", "{sad,NULL}", b"\x01")
-    (data,) = encode(
-        table, [*moods[:2], pa.array(["x"])], registry=registry, binary=True
-    ).to_pylist()
-    assert pgc.decode_message(data).new.kinds == b"bbt"
+        assert codec.package.encode_batch(table, empty, binary=binary).to_pylist() == []
 
 
 # What comes out.
 
 
-@each
-def test_the_messages_are_an_arrow_array(encode: Encode) -> None:
-    messages = encode(T, ROWS)
+def test_the_messages_are_an_arrow_array(codec: Implementation) -> None:
+    messages = codec.package.encode_batch(T, ROWS)
     assert isinstance(messages, nanoarrow.Array)
     array = pa.array(messages)
     del messages
@@ -415,7 +324,7 @@ LEAKS = """
 """
 
 
-@needs_core
+@pytest.mark.twins
 @pytest.mark.slow  # memory of the process: a measure that a busy machine can blur
 def test_nothing_is_leaked() -> None:
     done = subprocess.run(

@@ -10,20 +10,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import nanoarrow
 import numpy as np
-import pytest
 
 import pgwire_codec as pgc
-from pgwire_codec import reference
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.column import Column
 from pgwire_codec.changes.record_batch import build
 from pgwire_codec.codec.message_array import Messages
 from pgwire_codec.codec.values import ValueProblem
-from pgwire_codec.reference import implementation as plain_codec
-
-codec: Any = pytest.importorskip("pgwire_codec._core.codec", reason="no compiled core is built")
-compiled: Any = pytest.importorskip("pgwire_codec._core.implementation")
+from tests.support.implementations import implementation
 
 
 def plain(value: Any) -> Any:
@@ -37,6 +33,8 @@ def plain(value: Any) -> Any:
         return "EncodeError", str(value)
     if isinstance(value, ValueProblem):
         return "ValueProblem", value.code, value.row, value.offset, value.expected
+    if isinstance(value, nanoarrow.Array):
+        return "Array", value.to_pylist()
     if is_dataclass(value) and not isinstance(value, type):
         return (type(value).__name__, *(plain(getattr(value, f.name)) for f in fields(value)))
     if isinstance(value, (list, tuple)):
@@ -51,15 +49,13 @@ def outcome(call: Callable[..., Any], *args: Any, **options: Any) -> Any:
     try:
         return plain(call(*args, **options))
     except (pgc.DecodeError, pgc.EncodeError, ValueProblem) as error:
-        return (
-            plain(error) if not isinstance(error, pgc.EncodeError) else ("EncodeError", str(error))
-        )
+        return plain(error)
 
 
-def same(name: str, *args: Any, **options: Any) -> Any:
-    """Call a function of both implementations; give what both gave."""
-    ours = outcome(getattr(compiled, name), *args, **options)
-    theirs = outcome(getattr(plain_codec, name), *args, **options)
+def differential(name: str, *args: Any, **options: Any) -> Any:
+    """Call a function of both implementations, and return the outcome, which must be the same."""
+    ours = outcome(implementation("cython").function(name), *args, **options)
+    theirs = outcome(implementation("python").function(name), *args, **options)
     assert ours == theirs
     return ours
 
@@ -71,8 +67,8 @@ class Pair:
     """A decoder of each implementation, which are given the same."""
 
     def __init__(self, **options: Any) -> None:
-        self.ours = codec.Decoder(**options)
-        self.theirs = reference.Decoder(**options)
+        self.ours = implementation("cython").package.Decoder(**options)
+        self.theirs = implementation("python").package.Decoder(**options)
 
     def decode(self, messages: Any, lsn: Any = None) -> str | None:
         """Decode by both, and compare; the error's code if both raised the same."""
@@ -146,12 +142,12 @@ def same_functions(
     unrepresentable: str = "null",
 ) -> Any:
     """Compare scan, and tuples and decode_columns of all changes that it accepts; give scan's."""
-    found = same("scan", messages, streaming=streaming, skip=True)
-    same("scan", messages, streaming=streaming, skip=False)
-    table = plain_codec.scan(messages, streaming=streaming, skip=True)
+    found = differential("scan", messages, streaming=streaming, skip=True)
+    differential("scan", messages, streaming=streaming, skip=False)
+    table = implementation("python").functions.scan(messages, streaming=streaming, skip=True)
     rows = np.flatnonzero((table.body >= 0) | (table.kind == ord("T")))
     place = (messages, rows, table.body[rows], columns)
-    same("tuples", *place)
+    differential("tuples", *place)
     for which in ("old", "new", "current"):
-        same("decode_columns", *place, which, wanted, unrepresentable=unrepresentable)
+        differential("decode_columns", *place, which, wanted, unrepresentable=unrepresentable)
     return found

@@ -1,0 +1,46 @@
+"""The two implementations, under one name each for what tests call."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pytest
+
+from pgwire_codec._impl import choose
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """An implementation.
+
+    Attributes
+    ----------
+    name : str
+        As ``PGWIRE_CODEC_IMPL`` has it.
+    package : module
+        What a program calls: Decoder, decode_message, encode_batch and their like.
+    functions : module
+        What a decoder calls: scan, tuples, decode_columns, decode_values and their like.
+    """
+
+    name: str
+    package: Any
+    functions: Any
+
+    def function(self, name: str) -> Any:
+        """Return a function of either module by its name."""
+        return getattr(self.functions, name, None) or getattr(self.package, name)
+
+
+@cache
+def implementation(name: str) -> Implementation:
+    """Return the implementation ``python`` or ``cython``; skip the test if it is not built."""
+    try:
+        _, package = choose(name)
+    except ImportError as error:
+        pytest.skip(str(error))
+    parent = package.__name__.removesuffix(".codec")
+    return Implementation(name, package, importlib.import_module(f"{parent}.implementation"))
