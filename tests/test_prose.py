@@ -15,6 +15,7 @@ CODE = tuple(
     f"pgwire_codec/{name}"
     for name in (
         *("protocol", "types", "arrow", "codec", "transactions", "changes", "_core"),
+        "reference",
         *("log", "spark", "report", "format.py"),
     )
 )

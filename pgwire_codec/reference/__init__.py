@@ -1,4 +1,4 @@
-"""The pure-Python codec: plain, complete, the oracle that the compiled one is tested against."""
+"""The codec in Python: plain, complete, the oracle that the compiled one is tested against."""
 
 from typing import ClassVar
 

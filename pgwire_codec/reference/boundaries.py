@@ -1,4 +1,4 @@
-"""boundaries: what Begin and Commit messages say, as arrays."""
+"""boundaries: the fields of Begin and Commit messages as arrays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def boundaries(
 
     Notes
     -----
-    Where the fields are: Begin and Commit in :mod:`pgwire_codec.protocol.spec`.
+    The fields' places are those of Begin and Commit in :mod:`pgwire_codec.protocol.spec`.
     """
     return Boundaries(
         xid=_load(messages, begin, 17, 4).astype(np.uint32),

@@ -1,6 +1,6 @@
 """Decode and encode one message, by the tables of :mod:`pgwire_codec.protocol.spec`.
 
-Plain and complete: it is the oracle that faster implementations are tested against.
+Plain and complete: the oracle that faster implementations are tested against.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _decode(data: bytes, layouts: dict[bytes, MessageSpec], whose: str, streamin
 def _read_presence(
     cursor: Cursor, field: Field, values: dict[str, Any], streaming: bool, what: str
 ) -> bool:
-    """Whether the field is there; eats its marker."""
+    """Return True if the field is there, and read its marker."""
     if field.alternative_to and values[field.alternative_to] is not None:
         return False
     if field.together_with:
@@ -169,7 +169,7 @@ def _read_presence(
 
 
 def _is_absent(field: Field, value: object, message: object, what: str) -> bool:
-    """Whether the message class says that the field is not there, and may say so."""
+    """Return True if the message object lacks the field; raise if it must not."""
     other = getattr(message, field.alternative_to) if field.alternative_to else None
     if other is not None and value is not None:
         raise EncodeError(f"{what} and {field.alternative_to} cannot both be there")

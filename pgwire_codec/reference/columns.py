@@ -1,4 +1,4 @@
-"""columns: the values of many columns of many tuples at once."""
+"""decode_columns: the values of many columns of many tuples at once."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def decode_columns(
     which : {"old", "new", "current"}
         ``"current"`` are the new tuples, and of deletes the old ones.
     wanted : sequence of (int, ColumnType)
-        The columns, by number, and what to decode them as.
+        The columns, by number, and the types that they are decoded as.
     unrepresentable : {"raise", "null", "clamp"}
         As for ``decode_values``.
     threads : int
-        How many threads may decode at the same time. Here it is one, whatever is asked.
+        Number of threads that may decode at the same time; here always one.
 
     Raises
     ------

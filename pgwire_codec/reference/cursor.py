@@ -1,4 +1,4 @@
-"""A bounded reader and a writer of the wire's primitive types."""
+"""Bounded reader and writer of the wire's primitive types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STRUCTS = {
 
 
 class Cursor:
-    """Reads from ``data``, never past its end; every error says at which byte."""
+    """Cursor over ``data``, which reads never past its end; every error has a byte offset."""
 
     __slots__ = ("data", "end", "pos")
 

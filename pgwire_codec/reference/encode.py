@@ -1,4 +1,4 @@
-"""Arrow columns to the messages of their rows, value by value: the oracle of the compiled twin."""
+"""Arrow columns to the messages of their rows, value by value: the oracle of the compiled one."""
 
 from __future__ import annotations
 
@@ -13,11 +13,17 @@ from pgwire_codec.errors import EncodeError
 from pgwire_codec.protocol.messages import Delete, Insert, Relation, TupleData, Update
 from pgwire_codec.reference.codec import encode_message
 from pgwire_codec.reference.encode_arrow import stored_values
-from pgwire_codec.reference.encode_plan import Part, Plan, Source, TuplePart, prepare
+from pgwire_codec.reference.encode_plan import (
+    EncodePart,
+    EncodePlan,
+    EncodeTuple,
+    ValueSource,
+    prepare,
+)
 from pgwire_codec.reference.families.forms import Unwritable
 from pgwire_codec.types import TypeRegistry, default_registry
 
-MAX_VALUE: Final = 2**31 - 1  # what a value's length can say
+MAX_VALUE: Final = 2**31 - 1  # the most that a value's length field can hold
 
 
 def encode_batch(
@@ -40,7 +46,7 @@ def encode_batch(
     Parameters
     ----------
     relation : Relation
-        The table. Its columns' type OIDs and modifiers say how values are written.
+        The table. The type OIDs and modifiers of its columns decide how values are written.
     columns : table-like, mapping or sequence
         The rows: an Arrow table or record batch (anything with ``__arrow_c_stream__`` or
         ``__arrow_c_array__`` whose type is a struct: pyarrow, polars, nanoarrow, DuckDB), a
@@ -49,7 +55,7 @@ def encode_batch(
         (see Notes), or as strings: the server's text. A null is NULL.
     op : {"I", "U", "D"}
         Insert, Update or Delete. A Delete's tuple is the old one: all columns where the relation's
-        replica identity is full, else its key columns; what else `columns` has is not read.
+        replica identity is full, else its key columns; other columns of `columns` are not read.
     old : table-like, mapping or sequence, optional
         With ``op="U"``: the old tuples, of as many rows, as a Delete has them. Without it the
         updates have none, as those that leave the key alone.
@@ -57,7 +63,7 @@ def encode_batch(
         With ``op="U"``: for a column, the rows whose value is an unchanged TOAST value, which the
         server does not send.
     xid : int, optional
-        Write the messages as they stand inside a stream block, with this transaction ID.
+        Write the messages as they are inside a stream block, with this transaction ID.
     binary : bool
         Write values in binary form, but for those given as strings whose type is not text itself.
     registry : TypeRegistry, optional
@@ -72,13 +78,13 @@ def encode_batch(
     Raises
     ------
     EncodeError
-        When a column is missing, is none of the relation's, or has an Arrow type that its own type
-        is not written from; when a value is not one of its type's: a number out of range, digits
-        that numeric(p,s) has no place for, nanoseconds. The text names column and row.
+        If a column is missing, is not one of the relation's, or has an Arrow type that its own type
+        is not written from; if a value is not one of its type's: a number out of range, digits
+        that numeric(p,s) cannot hold, nanoseconds. The text names column and row.
     OptionError
-        When `op` is none of the three, or does not go with `old` or `unchanged`.
+        If `op` is not one of the three, or does not go with `old` or `unchanged`.
     TypeError
-        When `relation` is not a Relation or `columns` none of the above.
+        If `relation` is not a Relation, or `columns` not one of the above.
 
     Notes
     -----
@@ -117,8 +123,8 @@ def encode_batch(
     return to_array(offsets, np.frombuffer(b"".join(messages), np.uint8))
 
 
-def encode_rows(plan: Plan, part: Part, start: int, stop: int) -> list[bytes]:
-    """Give the messages of some rows of a part."""
+def encode_rows(plan: EncodePlan, part: EncodePart, start: int, stop: int) -> list[bytes]:
+    """Return the messages of some rows of a part."""
     given = [_values(each, start, stop) for each in part.tuples]
     messages = []
     for row in range(start, stop):
@@ -140,7 +146,7 @@ def encode_rows(plan: Plan, part: Part, start: int, stop: int) -> list[bytes]:
     return messages
 
 
-def _values(each: TuplePart, start: int, stop: int) -> list[list[Any]]:
+def _values(each: EncodeTuple, start: int, stop: int) -> list[list[Any]]:
     return [
         [None] * (stop - start)
         if source is None
@@ -149,7 +155,7 @@ def _values(each: TuplePart, start: int, stop: int) -> list[list[Any]]:
     ]
 
 
-def _tuple(part: Part, each: TuplePart, row: int, values: list[Any]) -> TupleData:
+def _tuple(part: EncodePart, each: EncodeTuple, row: int, values: list[Any]) -> TupleData:
     cells = [
         (b"n", None) if source is None else encode_cell(part, source, row, value)
         for source, value in zip(each.sources, values, strict=True)
@@ -157,8 +163,10 @@ def _tuple(part: Part, each: TuplePart, row: int, values: list[Any]) -> TupleDat
     return TupleData(b"".join(kind for kind, _ in cells), tuple(form for _, form in cells))
 
 
-def encode_cell(part: Part, source: Source, row: int, value: Any) -> tuple[bytes, bytes | None]:
-    """Give the kind and the form of one stored value.
+def encode_cell(
+    part: EncodePart, source: ValueSource, row: int, value: Any
+) -> tuple[bytes, bytes | None]:
+    """Return the kind and the form of one stored value.
 
     Raises
     ------
@@ -184,7 +192,7 @@ def encode_cell(part: Part, source: Source, row: int, value: Any) -> tuple[bytes
 
 
 def to_array(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> nanoarrow.Array:
-    """Wrap messages as the Arrow array that encode_batch gives."""
+    """Wrap messages as the Arrow array that encode_batch returns."""
     return nanoarrow.Array(
         nanoarrow.c_array_from_buffers(
             nanoarrow.large_binary(), len(offsets) - 1, [None, offsets, data], null_count=0

@@ -1,4 +1,4 @@
-"""What encode_batch is asked for, checked and laid out: shared by both implementations."""
+"""Arguments of encode_batch, checked and arranged: shared by both implementations."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _AS_TEXT = TypeOptions(types="text")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """Where the values of one column lie, for the rows of one part.
+class ValueSource:
+    """Values of one column, for the rows of one part.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Source:
     binary : bool
         Whether values are written in binary form.
     unchanged : numpy.ndarray of bool, or None
-        Rows of the part whose value is told to be unchanged and not sent.
+        Rows of the part whose value is declared unchanged and is not sent.
     """
 
     name: str
@@ -54,31 +54,31 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class TuplePart:
-    """A tuple that each message of a part has: its marker, and a source a column or None: NULL."""
+class EncodeTuple:
+    """Tuple that each message of a part has: its marker, and a source a column or None: NULL."""
 
     marker: bytes
-    sources: tuple[Source | None, ...]
+    sources: tuple[ValueSource | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Rows whose columns all lie in one array each."""
+class EncodePart:
+    """Rows whose columns are in one array each."""
 
     first_row: int
     rows: int
-    tuples: tuple[TuplePart, ...]
+    tuples: tuple[EncodeTuple, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """All that is to be written: the bytes before the first tuple of a message, and the parts."""
+class EncodePlan:
+    """Messages to write: the bytes before the first tuple of each, and the parts."""
 
     op: str
     xid: int | None
     relation_oid: int
     head: bytes
-    parts: tuple[Part, ...]
+    parts: tuple[EncodePart, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,8 @@ def prepare(
     xid: int | None,
     binary: bool,
     registry: TypeRegistry,
-) -> Plan:
-    """Check the arguments of encode_batch; raises as that says."""
+) -> EncodePlan:
+    """Check and arrange the arguments of encode_batch; raises as documented there."""
     if not isinstance(relation, Relation):
         raise TypeError(f"relation must be a Relation, not {type(relation).__name__}")
     if op not in ("I", "U", "D"):
@@ -136,7 +136,7 @@ def prepare(
     ):
         tuples = []
         for marker, by_name, _ in inputs:
-            sources: list[Source | None] = []
+            sources: list[ValueSource | None] = []
             for column in relation.columns:
                 pieces = by_name.get(column.name)
                 if pieces is None:
@@ -152,13 +152,13 @@ def prepare(
                         None if mask is None else mask[low:high],
                     )
                 )
-            tuples.append(TuplePart(marker, tuple(sources)))
-        parts.append(Part(low, high - low, tuple(tuples)))
-    return Plan(op, xid, relation.oid, b"".join(head), tuple(parts))
+            tuples.append(EncodeTuple(marker, tuple(sources)))
+        parts.append(EncodePart(low, high - low, tuple(tuples)))
+    return EncodePlan(op, xid, relation.oid, b"".join(head), tuple(parts))
 
 
 def _identity(relation: Relation) -> tuple[bytes, list[str]]:
-    """Give the marker of the relation's old tuples and the columns that they have."""
+    """Return the marker of the relation's old tuples and the columns that they have."""
     if relation.replica_identity == "f":
         return b"O", [column.name for column in relation.columns]
     names = [column.name for column in relation.columns if column.flags & 1]
@@ -173,7 +173,7 @@ def _identity(relation: Relation) -> tuple[bytes, list[str]]:
 def _pieces(
     relation: Relation, columns: object, names: Sequence[str]
 ) -> tuple[dict[str, list[_Piece]], int]:
-    """Give the arrays of the columns that are wanted, and their number of rows."""
+    """Return the arrays of the columns that are wanted, and their number of rows."""
     known = [column.name for column in relation.columns]
     if isinstance(columns, Mapping):
         found = {name: _column_pieces(name, value) for name, value in columns.items()}
@@ -204,14 +204,14 @@ def _check_names(known: Sequence[str], given: Iterable[str], names: Sequence[str
     given = list(given)
     for name in given:
         if name not in known:
-            raise EncodeError(f"column {name!r} is none of the relation's: {', '.join(known)}")
+            raise EncodeError(f"column {name!r} is not one of the relation's: {', '.join(known)}")
     for name in names:
         if name not in given:
             raise EncodeError(f"column {name!r} is missing: {', '.join(names)} are wanted")
 
 
 def _chunks(value: object) -> tuple[Any, list[Any]]:
-    """Give a schema and the arrays that have it."""
+    """Return a schema and the arrays that have it."""
     if hasattr(value, "__arrow_c_stream__"):
         stream = nanoarrow.c_array_stream(value)
         return stream.get_schema(), list(stream)
@@ -265,7 +265,7 @@ def _masks(
 
 
 def _ranges(rows: int, columns: Iterable[list[_Piece]]) -> Iterable[tuple[int, int]]:
-    """Cut the rows wherever a column goes on in another array."""
+    """Cut the rows wherever a column continues in another array."""
     cuts = {0, rows}
     for pieces in columns:
         cuts.update(np.cumsum([piece.length for piece in pieces]).tolist())
@@ -287,16 +287,16 @@ def _source(
     piece: _Piece,
     binary: bool,
     unchanged: npt.NDArray[np.bool_] | None,
-) -> Source:
+) -> ValueSource:
     family, formats = family_of(column), _formats(piece.array)
     if not family.is_written_from(formats):
         raise EncodeError(
             f"column {name!r} of type {column.pg.name}: wanted {family.wanted_arrow}, not Arrow "
             f"{'/'.join(formats)}"
         )
-    # What has a binary form of unknown meaning has no text form.
+    # A binary form of unknown meaning has no text form.
     always = column.pg.family == "unknown"
-    return Source(
+    return ValueSource(
         name,
         column,
         family,

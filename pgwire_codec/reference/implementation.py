@@ -1,4 +1,4 @@
-"""The functions that a decoder calls, under the names that every implementation gives them."""
+"""Functions that a decoder calls, under the names that both implementations use."""
 
 from pgwire_codec.reference.boundaries import boundaries
 from pgwire_codec.reference.codec import decode_message

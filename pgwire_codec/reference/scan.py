@@ -1,4 +1,4 @@
-"""scan: one pass over the messages, which says of each what it is."""
+"""scan: one pass over the messages, which tabulates the head of each."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def scan(messages: Messages, *, streaming: bool = False, skip: bool = False) -> 
                 width[index] = len(_first_tuple(message).values)
             if isinstance(message, (Insert, Update, Delete, Truncate, Message)):
                 xid[index] = message.xid or 0
-        # The tag alone says whether the messages behind it carry an xid, even if it is damaged.
+        # The tag alone decides if the messages after it carry an xid, even if it is damaged.
         streaming = in_stream_block(data[:1], streaming)
     return MessageTable(kind, relation, xid, body, width, errors, streaming)
 

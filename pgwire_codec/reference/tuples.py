@@ -1,4 +1,4 @@
-"""tuples: where each column of each tuple lies, and in which of the four states it is."""
+"""tuples: place and state of each column of each tuple."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def tuples(
     body : numpy.ndarray of int64
         ``MessageTable.body`` of these rows.
     columns : int
-        How many columns the Relation has. What a tuple has more is passed over; what it has less
-        is not sent.
+        Number of columns that the Relation has. Further columns of a tuple are skipped; missing
+        ones are not sent.
 
     Returns
     -------

@@ -49,8 +49,8 @@ def decode_values(
         0 for a value in text form, 1 in binary form; a column may have both.
     unrepresentable : {"raise", "null", "clamp"}
         How to handle good values that the Arrow type cannot hold. ``"clamp"`` takes the
-        nearest that it can, and null where there is none: NaN in a decimal, an array of two
-        dimensions.
+        nearest that it can, and null if there is no such value: NaN in a decimal, an array of
+        two dimensions.
 
     Returns
     -------

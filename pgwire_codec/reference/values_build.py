@@ -1,7 +1,8 @@
 """Stored values, one Python object a row, to Arrow's buffers.
 
-What is stored: int for every number, date and time (of a float its bits), bool, bytes, a tuple of
-months, days and nanoseconds, a list of stored elements; None for null. A null row's slot is zero.
+A stored value is an int for every number, date and time (of a float its bits), bool, bytes, a tuple
+of months, days and nanoseconds, a list of stored elements; None for null. In the buffers, a null is
+zero.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _FLOAT_BITS: Final[dict[str, np.dtype[Any]]] = {"f": np.dtype("<u4"), "g": np.dt
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Bytes that stay where they are in the messages: what a view points to."""
+    """Place of bytes in the messages, which a view points to."""
 
     start: int
     length: int
@@ -41,9 +42,9 @@ def build(
     values: Sequence[Any],
     data: npt.NDArray[np.uint8] | None = None,
 ) -> ArrowBuffers:
-    """Lay the stored values of a column out.
+    """Build the array of a column's stored values.
 
-    `data` is what a :class:`Span` points into.
+    `data` has the bytes that a :class:`Span` points into.
     """
     null_count, validity = validity_bitmap([value is not None for value in values])
     array = ArrowBuffers(arrow, len(values), null_count, validity, [])
@@ -96,7 +97,7 @@ def _fixed(value: bytes | int | None, width: int) -> bytes:
 
 
 def offsets_of(lengths: npt.ArrayLike) -> npt.NDArray[np.int32]:
-    """Give Arrow's offsets of values of these lengths."""
+    """Return Arrow's offsets of values of these lengths."""
     ends = np.zeros(np.size(lengths) + 1, np.int64)
     np.cumsum(lengths, out=ends[1:])
     over = np.flatnonzero(ends > MAX_BYTES)
@@ -106,7 +107,7 @@ def offsets_of(lengths: npt.ArrayLike) -> npt.NDArray[np.int32]:
 
 
 def overflow(row: int) -> ValueProblem:
-    """Give the error for the first row that no offset reaches."""
+    """Return the error for the first row that no offset reaches."""
     return ValueProblem(
         ErrorCode.UNREPRESENTABLE,
         0,
@@ -117,12 +118,12 @@ def overflow(row: int) -> ValueProblem:
 
 
 def chunks_of(data: npt.NDArray[np.uint8]) -> list[npt.NDArray[np.uint8]]:
-    """Give the buffers that views into the messages point to."""
+    """Return the buffers that views into the messages point to."""
     return [data[at : at + 2 * _CHUNK] for at in range(0, max(len(data), 1), _CHUNK)]
 
 
 def _views(values: Sequence[Any], data: npt.NDArray[np.uint8]) -> list[npt.NDArray[Any]]:
-    """Lay out views: of what was not copied into the messages, of the rest into a buffer behind."""
+    """Build views into the messages, and into one more buffer for values that are not in them."""
     chunks = chunks_of(data)
     views = np.zeros((len(values), 4), np.int32)
     pieces: list[bytes] = []

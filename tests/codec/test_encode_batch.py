@@ -32,7 +32,7 @@ from tests.support.corpus import Capture, captures
 from tests.support.encoding import decoded, each_form, encode_by_both
 from tests.support.implementations import Implementation
 
-# What comes back.
+# Round trips.
 
 
 @each_form
@@ -67,11 +67,11 @@ def test_both_implementations_write_the_same_bytes(
     assert len(messages) == columns.num_rows
 
 
-# What a server sends.
+# Forms that a server sends.
 
 
 def sent(batch: pgc.ChangeBatch, name: str) -> list[bytes | None]:
-    """The forms of a column's values, None where none was sent."""
+    """The forms of a column's values, None if none was sent."""
     found = batch.new[name]
     data = found.buffer.tobytes()
     places = zip(found.state.tolist(), found.offsets.tolist(), found.lengths.tolist(), strict=True)
@@ -79,7 +79,7 @@ def sent(batch: pgc.ChangeBatch, name: str) -> list[bytes | None]:
 
 
 def has_other_bounds(array: pa.Array, form: bytes | None, binary: bool) -> bool:
-    """Whether an array's first index is not 1, which a list does not tell."""
+    """Return True if an array's first index is not 1, which a list does not contain."""
     if form is None or not pa.types.is_list(array.type):
         return False
     return form[16:20] not in (b"", b"\0\0\0\1") if binary else form[:1] == b"["
@@ -104,7 +104,7 @@ def test_values_are_written_as_the_server_sent_them(
         is_text = pa.types.is_string(array.type)
         types = TypeRegistry()
         base = batch.new["v"].type.pg
-        if base.oid != described.type_oid:  # a domain, of which the stream tells the base type
+        if base.oid != described.type_oid:  # a domain, whose base type the stream declares
             types.register(described.type_oid, "domain", like=base.oid)
         messages = codec.package.encode_batch(
             table, [array], binary=binary, registry=types
@@ -136,7 +136,7 @@ def test_every_type_can_be_given_as_its_text(codec: Implementation) -> None:
     assert compared > 480
 
 
-# Which messages.
+# Kinds of messages.
 
 ROWS = {
     "id": pa.array([1, 2, None], pa.int32()),
@@ -261,7 +261,7 @@ def test_every_type_sliced_and_chunked(codec: Implementation, binary: bool) -> N
         assert codec.package.encode_batch(table, empty, binary=binary).to_pylist() == []
 
 
-# What comes out.
+# Results.
 
 
 def test_the_messages_are_an_arrow_array(codec: Implementation) -> None:

@@ -1,4 +1,4 @@
-"""What encode_batch refuses, alike in both implementations: column, row and what was wanted."""
+"""Errors of encode_batch, the same in both implementations: column, row and expected value."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ CALLS: dict[str, tuple[type[Exception], str, tuple[Any, ...], dict[str, Any]]] =
     "missing from a mapping": (pgc.EncodeError, "'v' is missing", (T, ID), {}),
     "missing key": (pgc.EncodeError, "'id' is missing", (T, {"v": ROWS["v"]}), {"op": "D"}),
     "missing, no rows": (pgc.EncodeError, "missing", (T, pa.table({"id": pa.array([], "i4")})), {}),
-    "unknown": (pgc.EncodeError, "'x' is none of", (T, {**ROWS, "x": ROWS["id"]}), {}),
-    "unknown in a table": (pgc.EncodeError, "'x' is none", (KEYLESS, pa.table({"x": [1]})), {}),
+    "unknown": (pgc.EncodeError, "'x' is not one of", (T, {**ROWS, "x": ROWS["id"]}), {}),
+    "unknown in a table": (pgc.EncodeError, "'x' is not one", (KEYLESS, pa.table({"x": [1]})), {}),
     "too few": (pgc.EncodeError, "1 columns given", (T, [ROWS["id"]]), {}),
     "lengths": (pgc.EncodeError, "'v' has 1 rows", (T, {**ROWS, "v": pa.array(["a"])}), {}),
     "twice": (
@@ -103,7 +103,7 @@ CALLS: dict[str, tuple[type[Exception], str, tuple[Any, ...], dict[str, Any]]] =
     ),
     "unchanged of what": (
         pgc.EncodeError,
-        "'x' is none",
+        "'x' is not one",
         (T, ROWS),
         {"op": "U", "unchanged": {"x": np.zeros(3, bool)}},
     ),

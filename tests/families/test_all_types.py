@@ -52,7 +52,7 @@ def test_every_family_is_captured_or_golden() -> None:
     oids = {row["oid"] for row in truth(captures("types", "v1-binary", 18)[0]).values()}
     names = {kind for kind, _, _ in GOLDEN}
     seen = {family for oid, name, family, *_ in BUILTIN if oid in oids or name in names}
-    # regclass and its like are names in a catalog: there is no text to compare with.
+    # regclass and its like are names in a catalog, which a binary form does not contain.
     assert {family for _, _, family, *_ in BUILTIN} - seen == {"reg"}
     assert {family for _, _, family, *_ in BUILTIN} | {"array", "unknown"} == {
         *families.FAMILIES,

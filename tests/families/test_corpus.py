@@ -58,10 +58,10 @@ def test_text_of_every_type(codec: Implementation, capture: Capture) -> None:
         texts = to_pylist(decoded.array)
         expected = [text for _, text, _ in rows]
         if any(column.binary) and table == "t_money":
-            # What money looks like is up to lc_monetary, which its bytes do not tell.
+            # The text of money depends on lc_monetary, which its bytes do not contain.
             expected = [canonical for *_, canonical in rows]
         elif any(column.binary) and table == "t_composite":
-            # Nor does the stream tell what fields a composite type has.
+            # The stream does not declare the fields of a composite type.
             raw = [value and "\\x" + value.hex() for value in column.values]
             expected = raw
         assert texts == expected, table
@@ -237,7 +237,7 @@ def test_session_settings(codec: Implementation, capture: Capture) -> None:
         got = decode(codec, column.oid, column.values, unrepresentable="clamp")
         wanted = decode(codec, column.oid, expected, unrepresentable="clamp")
         if capture.options == "float0" and name == "f":
-            # Digits that the server did not send are lost: nothing in the value tells.
+            # Digits that the server did not send are lost, and cannot be noticed.
             np.testing.assert_array_equal(to_numpy(got.array)[:2], [0.3, np.nan])
             continue
         assert repr(to_pylist(got.array)) == repr(to_pylist(wanted.array))

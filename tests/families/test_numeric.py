@@ -30,7 +30,7 @@ from tests.support.values import (
 
 
 def sent(weight: int, sign: int, scale: int, *digits: int) -> bytes:
-    """What numeric_send writes."""
+    """Binary form as numeric_send writes it."""
     return struct.pack(f">HhHH{len(digits)}H", len(digits), weight, sign, scale, *digits)
 
 

@@ -288,7 +288,7 @@ NOT_IN_BYTES = {
     *("money", "xml", "regclass", "regcollation", "regconfig", "regdictionary", "regnamespace"),
     *("regoper", "regoperator", "regproc", "regprocedure", "regrole", "regtype"),
 }
-#: What their send functions write is the server's memory: these stay bytes, as unknown types do.
+#: Their send functions write the server's memory: these stay bytes, as unknown types do.
 MEMORY = {
     *("pg_ndistinct", "pg_dependencies", "pg_mcv_list"),
     *("pg_brin_bloom_summary", "pg_brin_minmax_multi_summary"),

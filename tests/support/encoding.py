@@ -1,4 +1,4 @@
-"""What tests ask of encode_batch."""
+"""encode_batch as tests call it."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class FamilyTests:
             cases = getattr(type(self), attribute)
             metafunc.parametrize(names, [each if len(names) > 1 else (each,) for each in cases])
 
-    # What a codec returns.
+    # Results of each codec.
 
     def test_golden(self, codec: Implementation, kind: str, text: str, sent: str) -> None:
         """Both forms are one value, and the binary form is rendered as the text form."""
@@ -139,7 +139,7 @@ class FamilyTests:
     def test_golden_written(
         self, codec: Implementation, kind: str, text: str, sent: str, binary: bool
     ) -> None:
-        """What was decoded is written as the server sent it; else the text is."""
+        """A decoded value is written as the server sent it; without a binary form, as text."""
         batch = decode(codec, kind, [text.encode()], unrepresentable="null")
         if len(batch.invalid) or text.startswith("["):
             array = pa.array([text])  # an array's first index is not in a list

@@ -71,7 +71,7 @@ def every_way(name: str) -> list[ColumnType]:
 def laid_out(rows: Rows, lead: int = 13, tail: bytes = b"") -> tuple[Any, ...]:
     """Arguments of decode_values: `lead` bytes before the first value, `tail` after the last.
 
-    Bytes before, between and after the values must not matter, nor that there are none.
+    Values must not depend on bytes before, between and after them, nor on their absence.
     """
     data = b"\xff" * lead + b"\xfe".join(value or b"" for value, _ in rows) + tail
     lengths = np.array([len(value or b"") for value, _ in rows], np.int32)
@@ -166,7 +166,7 @@ class TableColumn:
 
 @dataclass
 class Taken:
-    """What the Inserts of a capture carry."""
+    """Values in the Inserts of a capture."""
 
     tables: dict[str, dict[str, TableColumn]] = field(default_factory=dict)
     user_types: dict[int, tuple[str, str]] = field(default_factory=dict)
@@ -204,7 +204,7 @@ def take(capture: Capture) -> Taken:
 
 @cache
 def user_registry(capture: Capture) -> TypeRegistry:
-    """The types of the scenario `types` that a stream does not tell, by that server's OIDs."""
+    """Types of the scenario `types` that a stream does not declare, by that server's OIDs."""
     registry = TypeRegistry()
     said: dict[str, Any] = truth(capture)
     registry.register(said["t_enum"]["oid"], "mood", like="text")

@@ -279,7 +279,7 @@ def _infinite(value: float) -> bytes:
     return b"infinity" if value > 0 else b"-infinity"
 
 
-# What Arrow holds.
+# Stored values.
 
 
 def _store_date(arrow: str, days: float) -> int:

@@ -69,7 +69,7 @@ class Family:
 
     @property
     def is_text_checked(self) -> bool:
-        """Whether a string is read before it is written; that of an array is not."""
+        """True if a string is read before it is written; that of an array is not."""
         return self.read_text is not None and self.element is None
 
     @property

@@ -1,4 +1,4 @@
-"""What the families' codecs share: checks of whole values, and a cursor over binary forms."""
+"""Parts that the families' codecs share: checks of values, and a cursor over binary forms."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INT64_MAX: Final = 2**63 - 1
 
 
 class Unwritable(Exception):
-    """A value that its column cannot have; the text says what was wanted."""
+    """A value that its column cannot have; the text is what was wanted."""
 
 
 class ValueReader:
