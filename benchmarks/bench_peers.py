@@ -15,7 +15,7 @@ from benchmarks import datasets, timed_steps
 from benchmarks.change_sets import ChangeSet
 from benchmarks.measure import measure, measure_change_set
 from benchmarks.timed_steps import Step
-from pgwire_codec.capture.connect import connect
+from pgwire_codec.capture.connection.connect import connect
 from pgwire_codec.demo.server import EmbeddedServer
 
 FEW_ROWS = 2_000  # a slow decoder takes as long for these as a fast one for all

@@ -23,7 +23,7 @@ from benchmarks import datasets
 from benchmarks.bench_peers import LINEITEM
 from benchmarks.machine import machine
 from pgwire_codec import log
-from pgwire_codec.capture.connect import connect
+from pgwire_codec.capture.connection.connect import connect
 from pgwire_codec.demo.server import EmbeddedServer
 
 ROUNDS = 3

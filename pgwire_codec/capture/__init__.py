@@ -12,12 +12,12 @@ Needs the extra ``capture``: ``pip install 'pgwire-codec[capture]'``.
 """
 
 from pgwire_codec.capture.batch import Batch
-from pgwire_codec.capture.interrupt import Interrupt, Interrupted
-from pgwire_codec.capture.into_log import LogCapture
+from pgwire_codec.capture.capture import Capture
+from pgwire_codec.capture.connection.interrupt import Interrupt, Interrupted
+from pgwire_codec.capture.log_capture import LogCapture
 from pgwire_codec.capture.options import PluginOptions
 from pgwire_codec.capture.peek import peek
 from pgwire_codec.capture.status import Status
-from pgwire_codec.capture.walsender import Capture
 
 __all__ = [
     "Batch",

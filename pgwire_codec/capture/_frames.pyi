@@ -1,7 +1,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from pgwire_codec.capture.frames import Taken
+from pgwire_codec.capture.connection.frames import Taken
 
 class FrameBuffer:
     count: int

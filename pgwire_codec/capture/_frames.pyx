@@ -1,6 +1,6 @@
 """FrameBuffer: the frames of a stream split into messages and control frames.
 
-The counterpart is :class:`pgwire_codec.capture.frames.PythonFrames`, which makes an object for each
+The counterpart is :class:`pgwire_codec.capture.connection.frames.PythonFrames`, which makes an object for each
 message. This module is not linked with libpq. It calls libpq's functions by their addresses in the
 library that psycopg2 has loaded.
 
@@ -50,7 +50,7 @@ cdef enum:  # as in frames.Outcome
 
 
 cdef class FrameBuffer:
-    """See :class:`pgwire_codec.capture.frames.Frames`."""
+    """See :class:`pgwire_codec.capture.connection.frames.Frames`."""
 
     cdef void* _connection
     cdef int _socket
@@ -116,7 +116,7 @@ cdef class FrameBuffer:
         return data[offsets[first:self.count]], lsn[first:self.count]
 
     def take(self):
-        from pgwire_codec.capture.frames import Taken
+        from pgwire_codec.capture.connection.frames import Taken
 
         data, offsets, lsn, time = self._arrays
         taken = Taken(

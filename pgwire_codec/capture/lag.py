@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from pgwire_codec.capture.batch import UNIX_EPOCH_OFFSET
-from pgwire_codec.capture.connect import connect, load_psycopg2
+from pgwire_codec.capture.connection.connect import connect, load_psycopg2
 from pgwire_codec.errors import CaptureError
 from pgwire_codec.protocol.lsn import parse_lsn
 

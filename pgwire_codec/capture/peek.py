@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pgwire_codec.capture.batch import Batch
-from pgwire_codec.capture.connect import check_wal_level, connect, load_psycopg2
+from pgwire_codec.capture.catalog.publications import ensure_publications
+from pgwire_codec.capture.catalog.slots import ensure_slot
+from pgwire_codec.capture.connection.connect import check_wal_level, connect, load_psycopg2
+from pgwire_codec.capture.connection.error_hints import explain
+from pgwire_codec.capture.connection.session_settings import pinned_transaction
 from pgwire_codec.capture.options import Origin, PluginOptions, Streaming, publication_names
-from pgwire_codec.capture.problems import explain
-from pgwire_codec.capture.progress import Progress
-from pgwire_codec.capture.publications import ensure_publications
-from pgwire_codec.capture.settings import pinned_transaction
-from pgwire_codec.capture.slots import ensure_slot
+from pgwire_codec.capture.positions import Progress
 from pgwire_codec.errors import CaptureError
 from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 

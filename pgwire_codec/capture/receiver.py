@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pgwire_codec.capture.batch import EPOCH, UNIX_EPOCH_OFFSET, Batch
-from pgwire_codec.capture.copy_both import CopyBoth, StreamEnded
-from pgwire_codec.capture.frames import NEVER, Outcome
-from pgwire_codec.capture.problems import CONNECTION_LOST
-from pgwire_codec.capture.progress import Progress
+from pgwire_codec.capture.connection.error_hints import CONNECTION_LOST
+from pgwire_codec.capture.connection.frames import NEVER, Outcome
+from pgwire_codec.capture.connection.replication_connection import CopyBoth, StreamEnded
+from pgwire_codec.capture.positions import Progress
 from pgwire_codec.errors import CaptureError, DecodeError, OptionError
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.protocol.messages import PrimaryKeepalive, StandbyStatusUpdate, XLogData

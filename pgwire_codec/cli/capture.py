@@ -14,8 +14,8 @@ import click
 from rich.console import Console
 
 from pgwire_codec.capture import LogCapture
+from pgwire_codec.capture.catalog.publications import ALL_TABLES
 from pgwire_codec.capture.lag import LagMeter
-from pgwire_codec.capture.publications import ALL_TABLES
 from pgwire_codec.capture.status import Status
 from pgwire_codec.cli.arguments import DsnCommand, name_options
 from pgwire_codec.cli.capture_report import JsonReport, Report, TerminalReport

@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from pgwire_codec.capture.connect import connect
+from pgwire_codec.capture.connection.connect import connect
 from pgwire_codec.errors import CaptureError, MissingExtraError
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from pgwire_codec.capture.connect import connect
-from pgwire_codec.capture.settings import pin
+from pgwire_codec.capture.connection.connect import connect
+from pgwire_codec.capture.connection.session_settings import pin
 from pgwire_codec.errors import CaptureError
 
 SCHEMA: Final = "pgwire_demo"

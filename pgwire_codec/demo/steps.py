@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pgwire_codec.capture import LogCapture, Status
-from pgwire_codec.capture.connect import connect, current_lsn
+from pgwire_codec.capture.connection.connect import connect, current_lsn
 from pgwire_codec.capture.options import Streaming
 from pgwire_codec.demo.shop import KEYS, PUBLICATION, SCHEMA, SLOT, TABLES
 from pgwire_codec.spark.java import ensure_java

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pgwire_codec.capture.connect import connect, load_psycopg2
+from pgwire_codec.capture.connection.connect import connect, load_psycopg2
 from pgwire_codec.demo.data import ShopData
 from pgwire_codec.demo.shop import SCHEMA
 

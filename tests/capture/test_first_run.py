@@ -17,10 +17,10 @@ import pgwire_codec as pgc
 from pgwire_codec import log
 from pgwire_codec.errors import CaptureError, LogError
 from tests.support.build import wire
-from tests.support.captured import applied, capture_into, decoded, slots
-from tests.support.capturing import confirmed_by_server, opened, read, wait_until
+from tests.support.log_captures import applied, capture_into, decoded, slots
 from tests.support.logs import append
 from tests.support.servers import Database
+from tests.support.slot_captures import confirmed_by_server, opened, read, wait_until
 
 pytestmark = pytest.mark.slow
 

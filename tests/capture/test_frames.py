@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgwire_codec.capture.frames import NEVER, Outcome
-from tests.support.libpq import Connection
+from pgwire_codec.capture.connection.frames import NEVER, Outcome
+from tests.support.scripted_libpq import Connection
 
 pytest.importorskip("pgwire_codec.capture._frames", reason="the compiled core is not built")
 

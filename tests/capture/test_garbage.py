@@ -15,19 +15,19 @@ from hypothesis import strategies as st
 
 from pgwire_codec import log
 from pgwire_codec.capture import Capture, LogCapture
-from pgwire_codec.capture.copy_both import StreamEnded
-from pgwire_codec.capture.frames import Outcome
+from pgwire_codec.capture.connection.frames import Outcome
+from pgwire_codec.capture.connection.replication_connection import StreamEnded
+from pgwire_codec.capture.receive_loop import LogStream
 from pgwire_codec.capture.receiver import Receiver
 from pgwire_codec.capture.status import Bulletin
-from pgwire_codec.capture.streaming import LogStream
 from pgwire_codec.errors import CaptureError
-from tests.support.captured import decoded, messages
-from tests.support.capturing import confirmed_by_server
 from tests.support.corpus import capture as corpus_capture
-from tests.support.libpq import Connection
+from tests.support.log_captures import decoded, messages
 from tests.support.logs import SOURCE
 from tests.support.proxy import Proxy, proxied
+from tests.support.scripted_libpq import Connection
 from tests.support.servers import Database
+from tests.support.slot_captures import confirmed_by_server
 
 CAPTURE = corpus_capture("dml.pg18.v1-text")
 

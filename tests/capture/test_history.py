@@ -17,9 +17,9 @@ import pytest
 from pgwire_codec import log
 from pgwire_codec.demo.server import EmbeddedServer
 from pgwire_codec.errors import CaptureError
-from tests.support.captured import applied, capture_into, flush_lsn
-from tests.support.capturing import confirmed_by_server
+from tests.support.log_captures import applied, capture_into, flush_lsn
 from tests.support.servers import Database, database
+from tests.support.slot_captures import confirmed_by_server
 
 pytestmark = pytest.mark.slow
 
@@ -186,7 +186,7 @@ class TestRepeated:
     def test_stopped_while_it_compares(
         self, server: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from pgwire_codec.capture import into_log
+        from pgwire_codec.capture import log_capture
 
         with made_on(server) as made:
             capture(made, tmp_path)
@@ -197,7 +197,7 @@ class TestRepeated:
             server.restart("immediate")
             running = capture_into(made, tmp_path)
             monkeypatch.setattr(
-                into_log.RepeatedTransactions, "add", lambda self, batch: running.stop()
+                log_capture.RepeatedTransactions, "add", lambda self, batch: running.stop()
             )
             assert running.run().state == "stopped"
             monkeypatch.undo()
@@ -231,7 +231,7 @@ class TestMemory:
             return add(pending, pieces)
 
         written = 0
-        monkeypatch.setattr("pgwire_codec.capture.streaming._MAX_BATCH_BYTES", 500)
+        monkeypatch.setattr("pgwire_codec.capture.receive_loop._MAX_BATCH_BYTES", 500)
         for attempt in range(3):
             for _ in range(20):
                 insert(table, range(written, written + 3), "a" * 300)
@@ -287,7 +287,7 @@ import resource, sys
 import pyarrow.dataset, pyarrow.fs, psycopg2
 from pgwire_codec import log
 from pgwire_codec.capture import LogCapture
-from pgwire_codec.capture.connect import current_lsn
+from pgwire_codec.capture.connection.connect import current_lsn
 from pgwire_codec.errors import PgwireError
 
 dsn, slot, folder, megabytes = sys.argv[1:]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from pgwire_codec.capture.connection.backoff import Backoff
 from pgwire_codec.capture.lag import Lag, Sample, Samples
-from pgwire_codec.capture.retry import Backoff
 
 SECOND_2000 = 946_684_800  # 2000-01-01, in seconds since 1970
 

@@ -22,9 +22,9 @@ from pgwire_codec.demo import shop, workload
 from pgwire_codec.demo.server import EmbeddedServer
 from pgwire_codec.errors import CaptureError, LogError, OptionError
 from pgwire_codec.protocol.lsn import parse_lsn
-from tests.support.captured import applied, capture_into, decoded, flush_lsn, messages, slots
-from tests.support.capturing import confirmed_by_server, opened, read, tags, wait_until
+from tests.support.log_captures import applied, capture_into, decoded, flush_lsn, messages, slots
 from tests.support.servers import Database, database
+from tests.support.slot_captures import confirmed_by_server, opened, read, tags, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -122,7 +122,7 @@ class TestConfirm:
     def test_an_idle_slot_advances_after_the_log(
         self, table: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("pgwire_codec.capture.streaming._ADVANCE_SECONDS", 0.5)
+        monkeypatch.setattr("pgwire_codec.capture.receive_loop._ADVANCE_SECONDS", 0.5)
         capture = capture_into(table, tmp_path)
         with running(capture):
             assert wait_until(lambda: capture.status.state == "streaming")

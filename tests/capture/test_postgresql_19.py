@@ -15,9 +15,9 @@ from pgwire_codec.errors import CaptureError
 from pgwire_codec.spark.arrow_types import SPARK
 from pgwire_codec.types import builtin as _pg_type
 from tests.support import corpus
-from tests.support.captured import applied, capture_into, decoded, flush_lsn, messages
-from tests.support.capturing import tags
+from tests.support.log_captures import applied, capture_into, decoded, flush_lsn, messages
 from tests.support.servers import GIVEN, Database, InstalledServer, database, installed
+from tests.support.slot_captures import tags
 from tests.transactions.test_splits import check_batches, check_parts
 from tests.transactions.test_truth import decoded_tables, truth_rows, typed_changes
 

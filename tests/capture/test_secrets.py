@@ -16,13 +16,13 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from pgwire_codec.capture import Capture, LogCapture, peek
-from pgwire_codec.capture.connect import connect, connect_walsender, current_lsn
-from pgwire_codec.capture.dsn import shows_secret
+from pgwire_codec.capture.connection.connect import connect, connect_walsender, current_lsn
+from pgwire_codec.capture.connection.dsn import shows_secret
 from pgwire_codec.capture.lag import LagMeter
 from pgwire_codec.cli.app import app
 from pgwire_codec.errors import CaptureError
-from tests.support.capturing import wait_until
 from tests.support.servers import Database
+from tests.support.slot_captures import wait_until
 
 #: Characters that end something in a URI or in key=value form, and some that do not.
 NASTY = "%@[]:/?#&='\"\\ ,;+~é\t"

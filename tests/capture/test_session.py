@@ -13,8 +13,8 @@ from psycopg2.extras import LogicalReplicationConnection
 from pgwire_codec.capture import Capture, peek
 from pgwire_codec.errors import CaptureError
 from pgwire_codec.reference import decode_message
-from tests.support.capturing import opened, read, tags
 from tests.support.servers import Database
+from tests.support.slot_captures import opened, read, tags
 
 pytestmark = pytest.mark.slow
 

@@ -13,15 +13,15 @@ import pytest
 
 import pgwire_codec as pgc
 from pgwire_codec import log
-from pgwire_codec.capture import copying
-from pgwire_codec.capture.connect import connect
-from pgwire_codec.capture.published import published_tables
+from pgwire_codec.capture.catalog.published_tables import published_tables
+from pgwire_codec.capture.connection.connect import connect
+from pgwire_codec.capture.snapshot import table_copies
 from pgwire_codec.demo import shop, workload
 from pgwire_codec.errors import CaptureError
 from pgwire_codec.protocol.lsn import parse_lsn
-from tests.support.captured import applied, capture_into, decoded, flush_lsn, messages, slots
-from tests.support.capturing import opened, read, tags
+from tests.support.log_captures import applied, capture_into, decoded, flush_lsn, messages, slots
 from tests.support.servers import Database, InstalledServer, database
+from tests.support.slot_captures import opened, read, tags
 
 pytestmark = pytest.mark.slow
 
@@ -425,7 +425,7 @@ class TestBesideTheStream:
             "INSERT INTO t VALUES (1), (2)",
             "CREATE PUBLICATION p FOR TABLE t",
         )
-        lock = copying.TableCopies._lock
+        lock = table_copies.TableCopies._lock
         problems: list[str | None] = []
 
         def change_and_lock(copies: Any, cursor: Any) -> None:
@@ -434,7 +434,7 @@ class TestBesideTheStream:
             problems.append(capture.status.problem)
             lock(copies, cursor)
 
-        monkeypatch.setattr(copying.TableCopies, "_lock", change_and_lock)
+        monkeypatch.setattr(table_copies.TableCopies, "_lock", change_and_lock)
         capture = capture_into(pg, tmp_path, snapshot=True, snapshot_jobs=1, max_retries=5)
         capture.run(until_lsn=flush_lsn(pg))
         assert len(problems) == 2, "it was not tried again"
@@ -447,14 +447,14 @@ class TestBesideTheStream:
         self, pg: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         pg.execute("CREATE TABLE t (k int PRIMARY KEY)", "CREATE PUBLICATION p FOR TABLE t")
-        lock = copying.TableCopies._lock
+        lock = table_copies.TableCopies._lock
         with contextlib.closing(psycopg2.connect(pg.dsn)) as connection:
 
             def lock_behind(copies: Any, cursor: Any) -> None:
                 connection.cursor().execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
                 lock(copies, cursor)
 
-            monkeypatch.setattr(copying.TableCopies, "_lock", lock_behind)
+            monkeypatch.setattr(table_copies.TableCopies, "_lock", lock_behind)
             capture = capture_into(pg, tmp_path, snapshot=True, max_retries=0)
             with pytest.raises(CaptureError, match=r'"public"\."t" is locked by somebody'):
                 capture.run(until_lsn=0)

@@ -17,10 +17,10 @@ import psutil
 import pytest
 
 from pgwire_codec import log
-from tests.support.captured import decoded, slots
-from tests.support.capturing import confirmed_by_server, wait_until
+from tests.support.log_captures import decoded, slots
 from tests.support.proxy import proxied
 from tests.support.servers import Database
+from tests.support.slot_captures import confirmed_by_server, wait_until
 
 pytestmark = pytest.mark.slow
 

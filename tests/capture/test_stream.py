@@ -14,8 +14,8 @@ from pgwire_codec.capture import peek
 from pgwire_codec.demo import shop, workload
 from pgwire_codec.errors import CaptureError, OptionError
 from pgwire_codec.protocol.lsn import format_lsn
-from tests.support.capturing import confirmed_by_server, opened, read, tags, wait_until
 from tests.support.servers import Database, InstalledServer, database
+from tests.support.slot_captures import confirmed_by_server, opened, read, tags, wait_until
 
 pytestmark = pytest.mark.slow
 

@@ -22,7 +22,7 @@ from pgwire_codec import log
 from pgwire_codec.capture import peek
 from pgwire_codec.demo import shop
 from pgwire_codec.demo.apply import AppliedTable, differences
-from tests.crash.workload import DDL, KEYS, Workload, settle
+from tests.crash.random_workload import DDL, KEYS, Workload, settle
 from tests.support.servers import Database
 
 _COMMAND = "from pgwire_codec.cli import main; main()"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pgwire_codec import log, report
-from tests.support.captured import capture_into, flush_lsn
+from tests.support.log_captures import capture_into, flush_lsn
 from tests.support.pages import Page
 from tests.support.servers import Database
 

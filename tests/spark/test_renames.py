@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.captured import capture_into, flush_lsn
+from tests.support.log_captures import capture_into, flush_lsn
 from tests.support.servers import Database, database
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.captured import capture_into, flush_lsn
 from tests.support.histories import KEYS, VALUES, History, Key, Row
+from tests.support.log_captures import capture_into, flush_lsn
 from tests.support.servers import database
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ import pytest
 import pgwire_codec as pgc
 from pgwire_codec import log
 from tests.support.build import T, insert, streamed, transaction, wire
-from tests.support.captured import capture_into, decoded, flush_lsn, messages
-from tests.support.capturing import tags
+from tests.support.log_captures import capture_into, decoded, flush_lsn, messages
 from tests.support.logs import SOURCE, append
 from tests.support.servers import Database
+from tests.support.slot_captures import tags
 from tests.transactions.test_splits import check_batches, check_parts, rows, transactions
 
 Messages = list[Any]

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any, Final
 
-from pgwire_codec.capture.dsn import parse_dsn, shows_secret
-from pgwire_codec.capture.interrupt import Interrupt
-from pgwire_codec.capture.libpq import failed_connection_codes
+from pgwire_codec.capture.connection.dsn import parse_dsn, shows_secret
+from pgwire_codec.capture.connection.error_hints import explain, is_transient
+from pgwire_codec.capture.connection.interrupt import Interrupt
+from pgwire_codec.capture.connection.libpq import failed_connection_codes
 from pgwire_codec.capture.options import quote_identifier
-from pgwire_codec.capture.problems import explain, is_transient
 from pgwire_codec.errors import CaptureError, MissingExtraError
 from pgwire_codec.protocol.lsn import parse_lsn
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pgwire_codec.capture.connect import connect, load_psycopg2
-from pgwire_codec.capture.copy_rows import RowReader, row_reader
-from pgwire_codec.capture.interrupt import Interrupt
-from pgwire_codec.capture.published import PublishedTable, files_of
-from pgwire_codec.capture.settings import allow_to_last, pin
+from pgwire_codec.capture.catalog.published_tables import PublishedTable, files_of
+from pgwire_codec.capture.connection.connect import connect, load_psycopg2
+from pgwire_codec.capture.connection.interrupt import Interrupt
+from pgwire_codec.capture.connection.session_settings import allow_to_last, pin
+from pgwire_codec.capture.snapshot.copy_to_inserts import RowReader, row_reader
 from pgwire_codec.errors import CaptureError
 
 if TYPE_CHECKING:

@@ -7,27 +7,27 @@ from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-from pgwire_codec.capture.connect import current_lsn
-from pgwire_codec.capture.history import (
+from pgwire_codec.capture.capture import Capture
+from pgwire_codec.capture.catalog.slots import SlotMissing
+from pgwire_codec.capture.connection.backoff import Backoff
+from pgwire_codec.capture.connection.connect import current_lsn
+from pgwire_codec.capture.connection.interrupt import Interrupt, Interrupted
+from pgwire_codec.capture.log_history import (
     LoggedTransactions,
     RepeatedTransactions,
     check_same_history,
 )
-from pgwire_codec.capture.interrupt import Interrupt, Interrupted
 from pgwire_codec.capture.options import Origin, PluginOptions, Streaming, publication_names
-from pgwire_codec.capture.retry import Backoff
-from pgwire_codec.capture.session import Identity, Wanted, identify
-from pgwire_codec.capture.slots import SlotMissing
-from pgwire_codec.capture.snapshot import SnapshotOptions, take_snapshot
+from pgwire_codec.capture.receive_loop import LogStream
+from pgwire_codec.capture.snapshot.take_snapshot import SnapshotOptions, take_snapshot
+from pgwire_codec.capture.start_replication import Identity, Wanted, identify
 from pgwire_codec.capture.status import Bulletin, Status
-from pgwire_codec.capture.streaming import LogStream
-from pgwire_codec.capture.walsender import Capture
 from pgwire_codec.errors import CaptureError, OptionError
 from pgwire_codec.protocol.lsn import format_lsn
 
 if TYPE_CHECKING:
-    from pgwire_codec.capture.copying import CopiedRows
-    from pgwire_codec.capture.publications import CreatePublication
+    from pgwire_codec.capture.catalog.publications import CreatePublication
+    from pgwire_codec.capture.snapshot.table_copies import CopiedRows
     from pgwire_codec.log import LogSource, LogWriter
 
 _Result = TypeVar("_Result")

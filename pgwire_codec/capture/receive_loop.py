@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from threading import Event
 
     from pgwire_codec.capture.batch import Batch
+    from pgwire_codec.capture.capture import Capture
     from pgwire_codec.capture.status import Bulletin
-    from pgwire_codec.capture.walsender import Capture
     from pgwire_codec.log import LogWriter
 
 _TICK: Final = 0.25  # seconds between looks at what else is to be done

@@ -7,7 +7,7 @@ import ctypes.util
 from types import SimpleNamespace
 from typing import Any
 
-from pgwire_codec.capture.frames import PythonFrames
+from pgwire_codec.capture.connection.frames import PythonFrames
 
 _libc = ctypes.CDLL(ctypes.util.find_library("c"))
 _libc.malloc.restype = ctypes.c_void_p

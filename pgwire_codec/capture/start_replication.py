@@ -6,20 +6,24 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pgwire_codec.capture.connect import check_wal_level, connect_walsender, load_psycopg2
+from pgwire_codec.capture.catalog.publications import ensure_publications
+from pgwire_codec.capture.catalog.slots import ensure_slot
+from pgwire_codec.capture.connection.connect import (
+    check_wal_level,
+    connect_walsender,
+    load_psycopg2,
+)
+from pgwire_codec.capture.connection.error_hints import explain
+from pgwire_codec.capture.connection.session_settings import pin
 from pgwire_codec.capture.options import quote_identifier, quote_literal
-from pgwire_codec.capture.problems import explain
-from pgwire_codec.capture.publications import ensure_publications
-from pgwire_codec.capture.settings import pin
-from pgwire_codec.capture.slots import ensure_slot
 from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pgwire_codec.capture.interrupt import Interrupt
+    from pgwire_codec.capture.catalog.publications import CreatePublication
+    from pgwire_codec.capture.connection.interrupt import Interrupt
     from pgwire_codec.capture.options import PluginOptions
-    from pgwire_codec.capture.publications import CreatePublication
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from pgwire_codec.capture.progress import Progress
+from pgwire_codec.capture.positions import Progress
 
 
 def feed(progress: Progress, *messages: tuple[str, int]) -> None:

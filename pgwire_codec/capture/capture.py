@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from pgwire_codec.capture.connect import connect_walsender, current_lsn, load_psycopg2
-from pgwire_codec.capture.copy_both import CopyBoth, StreamEnded
+from pgwire_codec.capture.connection.connect import connect_walsender, current_lsn, load_psycopg2
+from pgwire_codec.capture.connection.error_hints import explain, explain_code
+from pgwire_codec.capture.connection.replication_connection import CopyBoth, StreamEnded
 from pgwire_codec.capture.options import (
     Origin,
     PluginOptions,
     Streaming,
     publication_names,
 )
-from pgwire_codec.capture.problems import explain, explain_code
 from pgwire_codec.capture.receiver import Limits, Receiver
-from pgwire_codec.capture.session import Identity, Wanted, start_replication
+from pgwire_codec.capture.start_replication import Identity, Wanted, start_replication
 from pgwire_codec.errors import CaptureError
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from pgwire_codec.capture.batch import Batch
-    from pgwire_codec.capture.interrupt import Interrupt
-    from pgwire_codec.capture.publications import CreatePublication
+    from pgwire_codec.capture.catalog.publications import CreatePublication
+    from pgwire_codec.capture.connection.interrupt import Interrupt
 
 _LONGEST_STATUS_INTERVAL: Final = 10.0  # seconds
 
@@ -32,7 +32,7 @@ class Capture:
     """A live stream of pgoutput messages from one replication slot.
 
     A context manager: entering connects, checks, and starts the stream; leaving closes it. Session
-    settings that values depend on are pinned (see :mod:`pgwire_codec.capture.settings`), and the
+    settings that values depend on are pinned (see :mod:`pgwire_codec.capture.connection.session_settings`), and the
     highest protocol version of the server is used.
 
     Parameters

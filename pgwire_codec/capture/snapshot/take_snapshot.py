@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pgwire_codec.capture.batch import EPOCH
-from pgwire_codec.capture.connect import (
+from pgwire_codec.capture.catalog.publications import CreatePublication, ensure_publications
+from pgwire_codec.capture.catalog.published_tables import check_readable, files_of, published_tables
+from pgwire_codec.capture.catalog.slots import drop_slot, is_replaceable, slot_exists
+from pgwire_codec.capture.connection.connect import (
     check_wal_level,
     connect,
     connect_walsender,
     load_psycopg2,
 )
-from pgwire_codec.capture.copying import CopiedRows, TableCopies
-from pgwire_codec.capture.interrupt import Interrupt
+from pgwire_codec.capture.connection.error_hints import explain
+from pgwire_codec.capture.connection.interrupt import Interrupt
+from pgwire_codec.capture.connection.session_settings import allow_to_last, pin
 from pgwire_codec.capture.options import quote_identifier, quote_literal
-from pgwire_codec.capture.problems import explain
-from pgwire_codec.capture.publications import CreatePublication, ensure_publications
-from pgwire_codec.capture.published import check_readable, files_of, published_tables
-from pgwire_codec.capture.settings import allow_to_last, pin
-from pgwire_codec.capture.slots import drop_slot, is_replaceable, slot_exists
+from pgwire_codec.capture.snapshot.table_copies import CopiedRows, TableCopies
 from pgwire_codec.errors import CaptureError
 from pgwire_codec.protocol.lsn import parse_lsn
 from pgwire_codec.protocol.messages import Begin, Commit

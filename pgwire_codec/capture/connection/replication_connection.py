@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pgwire_codec.capture.frames import Frames, Outcome, open_frames
-from pgwire_codec.capture.libpq import load_libpq
-from pgwire_codec.capture.problems import CONNECTION_LOST
+from pgwire_codec.capture.connection.error_hints import CONNECTION_LOST
+from pgwire_codec.capture.connection.frames import Frames, Outcome, open_frames
+from pgwire_codec.capture.connection.libpq import load_libpq
 from pgwire_codec.errors import CaptureError
 
 
@@ -58,7 +58,7 @@ class CopyBoth:
         self.frames: Frames = open_frames(self._libpq, connection.pgconn_ptr, connection.fileno())
 
     def read(self, max_messages: int, max_bytes: int, stop_lsn: int, seconds: float) -> Outcome:
-        """Take in what arrives; see :meth:`pgwire_codec.capture.frames.Frames.read`.
+        """Take in what arrives; see :meth:`pgwire_codec.capture.connection.frames.Frames.read`.
 
         Raises
         ------

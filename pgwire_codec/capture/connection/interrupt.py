@@ -18,7 +18,7 @@ from concurrent.futures import TimeoutError as FuturesTimeoutError
 from contextlib import suppress
 from typing import Any, Final
 
-from pgwire_codec.capture.libpq import load_libpq
+from pgwire_codec.capture.connection.libpq import load_libpq
 
 _CANCEL_SECONDS: Final = 0.75  # for the server to end a statement, before the socket is shut down
 _ERROR_BYTES: Final = 256

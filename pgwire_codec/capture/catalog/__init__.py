@@ -1,0 +1,1 @@
+"""Objects in a server's catalogs: publications, published tables, and replication slots."""

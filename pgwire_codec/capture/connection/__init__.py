@@ -1,0 +1,1 @@
+"""Connections to a PostgreSQL server: connect, interrupt, retry, and read replication frames."""
