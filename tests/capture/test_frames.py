@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from pgwire_codec.capture.connection.frames import NEVER, Outcome
 from tests.support.scripted_libpq import Connection
 
-pytest.importorskip("pgwire_codec.capture._frames", reason="the compiled core is not built")
+pytest.importorskip(
+    "pgwire_codec.capture.connection._frames", reason="the compiled core is not built"
+)
 
 
 def xlog_data(start: int, message: bytes, time: int = 0) -> bytes:

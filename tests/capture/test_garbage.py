@@ -174,7 +174,9 @@ FRAMES = st.one_of(
 @example(frames=[xlog_data(b"C")])
 @example(frames=[keepalive((1 << 64) - 1)])
 def test_errors_are_of_this_package(frames: list[bytes]) -> None:
-    pytest.importorskip("pgwire_codec.capture._frames", reason="the compiled core is not built")
+    pytest.importorskip(
+        "pgwire_codec.capture.connection._frames", reason="the compiled core is not built"
+    )
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as readable:
         compiled, plain = (
             played(frames, side, readable.fileno(), Path(folder, side))

@@ -59,7 +59,7 @@ class Connection:
     def compiled(self) -> Any:
         functions = (self.get, self.consume, self.free)
         addresses = [ctypes.cast(each, ctypes.c_void_p).value for each in functions]
-        from pgwire_codec.capture._frames import FrameBuffer
+        from pgwire_codec.capture.connection._frames import FrameBuffer
 
         return FrameBuffer(1, self.socket, *addresses)
 

@@ -86,7 +86,7 @@ def open_frames(libpq: ctypes.CDLL, connection: int, socket: int) -> Frames:
     """Give the frames of a connection, in the implementation that is used."""
     if _impl.IMPL == "python":
         return PythonFrames(libpq, connection, socket)
-    from pgwire_codec.capture._frames import FrameBuffer
+    from pgwire_codec.capture.connection._frames import FrameBuffer
 
     return FrameBuffer(
         connection,
