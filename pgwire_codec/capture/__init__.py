@@ -1,31 +1,32 @@
-"""A live walsender, or the SQL function that peeks at a slot, as batches of pgoutput messages.
+"""Capture of a live server's changes: a replication slot's stream, or a slot that is peeked at.
 
 >>> from pgwire_codec import capture
 >>> with capture.Capture("dbname=shop", slot="s", publication="p", create_slot=True) as c:
 ...     for batch in c.batches(until_lsn=c.current_lsn()):
 ...         store(batch.to_arrow())          # make it durable first,
-...         c.confirm(batch.confirm_lsn)     # and only then say so
+...         c.confirm(batch.confirm_lsn)     # and only then confirm it
 
 >>> capture.LogCapture("dbname=shop", "shop.log", slot="s", publication="p").run()
 
 Needs the extra ``capture``: ``pip install 'pgwire-codec[capture]'``.
 """
 
-from pgwire_codec.capture.batch import Batch
+from pgwire_codec.capture.batch import MessageBatch
 from pgwire_codec.capture.capture import Capture
 from pgwire_codec.capture.connection.interrupt import Interrupt, Interrupted
 from pgwire_codec.capture.log_capture import LogCapture
-from pgwire_codec.capture.options import PluginOptions
+from pgwire_codec.capture.options import PluginOptions, SegmentOptions
 from pgwire_codec.capture.peek import peek
 from pgwire_codec.capture.status import Status
 
 __all__ = [
-    "Batch",
     "Capture",
     "Interrupt",
     "Interrupted",
     "LogCapture",
+    "MessageBatch",
     "PluginOptions",
+    "SegmentOptions",
     "Status",
     "peek",
 ]

@@ -1,4 +1,4 @@
-"""A run of messages in the order of arrival."""
+"""Batches of messages in the order of arrival."""
 
 from __future__ import annotations
 
@@ -10,38 +10,37 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pgwire_codec.errors import MissingExtraError
+from pgwire_codec.protocol.epoch import EPOCH_MICROSECONDS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: 2000-01-01, from which the protocol counts its microseconds.
-EPOCH = np.datetime64("2000-01-01", "us")
-#: Seconds from 1970, where Unix counts from, to 2000, where PostgreSQL does.
-UNIX_EPOCH_OFFSET: Final = 946_684_800
+#: 2000-01-01, the zero of the protocol's microseconds.
+EPOCH: Final = np.datetime64(EPOCH_MICROSECONDS, "us")
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class MessageBatch:
     """Messages of one stream, in the order of arrival.
 
     Attributes
     ----------
     buffer : numpy.ndarray of uint8
-        The messages' bytes on end, without the frames around them.
+        Concatenated bytes of the messages, without their frames.
     offsets : numpy.ndarray of int32
-        Where each message begins in it, and where the last one ends.
+        Offset of each message in it, and the end of the last one.
     lsn : numpy.ndarray of uint64
-        The WAL position that came with each. It does not order messages: a walsender sends 0
-        with a Relation, and transactions overlap.
+        WAL position of each message's frame. It does not order messages: a walsender sends 0 with
+        a Relation, and transactions overlap.
     time : numpy.ndarray of datetime64[us]
-        The server's clock (UTC) when it sent each; NaT where the source does not tell.
+        The server's clock (UTC) when it sent each message; NaT if the source does not report it.
     xid : numpy.ndarray of uint32 or None
-        Transaction IDs, from a source that tells them beside the message (``peek``).
+        Transaction IDs, from a source that reports them with each message (``peek``).
     first : int
-        The number of the batch's first message in the stream, counted from 0.
+        Number of the batch's first message in the stream, counted from 0.
     confirm_lsn : int
-        What may be confirmed once this batch and all before it are durable: the end of the last
-        transaction in them.
+        LSN that may be confirmed once this batch and all before it are durable: the end of the
+        last transaction in them.
     """
 
     buffer: NDArray[np.uint8]
@@ -57,7 +56,7 @@ class Batch:
 
     @cached_property
     def data(self) -> list[bytes]:
-        """The messages, one ``bytes`` each: a copy, made once."""
+        """Messages, one ``bytes`` each: a copy, made once."""
         buffer, offsets = self.buffer.tobytes(), self.offsets.tolist()
         return [buffer[start:end] for start, end in pairwise(offsets)]
 
@@ -67,19 +66,22 @@ class Batch:
         return len(self.buffer)
 
     def messages(self) -> Any:
-        """Give the messages as a ``pyarrow.BinaryArray``, without a copy; needs ``arrow``."""
-        pa = _load_pyarrow("Batch.messages()")
+        """Return the messages as a ``pyarrow.BinaryArray``, without a copy.
+
+        Needs the extra ``arrow``.
+        """
+        pa = _load_pyarrow("MessageBatch.messages()")
         buffers = [None, pa.py_buffer(self.offsets), pa.py_buffer(self.buffer)]
         return pa.Array.from_buffers(pa.binary(), len(self), buffers)
 
     def to_arrow(self) -> Any:
-        """Give the batch as a ``pyarrow.RecordBatch``; needs the extra ``arrow``.
+        """Return the batch as a ``pyarrow.RecordBatch``; needs the extra ``arrow``.
 
-        Columns: ``ordinal`` int64 (the order of arrival), ``lsn`` int64, ``time`` timestamp[us,
-        UTC], ``data`` binary, and ``xid`` int64 where the source tells it. Signed, because Spark
-        has no unsigned types.
+        Its columns are ``ordinal`` int64 (the order of arrival), ``lsn`` int64, ``time``
+        timestamp[us, UTC], ``data`` binary, and ``xid`` int64 if the source reports it. Integers
+        are signed, because Spark has no unsigned types.
         """
-        pa = _load_pyarrow("Batch.to_arrow()")
+        pa = _load_pyarrow("MessageBatch.to_arrow()")
         columns = {
             "ordinal": pa.array(np.arange(self.first, self.first + len(self), dtype=np.int64)),
             "lsn": pa.array(self.lsn.astype(np.int64)),
@@ -91,11 +93,12 @@ class Batch:
         return pa.RecordBatch.from_pydict(columns)
 
 
-def _load_pyarrow(who: str) -> Any:
+def _load_pyarrow(method: str) -> Any:
     try:
         import pyarrow
     except ImportError as error:
         raise MissingExtraError(
-            f"{who} needs pyarrow: pip install 'pgwire-codec[arrow]'"
+            f"{method} needs pyarrow",
+            hint="Install it with: pip install 'pgwire-codec[arrow]'",
         ) from error
     return pyarrow

@@ -1,29 +1,37 @@
-"""A replication connection as an iterator of batches."""
+"""A replication slot's stream as an iterator of batches."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pgwire_codec.capture.connection.connect import connect_walsender, current_lsn, load_psycopg2
-from pgwire_codec.capture.connection.error_hints import explain, explain_code
-from pgwire_codec.capture.connection.replication_connection import CopyBoth, StreamEnded
-from pgwire_codec.capture.options import (
-    Origin,
-    PluginOptions,
-    Streaming,
-    publication_names,
+from pgwire_codec.capture.connection.error_hints import capture_error, capture_error_of_code
+from pgwire_codec.capture.connection.replication_connection import (
+    ReplicationConnection,
+    ReplicationEnded,
 )
-from pgwire_codec.capture.receiver import Limits, Receiver
-from pgwire_codec.capture.start_replication import Identity, Wanted, start_replication
+from pgwire_codec.capture.options import (
+    RECEIVE_TIMEOUT,
+    SLOT_TIMEOUT,
+    BatchLimits,
+    PluginOptions,
+)
+from pgwire_codec.capture.receiver import Receiver
+from pgwire_codec.capture.start_replication import StreamRequest, start_replication
 from pgwire_codec.errors import CaptureError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from types import TracebackType
+    from collections.abc import Iterator, Mapping
 
-    from pgwire_codec.capture.batch import Batch
+    from typing_extensions import Unpack
+
+    from pgwire_codec.capture.batch import MessageBatch
     from pgwire_codec.capture.catalog.publications import CreatePublication
     from pgwire_codec.capture.connection.interrupt import Interrupt
+    from pgwire_codec.capture.options import PluginKeywords
+    from pgwire_codec.log import LogSource
 
 _LONGEST_STATUS_INTERVAL: Final = 10.0  # seconds
 
@@ -31,9 +39,9 @@ _LONGEST_STATUS_INTERVAL: Final = 10.0  # seconds
 class Capture:
     """A live stream of pgoutput messages from one replication slot.
 
-    A context manager: entering connects, checks, and starts the stream; leaving closes it. Session
-    settings that values depend on are pinned (see :mod:`pgwire_codec.capture.connection.session_settings`), and the
-    highest protocol version of the server is used.
+    A context manager: entering connects, checks, and starts the stream; leaving closes it. The
+    session settings that the text of values depends on are pinned, and the server's highest
+    protocol version is used.
 
     Parameters
     ----------
@@ -41,63 +49,68 @@ class Capture:
         libpq connection string or URI of the database to capture from.
     slot : str
         Name of the replication slot.
-    publication : str or sequence of str
-        Names of the publications.
+    options : PluginOptions, optional
+        Options of pgoutput. Its fields can also be passed as keyword arguments, and
+        ``publication`` has to be passed in one of the two ways.
     create_slot : bool
-        Create the slot when it does not exist. Waits for transactions that are writing to end.
+        Create the slot if it does not exist. That waits for the end of every transaction that has
+        written.
     create_publication : False, "all tables" or list of str
-        Create the publication when it does not exist, for these tables (named as in SQL).
+        Create the publication if it does not exist, for these tables (named as in SQL).
     temporary : bool
         Create a slot that the server drops when the capture closes.
-    binary, streaming, two_phase, messages, origin
-        As :class:`~pgwire_codec.capture.PluginOptions`.
     start_lsn : int
-        Where to start; 0, or anything before it, is what was last confirmed.
-    slot_patience : float
+        LSN to start at; 0, or anything before the last confirmed LSN, starts there.
+    slot_timeout : float
         Seconds to wait for a slot that another connection still holds.
     receive_timeout : float
-        Seconds of silence, an unanswered request for a sign of life among them, after which the
-        connection counts as lost.
+        Seconds of the server's silence, including an unanswered request for a reply, after which
+        the connection counts as lost.
     auto_advance : bool
-        Whether the slot advances on its own over WAL that holds nothing for it, once all that was
+        Whether the slot advances on its own over WAL without changes for it, once all that was
         received is confirmed. False: only :meth:`confirm` advances it; see :attr:`confirmable_lsn`.
-
     interrupt : Interrupt, optional
-        Ends entering from another thread, whatever the server is waited for, as for the creation
-        of a slot: :class:`Interrupted` or ``CaptureError`` is raised.
+        Ends entering from another thread, whatever it waits for, as for the creation of a slot:
+        :class:`Interrupted` or ``CaptureError`` is raised.
+    **keywords
+        Fields of :class:`PluginOptions`; they go over those of ``options``.
 
     Attributes
     ----------
-    identity : Identity
-        Who the server is; set on entering, as are all below.
-    plugin_options : dict of str to str
-        What was agreed with the server.
-    server_version : int
-        As ``server_version_num``: 180004 is 18.4.
+    source : pgwire_codec.log.LogSource
+        Identity of server and slot, and pgoutput's options; set on entering, as are all below.
+    wal_end_lsn : int
+        End of the server's flushed WAL on entering.
     wal_sender_timeout : float
-        Seconds; ``inf`` where the server has it off.
+        Seconds; ``inf`` if the server has turned it off.
     slot_is_new : bool
         Whether the slot was created on entering.
     notes : list of str
-        What is worth knowing and is no error.
+        Remarks that are not errors.
+
+    Examples
+    --------
+    >>> with Capture("dbname=shop", slot="s", publication="p", streaming="on") as capture:
+    ...     for batch in capture.batches(until_lsn=capture.current_lsn()):
+    ...         capture.confirm(batch.confirm_lsn)
 
     Notes
     -----
-    No thread runs behind it. While a batch is with the consumer nothing is read and nothing
-    answered, and the server drops a connection that is silent for ``wal_sender_timeout`` (a minute
-    unless configured). A status goes out just before a batch is handed over, so that a consumer
-    may take that long for one batch; one that takes longer calls :meth:`keepalive` meanwhile.
+    A capture has no background thread. While the consumer handles a batch, nothing is read and
+    nothing is answered, and the server drops a connection that is silent for
+    ``wal_sender_timeout`` (a minute by default). A status is sent just before a batch is returned,
+    so that a consumer may take that long for one batch. A slower one calls :meth:`keepalive`
+    meanwhile.
 
-    Delivery is at least once: what was not confirmed comes again with the next capture, and a
-    streamed transaction comes again from its start.
+    Delivery is at least once: the next capture receives again whatever was not confirmed, and a
+    streamed transaction from its start.
 
     PostgreSQL documentation, "Streaming Replication Protocol" and "Logical Streaming Replication
     Protocol".
     """
 
-    identity: Identity
-    plugin_options: dict[str, str]
-    server_version: int
+    source: LogSource
+    wal_end_lsn: int
     wal_sender_timeout: float
     slot_is_new: bool
     notes: list[str]
@@ -107,140 +120,110 @@ class Capture:
         dsn: str,
         *,
         slot: str,
-        publication: str | Sequence[str],
+        options: PluginOptions | None = None,
         create_slot: bool = False,
         create_publication: CreatePublication = False,
         temporary: bool = False,
-        binary: bool = False,
-        streaming: Streaming = "off",
-        two_phase: bool = False,
-        messages: bool | None = None,
-        origin: Origin | None = None,
         start_lsn: int = 0,
-        slot_patience: float = 5.0,
-        receive_timeout: float = 60.0,
+        slot_timeout: float = SLOT_TIMEOUT,
+        receive_timeout: float = RECEIVE_TIMEOUT,
         auto_advance: bool = True,
         interrupt: Interrupt | None = None,
-    ) -> None:
-        self._set_up(
-            dsn,
-            Wanted(
-                slot=slot,
-                options=PluginOptions(
-                    publication_names(publication), binary, streaming, two_phase, messages, origin
-                ),
-                create_slot=create_slot or temporary,
-                create_publication=create_publication,
-                temporary=temporary,
-                start_lsn=start_lsn,
-                slot_patience=slot_patience,
-            ),
-            receive_timeout,
-            auto_advance,
-            interrupt,
-        )
-
-    @classmethod
-    def of(
-        cls,
-        dsn: str,
-        wanted: Wanted,
-        *,
-        receive_timeout: float,
-        interrupt: Interrupt | None,
-    ) -> Capture:
-        """Return a capture that only :meth:`confirm` advances, for the package's own use."""
-        capture = cls.__new__(cls)
-        capture._set_up(dsn, wanted, receive_timeout, False, interrupt)
-        return capture
-
-    def _set_up(
-        self,
-        dsn: str,
-        wanted: Wanted,
-        receive_timeout: float,
-        auto_advance: bool,
-        interrupt: Interrupt | None,
+        **keywords: Unpack[PluginKeywords],
     ) -> None:
         self._dsn = dsn
-        self._slot = wanted.slot
+        self._request = StreamRequest(
+            slot=slot,
+            options=PluginOptions.of(options, keywords),
+            create_slot=create_slot or temporary,
+            create_publication=create_publication,
+            temporary=temporary,
+            start_lsn=start_lsn,
+            slot_timeout=slot_timeout,
+        )
         self._receive_timeout = receive_timeout
         self._auto_advance = auto_advance
         self._interrupt = interrupt
-        self._wanted = wanted
-        self._stream: CopyBoth | None = None
+        self._connection: ReplicationConnection | None = None
+
+    def repeat(self, plugin_options: Mapping[str, str]) -> Capture:
+        """Request the stream of an earlier session again; call it before entering.
+
+        Parameters
+        ----------
+        plugin_options : mapping of str to str
+            Options that START_REPLICATION had at that time. They are used as they are, and the
+            publications are not checked.
+        """
+        self._request = replace(self._request, plugin_options=plugin_options)
+        return self
 
     def __enter__(self) -> Capture:
         psycopg2 = load_psycopg2()
         connection = connect_walsender(self._dsn, self._interrupt)
         try:
-            self._begin(connection)
+            self._start(connection)
             self.keepalive()
         except BaseException as error:
             self.close()
             connection.close()
             if isinstance(error, psycopg2.Error):
-                raise explain(error, self._slot) from error
+                raise capture_error(error, self._request.slot) from error
             raise
         finally:
             if self._interrupt is not None:
                 self._interrupt.release(connection)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Close the connection; again does nothing. What was not confirmed will be sent again."""
-        if self._stream is not None:
-            self._stream.close()
-            self._stream = None
+        """Close the connection; a second call does nothing."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     @property
     def confirmed_lsn(self) -> int:
-        """What the server was told it may forget."""
-        return self._receiver.progress.confirmed
+        """LSN that has been confirmed to the server, which may discard WAL up to it."""
+        return self._receiver.positions.confirmed
 
     @property
     def received_lsn(self) -> int:
-        """The highest position that the server has told."""
-        return self._receiver.progress.received
+        """Highest LSN that the server has reported."""
+        return self._receiver.positions.received
 
     @property
     def confirmable_lsn(self) -> int:
-        """What may be confirmed once every batch that was delivered is durable.
+        """LSN that may be confirmed once every delivered batch is durable.
 
-        It is beyond the last transaction when the server has said that it has sent all up to
-        there.
+        It is beyond the last transaction if the server has reported that it has sent everything up
+        to there.
         """
         return self._receiver.confirmable
 
     @property
-    def reply_wanted(self) -> bool:
-        """Whether the server has asked for a status since the last :meth:`confirm`.
+    def reply_requested(self) -> bool:
+        """True if the server has requested a status since the last :meth:`confirm`.
 
-        One that shuts down asks, and waits until all of its WAL is confirmed.
+        A server that shuts down requests one, and waits until all of its WAL is confirmed.
         """
-        return self._receiver.reply_wanted
+        return self._receiver.reply_requested
 
     def has_passed(self, lsn: int) -> bool:
-        """Whether every transaction that ends up to ``lsn`` was received, and none is cut."""
-        return self._receiver.progress.has_passed(lsn)
+        """Return whether every transaction that ends up to ``lsn`` was received in full."""
+        return self._receiver.positions.has_passed(lsn)
 
     def batches(
         self,
         *,
-        max_messages: int = 50_000,
-        max_bytes: int = 16 << 20,
-        max_seconds: float = 1.0,
+        max_messages: int = BatchLimits.max_messages,
+        max_bytes: int = BatchLimits.max_bytes,
+        max_seconds: float = BatchLimits.max_seconds,
         until_lsn: int | None = None,
         idle_seconds: float | None = None,
-    ) -> Iterator[Batch]:
+    ) -> Iterator[MessageBatch]:
         """Yield the messages as they arrive, in batches that are never empty.
 
         Parameters
@@ -251,108 +234,109 @@ class Capture:
         max_seconds : float
             A batch ends this long after its first message, at the latest.
         until_lsn : int, optional
-            End once every transaction that ends up to here was received, and the one that is
-            being received then is complete; a streamed one may still run. See
+            End once every transaction that ends up to here was received, and the transaction that
+            is being received at that moment is complete. A streamed one may still be open. See
             :meth:`current_lsn`.
         idle_seconds : float, optional
-            End when no message arrived for so long. With neither of the two: never.
+            End when no message has arrived for this long. With neither of the two, never end.
 
         Raises
         ------
         CaptureError
-            When the server ends the stream; what had arrived is yielded before. When it sends a
-            frame that is not of the streaming replication protocol. Messages are not decoded.
+            When the server ends the stream, after the messages that had arrived were yielded; when
+            it sends a frame that is not of the streaming replication protocol. Messages are not
+            decoded.
         """
-        limits = Limits(max_messages, max_bytes, max_seconds, until_lsn, idle_seconds)
-        self._open_stream()
+        limits = BatchLimits(max_messages, max_bytes, max_seconds, until_lsn, idle_seconds)
+        self._require_open()
         return self._batches(limits)
 
     def read(
         self,
         *,
-        max_messages: int = 50_000,
-        max_bytes: int = 16 << 20,
-        max_seconds: float = 1.0,
+        max_messages: int = BatchLimits.max_messages,
+        max_bytes: int = BatchLimits.max_bytes,
+        max_seconds: float = BatchLimits.max_seconds,
         until_lsn: int | None = None,
-    ) -> Batch:
-        """Give the next batch, after ``max_seconds`` of nothing an empty one.
+    ) -> MessageBatch:
+        """Return the next batch, or an empty one if none arrives for ``max_seconds``.
 
-        Parameters and errors as of :meth:`batches`. With ``until_lsn`` a batch ends there, and
-        what comes after it stays; :meth:`has_passed` says whether it does.
+        Parameters and errors as for :meth:`batches`. With ``until_lsn`` a batch ends there, and
+        later messages are left unread; :meth:`has_passed` returns whether it was reached.
         """
-        limits = Limits(max_messages, max_bytes, max_seconds, until_lsn, max_seconds)
-        self._open_stream()
-        try:
+        limits = BatchLimits(max_messages, max_bytes, max_seconds, until_lsn, max_seconds)
+        self._require_open()
+        with self._explained():
             return self._receiver.read(limits)
-        except StreamEnded as end:
-            raise explain_code(end.sqlstate, end.message, self._slot) from end
 
     def confirm(self, lsn: int) -> None:
-        """Tell the server that everything that ends up to ``lsn`` is durable.
+        """Report to the server that everything that ends up to ``lsn`` is durable.
 
-        It will not send that again, and may remove it. Going back has no effect.
+        The server will not send that again, and may discard it. Going back has no effect.
 
         Parameters
         ----------
         lsn : int
-            Usually :attr:`Batch.confirm_lsn`.
+            Usually :attr:`MessageBatch.confirm_lsn`.
 
         Raises
         ------
         CaptureError
-            When it is beyond what was delivered.
+            When it is beyond the delivered messages.
         """
-        self._open_stream()
-        try:
+        self._require_open()
+        with self._explained():
             self._receiver.confirm(lsn)
-        except StreamEnded as end:
-            raise explain_code(end.sqlstate, end.message, self._slot) from end
 
     def keepalive(self) -> None:
-        """Tell the server that the consumer lives, and what is confirmed; takes microseconds.
+        """Send a status, so that the server keeps the connection; takes microseconds.
 
         Raises ``CaptureError`` when the server has ended the stream.
         """
-        self._open_stream()
-        try:
+        self._require_open()
+        with self._explained():
             self._receiver.send_status()
-        except StreamEnded as end:
-            raise explain_code(end.sqlstate, end.message, self._slot) from end
 
     def current_lsn(self) -> int:
-        """Ask the server how far its WAL is flushed, over a connection of its own.
+        """Return the LSN up to which the server has flushed its WAL, over another connection.
 
-        A transaction that was committed before the call ends at or before the answer, unless it
-        was committed with ``synchronous_commit = off``.
+        A transaction that was committed before the call ends at or before it, unless it was
+        committed with ``synchronous_commit = off``.
         """
         return current_lsn(self._dsn)
 
-    def _begin(self, connection: Any) -> None:
-        session = start_replication(connection, self._wanted)
-        self.identity = session.identity
-        self.server_version = session.identity.server_version
-        self.plugin_options = session.identity.plugin_options
-        self.wal_sender_timeout = session.wal_sender_timeout
-        self.slot_is_new = session.slot_is_new
-        self.notes = session.notes
-        self._stream = CopyBoth(connection)
+    def _start(self, connection: Any) -> None:
+        started = start_replication(connection, self._request)
+        self.source = started.source
+        self.wal_end_lsn = started.wal_end_lsn
+        self.wal_sender_timeout = started.wal_sender_timeout
+        self.slot_is_new = started.slot_is_new
+        self.notes = started.notes
+        self._connection = ReplicationConnection(connection)
         self._receiver = Receiver(
-            self._stream,
-            session.confirmed_lsn,
-            status_interval=min(_LONGEST_STATUS_INTERVAL, session.wal_sender_timeout / 4),
+            self._connection,
+            started.confirmed_lsn,
+            status_interval=min(_LONGEST_STATUS_INTERVAL, started.wal_sender_timeout / 4),
             receive_timeout=self._receive_timeout,
             auto_advance=self._auto_advance,
         )
-        # Who starts there has all that is before it.
-        self._receiver.delivered = max(session.confirmed_lsn, self._wanted.start_lsn)
+        # A consumer that starts at a later LSN has all that is before it.
+        self._receiver.delivered = max(started.confirmed_lsn, self._request.start_lsn)
 
-    def _batches(self, limits: Limits) -> Iterator[Batch]:
-        try:
+    def _batches(self, limits: BatchLimits) -> Iterator[MessageBatch]:
+        with self._explained():
             yield from self._receiver.batches(limits)
-        except StreamEnded as end:
-            raise explain_code(end.sqlstate, end.message, self._slot) from end
 
-    def _open_stream(self) -> CopyBoth:
-        if self._stream is None:
-            raise CaptureError("The capture is not open. Use it as a context manager.")
-        return self._stream
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Raise ``CaptureError`` in place of ``ReplicationEnded``."""
+        try:
+            yield
+        except ReplicationEnded as end:
+            raise capture_error_of_code(end.sqlstate, end.message, self._request.slot) from end
+
+    def _require_open(self) -> None:
+        if self._connection is None:
+            raise CaptureError(
+                "the capture is not open", hint="Use the capture as a context manager."
+            )

@@ -1,16 +1,15 @@
-"""How far a log is behind its server."""
+"""Lag of a log: how far its server's WAL is ahead of it."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from pgwire_codec.capture.batch import UNIX_EPOCH_OFFSET
 from pgwire_codec.capture.connection.connect import connect, load_psycopg2
 from pgwire_codec.errors import CaptureError
+from pgwire_codec.protocol.epoch import unix_microseconds
 from pgwire_codec.protocol.lsn import parse_lsn
 
 if TYPE_CHECKING:
@@ -21,14 +20,14 @@ _KEPT: Final = 4096  # samples
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far a log is behind.
+    """Lag of a log.
 
     Attributes
     ----------
     bytes : int
-        WAL that the server has flushed and that is not confirmed yet; other databases' too.
+        WAL that the server has flushed and that is not yet confirmed, of all its databases.
     seconds : float
-        How long ago, by the server's clock, it was at the place that is confirmed.
+        Time since the server's WAL ended at the confirmed LSN, by the server's clock.
     """
 
     bytes: int
@@ -37,14 +36,14 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Where the server was, and when by its clock (seconds since 1970)."""
+    """End of a server's WAL at a time of its clock (seconds since 1970)."""
 
     lsn: int
     time: float
 
 
 class Samples:
-    """Where a server was at which time. No I/O."""
+    """Recent samples of a server. No I/O."""
 
     def __init__(self) -> None:
         self._samples: deque[Sample] = deque(maxlen=_KEPT)
@@ -53,10 +52,10 @@ class Samples:
         self._samples.append(sample)
 
     def lag(self, confirmed_lsn: int, commit_time: int | None) -> Lag | None:
-        """Give the lag of who has confirmed so much; None before the first sample.
+        """Return the lag of a log that has confirmed this LSN; None before the first sample.
 
-        ``commit_time``, of the last transaction received, in microseconds since 2000, says more
-        than the samples do where these have only begun.
+        ``commit_time``, of the last transaction received, in microseconds since 2000, is a better
+        estimate if the samples have only begun.
         """
         samples = tuple(self._samples)  # another thread adds to them
         if not samples:
@@ -66,22 +65,22 @@ class Samples:
             return Lag(0, 0.0)
         reached = [sample.time for sample in samples if sample.lsn <= confirmed_lsn][-1:]
         if commit_time is not None:
-            reached.append(commit_time / 1e6 + UNIX_EPOCH_OFFSET)
+            reached.append(unix_microseconds(commit_time) / 1e6)
         since = max(reached, default=samples[0].time)
         return Lag(newest.lsn - confirmed_lsn, max(0.0, newest.time - since))
 
 
 class LagMeter:
-    """Asks a server again and again where it is: in a thread, over a connection of its own.
+    """Samples of a server's WAL position, taken by a thread over a connection of its own.
 
-    A context manager. While the server cannot be asked there is no new sample.
+    A context manager. No sample is added while the server does not answer.
 
     Parameters
     ----------
     dsn : str
         Of the database.
     interval : float
-        Seconds between two questions.
+        Seconds between two samples.
     """
 
     def __init__(self, dsn: str, interval: float = 1.0) -> None:
@@ -90,23 +89,18 @@ class LagMeter:
         self._failures = (CaptureError, load_psycopg2().Error)
         self._samples = Samples()
         self._stopping = threading.Event()
-        # A daemon: an answer that does not come keeps no process alive.
+        # A daemon: a server that does not answer keeps no process alive.
         self._thread = threading.Thread(target=self._run, name="lag", daemon=True)
 
     def __enter__(self) -> LagMeter:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._stopping.set()
 
     def measure(self, status: Status) -> Lag | None:
-        """Return the lag of a capture; None until the server was asked and the slot was found."""
+        """Return the lag of a capture; None until the server was sampled and the slot was found."""
         if status.confirmed_lsn is None:
             return None
         return self._samples.lag(status.confirmed_lsn, status.commit_time)
@@ -124,7 +118,7 @@ class LagMeter:
                 )
                 lsn, time = cursor.fetchone()
                 self._samples.add(Sample(parse_lsn(lsn), time))
-            except self._failures:  # the capture tells of them
+            except self._failures:  # the capture reports them
                 connection = None
             self._stopping.wait(self._interval)
         if connection is not None:

@@ -1,11 +1,12 @@
-"""A walsender's stream into a durable log, through whatever happens to either side."""
+"""Capture of a replication slot into a durable log, across interruptions of either side."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 from pgwire_codec.capture.capture import Capture
 from pgwire_codec.capture.catalog.slots import SlotMissing
@@ -17,63 +18,80 @@ from pgwire_codec.capture.log_history import (
     RepeatedTransactions,
     check_same_history,
 )
-from pgwire_codec.capture.options import Origin, PluginOptions, Streaming, publication_names
-from pgwire_codec.capture.receive_loop import LogStream
-from pgwire_codec.capture.snapshot.take_snapshot import SnapshotOptions, take_snapshot
-from pgwire_codec.capture.start_replication import Identity, Wanted, identify
-from pgwire_codec.capture.status import Bulletin, Status
+from pgwire_codec.capture.log_positions import (
+    check_begins_with_snapshot,
+    check_positions,
+    end_of,
+    midway_note,
+    slot_lost,
+)
+from pgwire_codec.capture.options import (
+    FLUSH_SECONDS,
+    RECEIVE_TIMEOUT,
+    SLOT_TIMEOUT,
+    SNAPSHOT_JOBS,
+    PluginOptions,
+    SegmentOptions,
+)
+from pgwire_codec.capture.receive_loop import ReceiveLoop
+from pgwire_codec.capture.snapshot.take_snapshot import SnapshotTaker
+from pgwire_codec.capture.start_replication import StreamRequest, identify
+from pgwire_codec.capture.status import Status, StatusBoard
 from pgwire_codec.errors import CaptureError, OptionError
-from pgwire_codec.protocol.lsn import format_lsn
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from pgwire_codec.capture.catalog.publications import CreatePublication
+    from pgwire_codec.capture.options import PluginKeywords
     from pgwire_codec.capture.snapshot.table_copies import CopiedRows
     from pgwire_codec.log import LogSource, LogWriter
 
 _Result = TypeVar("_Result")
 
-_TICK: Final = 0.25  # seconds between looks at whether to stop
-_STEADY_SECONDS: Final = 60.0  # a connection that lasted so long was a good one
+_TICK: Final = 0.25  # seconds between checks for a stop
+_STEADY_SECONDS: Final = 60.0  # a connection that lasted this long resets the backoff
 
 
 class LogCapture:
-    """Captures a replication slot into a log: each transaction once, whatever breaks.
+    """Captures a replication slot into a log, each transaction once.
 
-    Nothing is confirmed to the server that is not durable in the log. After an interruption, of
-    the connection, of the server or of this process, the capture goes on where the log says.
+    Nothing is confirmed to the server before it is durable in the log. After a crash, a disconnect
+    or a server restart, the capture resumes at the log's last durable position.
 
     Parameters
     ----------
     dsn : str
         libpq connection string or URI of the database to capture from.
     log : str or path
-        The log's directory or URI, see :mod:`pgwire_codec.log`. It is created where it is missing,
-        and begins where the slot is.
+        The log's directory or URI, see :mod:`pgwire_codec.log`. It is created if it does not exist,
+        and then begins where the slot is.
     slot : str
         Name of the replication slot.
-    publication : str or sequence of str
-        Names of the publications.
+    options : PluginOptions, optional
+        Options of pgoutput. Its fields can also be passed as keyword arguments, and
+        ``publication`` has to be passed in one of the two ways.
     create_slot : bool
-        Create the slot for a log that is new, when it does not exist.
+        Create the slot for a new log, if it does not exist.
     create_publication : False, "all tables" or list of str
-        Create the publication when it does not exist, for these tables.
+        Create the publication if it does not exist, for these tables.
     snapshot : bool
-        Begin a log with the published tables as they are, and create the slot for it. A snapshot
-        that was broken off is begun again. Nothing is done for a log that begins with a snapshot,
-        or from which the beginning was pruned. A log without messages that has been captured from
-        a slot already begins again: that slot is dropped and a new one is created.
+        Begin a log with a copy of the published tables, and create the slot for it. An interrupted
+        snapshot is started again. Nothing is done for a log that begins with a snapshot, or whose
+        beginning was pruned. A log without messages that has been captured from a slot is begun
+        again: that slot is dropped and a new one is created.
     snapshot_jobs : int
-        How many tables are copied at once.
-    binary, streaming, two_phase, messages, origin
-        As :class:`~pgwire_codec.capture.PluginOptions`.
-    compression, segment_bytes, segment_seconds, file_mode
-        As :class:`~pgwire_codec.log.LogWriter`.
+        Number of tables to copy at once.
+    segments : SegmentOptions
+        Compression, limits and permissions of the log's segments.
     flush_seconds : float
-        What arrived is durable, and confirmed, after so long at the latest.
+        Received messages are durable, and confirmed, after this long.
     max_retries : int, optional
-        How many attempts to connect may fail one after the other; None: any number.
-    receive_timeout, slot_patience
-        As :class:`~pgwire_codec.capture.Capture`.
+        Maximum number of consecutive failed attempts to connect to retry; None: any number.
+    receive_timeout, slot_timeout
+        As for :class:`~pgwire_codec.capture.Capture`.
+    **keywords
+        Fields of :class:`PluginOptions`; they go over those of ``options``.
 
     Examples
     --------
@@ -88,77 +106,67 @@ class LogCapture:
         log: str | os.PathLike[str],
         *,
         slot: str,
-        publication: str | Sequence[str],
+        options: PluginOptions | None = None,
         create_slot: bool = False,
         create_publication: CreatePublication = False,
         snapshot: bool = False,
-        snapshot_jobs: int = 4,
-        binary: bool = False,
-        streaming: Streaming = "off",
-        two_phase: bool = False,
-        messages: bool | None = None,
-        origin: Origin | None = None,
-        compression: str | None = None,
-        segment_bytes: int = 128 << 20,
-        segment_seconds: float = 600.0,
-        file_mode: int = 0o600,
-        flush_seconds: float = 1.0,
+        snapshot_jobs: int = SNAPSHOT_JOBS,
+        segments: SegmentOptions | None = None,
+        flush_seconds: float = FLUSH_SECONDS,
         max_retries: int | None = None,
-        receive_timeout: float = 60.0,
-        slot_patience: float = 5.0,
+        receive_timeout: float = RECEIVE_TIMEOUT,
+        slot_timeout: float = SLOT_TIMEOUT,
+        **keywords: Unpack[PluginKeywords],
     ) -> None:
-        if not flush_seconds > 0 or snapshot_jobs < 1:
-            raise OptionError("flush_seconds must be above 0, and snapshot_jobs 1 or more")
+        if not flush_seconds > 0:
+            raise OptionError(f"flush_seconds must be above 0, not {flush_seconds}")
+        if snapshot_jobs < 1:
+            raise OptionError(f"snapshot_jobs must be at least 1, not {snapshot_jobs}")
         self._dsn = dsn
         self._log = log
-        self._slot = slot
-        self._options = PluginOptions(
-            publication_names(publication), binary, streaming, two_phase, messages, origin
+        self._request = StreamRequest(
+            slot=slot,
+            options=PluginOptions.of(options, keywords),
+            slot_timeout=slot_timeout,
+            create_slot=create_slot,
+            create_publication=create_publication,
         )
-        self._create_slot = create_slot
-        self._create_publication = create_publication
         self._snapshot = snapshot
         self._snapshot_jobs = snapshot_jobs
-        self._writer_options: dict[str, Any] = {
-            "compression": compression,
-            "segment_bytes": segment_bytes,
-            "segment_seconds": segment_seconds,
-            "file_mode": file_mode,
-        }
+        self._segments = segments or SegmentOptions()
         self._flush_seconds = flush_seconds
         self._backoff = Backoff(max_retries)
         self._receive_timeout = receive_timeout
-        self._slot_patience = slot_patience
-        self._bulletin = Bulletin()
-        self._notes: list[str] = []  # that hold for the whole run
+        self._status_board = StatusBoard()
+        self._notes: list[str] = []  # that apply to the whole run
         self._interrupt = Interrupt()
 
     @property
     def status(self) -> Status:
-        """How it stands now; may be asked from another thread."""
-        return self._bulletin.status
+        """Current status; may be read from any thread."""
+        return self._status_board.status
 
     def stop(self) -> None:
-        """Have :meth:`run` end soon, with all that arrived flushed and confirmed.
+        """Make :meth:`run` end soon, with all that arrived flushed and confirmed.
 
-        It returns at once, and :meth:`run` within two seconds even if the server does not answer:
-        a statement is cancelled, and given up if that has no effect. May be called from another
-        thread, though not from a signal handler.
+        This method returns at once, and :meth:`run` within two seconds even if the server does not
+        answer: a statement is cancelled, and abandoned if that has no effect. It may be called from
+        any thread, though not from a signal handler.
         """
         self._interrupt.set()
 
     def run(
         self, *, until_lsn: int | Literal["now"] | None = None, idle_seconds: float | None = None
     ) -> Status:
-        """Capture until :meth:`stop`, or until one of these.
+        """Capture until :meth:`stop` is called, or until one of these limits.
 
         Parameters
         ----------
         until_lsn : int or "now", optional
-            End once every transaction that ends up to here is in the log; "now" is how far the
-            server's WAL is flushed at the beginning.
+            End once every transaction that ends up to here is in the log; "now" is the end of the
+            server's flushed WAL when the capture starts.
         idle_seconds : float, optional
-            End when no message arrived for so long.
+            End when no message has arrived for this long.
 
         Raises
         ------
@@ -168,13 +176,13 @@ class LogCapture:
             that is not of the streaming replication protocol; and when memory runs out. A message
             that does not decode is not an error here: the log keeps it for its readers.
         LogError
-            When the log is damaged, cannot be written, is another system's, timeline's, database's
-            or slot's, or is being written by somebody else.
+            When the log is damaged, cannot be written, is of another system, timeline, database or
+            slot, or is being written by another capture.
         """
         from pgwire_codec.log import LogWriter
 
         self._interrupt.clear()
-        self._bulletin = Bulletin()
+        self._status_board = StatusBoard()
         self._notes.clear()
         until: int | None
         if until_lsn == "now":
@@ -184,26 +192,26 @@ class LogCapture:
         source = self._persist(self._identify)
         if source is None:
             return self._end()
-        with LogWriter(self._log, source, **self._writer_options) as writer:
-            # A log that is new has no position yet: the slot has one.
-            self._bulletin.tell(
+        with LogWriter(self._log, source, **asdict(self._segments)) as writer:
+            # A new log has no position yet; its slot has one.
+            self._status_board.update(
                 confirmed_lsn=writer.confirm_lsn or None, received_lsn=writer.received_lsn
             )
             try:
                 self._persist(lambda: self._capture(writer, source, until, idle_seconds))
             except CaptureError:
-                writer.close()  # what was flushed is sealed, too
+                writer.close()  # seal what was flushed, too
                 raise
         return self._end()
 
     def _end(self) -> Status:
-        self._bulletin.tell(state="stopped", problem=None)
+        self._status_board.update(state="stopped", problem=None)
         return self.status
 
     def _persist(self, attempt: Callable[[], _Result]) -> _Result | None:
-        """Try, until it succeeds or cannot; None when told to stop."""
+        """Repeat an attempt until it succeeds or cannot; return None when stopped."""
         while not self._interrupt.event.is_set():
-            self._bulletin.tell(state="connecting")
+            self._status_board.update(state="connecting")
             began = monotonic()
             try:
                 return attempt()
@@ -211,38 +219,28 @@ class LogCapture:
                 break
             except MemoryError as error:
                 raise CaptureError(
-                    "The capture ran out of memory. Give it more, and start it again: what is "
-                    "confirmed to the server is safe in the log.",
+                    "the capture ran out of memory",
+                    hint="Start it again with more memory: everything confirmed to the server is "
+                    "safe in the log.",
                     is_transient=True,
                 ) from error
             except CaptureError as error:
-                if self._interrupt.event.is_set():  # stop() ended it
+                if self._interrupt.event.is_set():  # stop() caused it
                     break
                 if monotonic() - began >= _STEADY_SECONDS:
                     self._backoff.succeed()
                 wait = self._backoff.fail() if error.is_transient else None
                 if wait is None:
                     raise
-                self._bulletin.tell(state="waiting", problem=str(error))
+                self._status_board.update(state="waiting", problem=str(error))
                 self._interrupt.event.wait(wait)
             finally:
                 self._interrupt.release()
         return None
 
     def _identify(self) -> LogSource:
-        return self._source(identify(self._dsn, self._options, self._interrupt))
-
-    def _source(self, identity: Identity) -> LogSource:
-        from pgwire_codec.log import LogSource
-
-        return LogSource(
-            system_identifier=identity.system_identifier,
-            timeline=identity.timeline,
-            database=identity.database,
-            slot=self._slot,
-            server_version=identity.server_version,
-            plugin_options=identity.plugin_options,
-        )
+        request = self._request
+        return identify(self._dsn, request.slot, request.options, self._interrupt)
 
     def _capture(
         self,
@@ -254,49 +252,43 @@ class LogCapture:
         if self._snapshot and (writer.confirm_lsn == 0 or writer.end_ordinal == 0):
             self._take_snapshot(writer)
         elif self._snapshot:
-            self._check_begins_with_snapshot()
+            check_begins_with_snapshot(self._log)
         elif writer.confirm_lsn == 0 and writer.end_ordinal > 0:
             raise CaptureError(
-                f"The log {self._log} holds a snapshot that was broken off. Begin it again with "
-                "`snapshot=True`, or write to another log."
+                f"the log {self._log} contains an interrupted snapshot",
+                hint="Start the snapshot again with `snapshot=True`, or write to another log.",
             )
-        self._stream(writer, source, until_lsn, idle_seconds)
-
-    def _check_begins_with_snapshot(self) -> None:
-        """Raise ``CaptureError`` when the log began without the snapshot that is asked for."""
-        from pgwire_codec.log import Log
-
-        first = Log(self._log).segment(0).header
-        if first.first_ordinal == 0 and not first.snapshot:
-            raise CaptureError(
-                f"the log {self._log} began without a snapshot and holds changes",
-                hint="A snapshot can only be the beginning of a log: capture into a new log with a "
-                "new slot. To go on with this one, leave out `snapshot=True`.",
-            )
+        capture = self._open_checked(writer, source)
+        try:
+            self._start_session(writer, capture)
+            ReceiveLoop(
+                capture,
+                writer,
+                flush_seconds=self._flush_seconds,
+                stopping=self._interrupt.event,
+                status_board=self._status_board,
+                flushed=self._backoff.succeed,
+            ).run(until_lsn, idle_seconds)
+        finally:
+            capture.close()
 
     def _take_snapshot(self, writer: LogWriter) -> None:
-        self._bulletin.tell(
+        self._status_board.update(
             state="snapshot", snapshot_rows=0, snapshot_tables=0, confirmed_lsn=None
         )
-        take_snapshot(
+        SnapshotTaker(
             self._dsn,
-            SnapshotOptions(
-                slot=self._slot,
-                options=self._options,
-                create_publication=self._create_publication,
-                jobs=self._snapshot_jobs,
-                slot_patience=self._slot_patience,
-            ),
-            writer,
+            self._request,
+            self._snapshot_jobs,
             interrupt=self._interrupt,
-            created=lambda lsn: self._bulletin.tell(confirmed_lsn=lsn),
+            created=lambda lsn: self._status_board.update(confirmed_lsn=lsn),
             copied=lambda rows: self._copied(writer, rows),
-        )
+        ).take(writer)
 
     def _copied(self, writer: LogWriter, rows: CopiedRows) -> None:
         if self._interrupt.event.is_set():
             raise Interrupted
-        self._bulletin.appended(
+        self._status_board.appended(
             writer,
             len(rows.offsets) - 1,
             len(rows.messages),
@@ -304,99 +296,76 @@ class LogCapture:
             snapshot_tables=self.status.snapshot_tables + (rows.rows == 0),
         )
 
-    def _stream(
-        self,
-        writer: LogWriter,
-        source: LogSource,
-        until_lsn: int | None,
-        idle_seconds: float | None,
-    ) -> None:
+    def _start_session(self, writer: LogWriter, capture: Capture) -> None:
+        if writer.confirm_lsn == 0 and not capture.slot_is_new:
+            self._notes = [midway_note(self._request.slot, capture.confirmed_lsn)]
+        writer.new_session()
+        self._status_board.update(
+            state="streaming",
+            problem=None,
+            connections=self.status.connections + 1,
+            confirmed_lsn=capture.confirmed_lsn,
+            notes=(*self._notes, *capture.notes),
+        )
+
+    def _open_checked(self, writer: LogWriter, source: LogSource) -> Capture:
+        """Start the stream where the log ends, after a check that the slot continues it."""
         capture = self._open(writer, source)
         try:
-            if writer.confirm_lsn == 0 and not capture.slot_is_new:
-                self._notes = [self._begins_midway(capture.confirmed_lsn)]
-            if self._check_positions(writer, capture):
-                # The server repeats what the log has: the slot has but one reader at a time.
-                capture.close()
-                self._check_history(writer, source)
-                capture = self._open(writer, source)
-            writer.new_session()
-            self._bulletin.tell(
-                state="streaming",
-                problem=None,
-                connections=self.status.connections + 1,
-                confirmed_lsn=capture.confirmed_lsn,
-                notes=(*self._notes, *capture.notes),
-            )
-            LogStream(
-                capture,
-                writer,
-                flush_seconds=self._flush_seconds,
-                stopping=self._interrupt.event,
-                bulletin=self._bulletin,
-                flushed=self._backoff.succeed,
-            ).run(until_lsn, idle_seconds)
-        finally:
+            can_repeat = check_positions(writer, capture, self._request.slot, self._log)
+        except BaseException:
             capture.close()
+            raise
+        if not can_repeat:
+            return capture
+        # The server repeats transactions of the log over the slot, which has but one reader.
+        capture.close()
+        self._check_history(writer, source)
+        return self._open(writer, source)
 
     def _open(
-        self, writer: LogWriter, source: LogSource, repeats: Mapping[str, str] | None = None
+        self, writer: LogWriter, source: LogSource, repeated: Mapping[str, str] | None = None
     ) -> Capture:
-        """Start the stream where the log ends, or with ``repeats`` where the slot is."""
+        """Start the stream where the log ends; with ``repeated`` options, where the slot is."""
         is_new = writer.confirm_lsn == 0
-        capture = Capture.of(
+        request = self._request
+        capture = Capture(
             self._dsn,
-            Wanted(
-                slot=self._slot,
-                options=self._options,
-                create_slot=self._create_slot and is_new,
-                create_publication=self._create_publication,
-                temporary=False,
-                start_lsn=0 if repeats else writer.confirm_lsn,
-                slot_patience=self._slot_patience,
-                repeats=repeats,
-            ),
+            slot=request.slot,
+            options=request.options,
+            create_slot=request.create_slot and is_new,
+            create_publication=request.create_publication,
+            start_lsn=0 if repeated else writer.confirm_lsn,
+            slot_timeout=request.slot_timeout,
             receive_timeout=self._receive_timeout,
+            auto_advance=False,
             interrupt=self._interrupt,
         )
+        if repeated is not None:
+            capture.repeat(repeated)
         try:
             capture.__enter__()
         except SlotMissing as error:
-            raise self._lost(writer, "does not exist any more") if not is_new else error from error
+            if is_new:
+                raise
+            raise slot_lost(writer, request.slot, self._log, "no longer exists") from error
         try:
-            source.check_same(self._source(capture.identity), str(self._log))
+            source.check_same(capture.source, str(self._log))
         except BaseException:
             capture.close()
             raise
         return capture
 
-    def _check_positions(self, writer: LogWriter, capture: Capture) -> bool:
-        """Return whether the server can repeat something that the log has."""
-        if writer.confirm_lsn == 0:
-            return False
-        if capture.confirmed_lsn > writer.confirm_lsn:
-            raise self._lost(
-                writer, f"is confirmed up to {format_lsn(capture.confirmed_lsn)} already"
-            )
-        end = _end_of(writer)
-        if capture.identity.wal_end_lsn < end:
-            raise CaptureError(
-                f"The log {self._log} holds what was committed up to {format_lsn(end)}, and the "
-                f"server's WAL ends at {format_lsn(capture.identity.wal_end_lsn)}: the server was "
-                "set back, as by restoring an older copy of it. Begin a new log."
-            )
-        return capture.confirmed_lsn < end
-
     def _check_history(self, writer: LogWriter, source: LogSource) -> None:
-        """Raise ``CaptureError`` unless the server repeats the transactions that the log has."""
+        """Raise ``CaptureError`` unless the server repeats the transactions of the log."""
         from pgwire_codec.log import Log
 
         log = Log(self._log)
         last = log.segment(len(log) - 1).header.source if len(log) else source
-        # Whether a transaction is streamed depends on what else is decoded.
+        # A transaction may be streamed or not, depending on what else is decoded.
         options = {k: v for k, v in last.plugin_options.items() if k != "streaming"}
-        end = _end_of(writer)
-        capture = self._open(writer, source, repeats=options)
+        end = end_of(writer)
+        capture = self._open(writer, source, repeated=options)
         try:
             logged = LoggedTransactions(log, max(capture.confirmed_lsn - 1, 0))
             repeated = RepeatedTransactions()
@@ -413,24 +382,3 @@ class LogCapture:
             is_whole=logged.were_selected_by(options),
             log=str(self._log),
         )
-
-    def _begins_midway(self, lsn: int) -> str:
-        return (
-            f'The log begins at {format_lsn(lsn)}, where slot "{self._slot}" is: rows that were '
-            "committed before are not in it. A log that begins with a snapshot has them."
-        )
-
-    def _lost(self, writer: LogWriter, what: str) -> CaptureError:
-        return CaptureError(
-            f'Replication slot "{self._slot}" {what}, and the log {self._log} holds what was '
-            f"committed up to {format_lsn(writer.confirm_lsn)}: what was committed between is lost "
-            "to it. The slot was dropped or read by somebody else, or the log is an older copy. "
-            "Begin a new log, with a snapshot."
-        )
-
-
-def _end_of(writer: LogWriter) -> int:
-    """Return the LSN up to which the server must have what the log has."""
-    # A transaction may be in the log whose end was not yet confirmed.
-    delivered = writer.delivered_lsn
-    return max(writer.confirm_lsn, delivered + 1 if delivered else 0)

@@ -1,9 +1,9 @@
 """Comparison of a log's transactions with those that its server sends again.
 
-A server that was restored from an older copy of its files has the identity, the timeline and the
-slot of the one that the log is of. Only what it has committed since tells them apart: the slot's
-position went back with the copy, so the server can be asked to repeat the transactions that the
-log has from there on. Those of the same history have the same commit LSN, xid and commit time.
+A server that was restored from an older copy of its files has the same identity, timeline and slot
+as the original. Only the transactions committed since then distinguish them. The slot's position
+went back with the copy, so the server can repeat the transactions that the log has from there on.
+Those of the same history have the same commit LSN, xid and commit time.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pgwire_codec.capture.batch import EPOCH
 from pgwire_codec.codec.tables import tagged
 from pgwire_codec.errors import CaptureError
+from pgwire_codec.protocol.epoch import unix_microseconds
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.reference import decode_message
 
@@ -23,28 +23,27 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pgwire_codec.capture.batch import Batch
+    from pgwire_codec.capture.batch import MessageBatch
     from pgwire_codec.log import Log
 
-#: A committed transaction: positions and xid as PostgreSQL's, time in microseconds since 1970.
+#: A committed transaction; its time is in microseconds since 1970.
 _TRANSACTION: Final = np.dtype(
     [("commit_lsn", np.uint64), ("xid", np.uint32), ("commit_time", np.int64)]
 )
 #: Plugin options that decide which transactions a server sends.
 _SELECTING: Final = ("publication_names", "origin", "two_phase")
-_EPOCH: Final = int(EPOCH.astype(np.int64))
 _BOUNDS: Final = b"BbCPK"  # Begin, Begin Prepare, Commit, Prepare, Commit Prepared
 _CHANGES: Final = b"IUDT"
 
 
 class LoggedTransactions:
-    """The transactions with changes that a log has after an LSN.
+    """Transactions with changes that a log contains after an LSN.
 
     Parameters
     ----------
     log : Log
     after : int
-        Commit LSN. What was pruned cannot be compared, and is left out.
+        Commit LSN. Pruned transactions cannot be compared, and are omitted.
     """
 
     def __init__(self, log: Log, after: int) -> None:
@@ -64,7 +63,7 @@ class LoggedTransactions:
         self._options = [log.segment(each).header.source.plugin_options for each in numbers]
 
     def were_selected_by(self, plugin_options: Mapping[str, str]) -> bool:
-        """Whether these options of pgoutput select the same transactions as those in the log."""
+        """Return whether these plugin options select the same transactions as the log's."""
         return all(
             options.get(name) == plugin_options.get(name)
             for options in self._options
@@ -73,7 +72,7 @@ class LoggedTransactions:
 
 
 class RepeatedTransactions:
-    """The transactions that a server sends again, batch by batch, none of them streamed."""
+    """Transactions that a server sends again, batch by batch, none of them streamed."""
 
     def __init__(self) -> None:
         self._found: list[tuple[int, int, int, bool]] = []
@@ -81,8 +80,8 @@ class RepeatedTransactions:
         self._changes = 0  # since it began
         self._prepared: dict[str, bool] = {}  # by gid: whether it has changes
 
-    def add(self, batch: Batch) -> None:
-        """Take the next messages."""
+    def add(self, batch: MessageBatch) -> None:
+        """Add the next messages."""
         tags = batch.buffer[batch.offsets[:-1]]
         counted = np.concatenate([[0], np.cumsum(tagged(tags, _CHANGES))])
         start = 0
@@ -111,7 +110,7 @@ class RepeatedTransactions:
             self._commit(message, message.xid, self._prepared.pop(message.gid, False))
 
     def _commit(self, message: Any, xid: int, has_changes: bool) -> None:
-        time = message.commit_time + _EPOCH
+        time = unix_microseconds(message.commit_time)
         self._found.append((message.commit_lsn, xid, time, has_changes))
 
 
@@ -123,19 +122,19 @@ def check_same_history(
     is_whole: bool,
     log: str,
 ) -> None:
-    """Raise ``CaptureError`` where the transactions of a log are not those of its server.
+    """Raise ``CaptureError`` when the transactions of a log are not those of its server.
 
     Parameters
     ----------
     logged, repeated
         The log's transactions, and the server's from the same LSN on.
     confirm_lsn : int
-        The log's: all that ends up to there should be in it.
+        The log's: every transaction that ends up to there should be in it.
     is_whole : bool
-        Whether both were selected by the same options. Else only transactions at the same commit
-        LSN are compared.
+        Whether both were selected by the same options. Otherwise only transactions at the same
+        commit LSN are compared.
     log : str
-        The log's name for messages.
+        Name of the log, for errors.
     """
     server, has_changes = repeated.transactions()
     lsn = server["commit_lsn"]
@@ -148,13 +147,14 @@ def check_same_history(
         both = one is not None and other is not None
         if one == other or not (both or is_whole):
             continue
-        if one is None and commit_lsn not in expected:  # nothing of it is published
+        if one is None and commit_lsn not in expected:  # it has no published change
             continue
         raise CaptureError(
-            f"the histories of the log {log} and of the server part at commit LSN "
-            f"{format_lsn(commit_lsn)}: the log has {_words(one)}, the server {_words(other)}. "
-            "The server was set back, as by restoring an older copy of its files. Begin a new "
-            "log, with a snapshot."
+            f"the histories of the log {log} and of the server diverge at commit LSN "
+            f"{format_lsn(commit_lsn)}: the log has {_described(one)}, the server "
+            f"{_described(other)}",
+            hint="The server was set back, as by restoring an older copy of its files. Begin a new "
+            "log, with a snapshot.",
         )
 
 
@@ -162,7 +162,7 @@ def _by_lsn(transactions: NDArray[Any]) -> dict[int, tuple[int, int]]:
     return {lsn: (xid, time) for lsn, xid, time in transactions.tolist()}
 
 
-def _words(transaction: tuple[int, int] | None) -> str:
+def _described(transaction: tuple[int, int] | None) -> str:
     if transaction is None:
         return "no transaction"
     xid, time = transaction

@@ -1,45 +1,70 @@
-"""What to ask of pgoutput, and which of it a server's version understands."""
+"""Options of a capture: pgoutput's own, the log's segments, and the limits of a batch."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Literal, TypedDict, get_args
 
-from pgwire_codec.errors import CaptureError, OptionError
+from pgwire_codec.errors import CaptureError, OptionError, check_choice
+from pgwire_codec.protocol.quoting import quote_identifier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Streaming = Literal["off", "on", "parallel"]
 Origin = Literal["any", "none"]
+Compression = Literal["lz4", "zstd"]
+
+#: Seconds to wait for a slot that another connection still holds.
+SLOT_TIMEOUT: Final = 5.0
+#: Seconds of the server's silence after which a connection counts as lost.
+RECEIVE_TIMEOUT: Final = 60.0
+#: Seconds after which received messages are durable.
+FLUSH_SECONDS: Final = 1.0
+#: Number of tables that a snapshot copies at once.
+SNAPSHOT_JOBS: Final = 4
 
 _OLDEST: Final = 10  # the first major with pgoutput
-
-#: Server major from which each protocol version is known, newest first.
+_FIRST_WITH_MESSAGES: Final = 14
+#: First server major with each protocol version, newest first.
 _PROTOCOLS: Final = ((16, 4), (15, 3), (14, 2), (_OLDEST, 1))
+_MAX_BATCH_BYTES: Final = 1 << 30  # plus the largest message: still a 32-bit Arrow array
 
 
-@dataclass(frozen=True, slots=True)
+class PluginKeywords(TypedDict, total=False):
+    """Fields of :class:`PluginOptions` as keyword arguments."""
+
+    publication: str | Sequence[str]
+    binary: bool
+    streaming: Streaming
+    two_phase: bool
+    messages: bool | None
+    origin: Origin | None
+
+
+@dataclass(frozen=True)
 class PluginOptions:
-    """What the caller asks of pgoutput; :meth:`negotiate` turns it into the server's own options.
+    """Options of pgoutput; :meth:`negotiate` writes them as a server's version expects them.
 
     Attributes
     ----------
-    publications : tuple of str
-        Names of the publications, at least one.
+    publication : str or sequence of str
+        Name of the publication, or names of several; kept as a tuple.
     binary : bool
-        Values in the types' binary form where they have one. From PostgreSQL 14.
+        Send values in their type's binary form, if it has one. PostgreSQL 14 and later.
     streaming : {"off", "on", "parallel"}
-        Whether large transactions are sent while they run. ``on`` from 14, ``parallel`` from 16.
+        Send large transactions while they run. ``on`` from PostgreSQL 14, ``parallel`` from 16.
     two_phase : bool
-        Whether prepared transactions are sent at PREPARE. From 15.
+        Send prepared transactions at PREPARE. PostgreSQL 15 and later.
     messages : bool or None
-        Whether ``pg_logical_emit_message`` is sent: from 14. None: where the server can.
+        Send the output of ``pg_logical_emit_message``, from PostgreSQL 14 on. None: if the server
+        supports it.
     origin : {"any", "none"} or None
-        ``none`` leaves out what the server itself got by replication. From 16.
+        ``none`` omits changes that the server itself received by replication. PostgreSQL 16 and
+        later.
     """
 
-    publications: tuple[str, ...]
+    publication: str | Sequence[str]
     binary: bool = False
     streaming: Streaming = "off"
     two_phase: bool = False
@@ -47,51 +72,49 @@ class PluginOptions:
     origin: Origin | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "publication", self.publications)
         if not self.publications or not all(self.publications):
             raise OptionError("publication must name at least one publication")
-        if self.streaming not in ("off", "on", "parallel"):
-            raise OptionError(
-                f"streaming must be 'off', 'on' or 'parallel', not {self.streaming!r}"
-            )
-        if self.origin not in (None, "any", "none"):
-            raise OptionError(f"origin must be None, 'any' or 'none', not {self.origin!r}")
+        check_choice("streaming", self.streaming, *get_args(Streaming))
+        if self.origin is not None:
+            check_choice("origin", self.origin, *get_args(Origin))
+
+    @classmethod
+    def of(cls, options: PluginOptions | None, keywords: PluginKeywords) -> PluginOptions:
+        """Return the options that a caller passed as an object, as keywords, or as both.
+
+        Parameters
+        ----------
+        options : PluginOptions or None
+        keywords : PluginKeywords
+            Go over the fields of ``options``. Without ``options``, ``publication`` is required.
+        """
+        return cls(**keywords) if options is None else replace(options, **keywords)
+
+    @property
+    def publications(self) -> tuple[str, ...]:
+        """Names of the publications."""
+        names = self.publication
+        return (names,) if isinstance(names, str) else tuple(names)
 
     def negotiate(self, server_version: int) -> dict[str, str]:
-        """Give the options of START_REPLICATION for a server, at its highest protocol version.
+        """Return the options of START_REPLICATION for a server, at its highest protocol version.
 
         Parameters
         ----------
         server_version : int
-            As ``server_version_num`` has it: 160014 is 16.14.
+            As in ``server_version_num``: 160014 is 16.14.
 
         Raises
         ------
         CaptureError
-            When the server is too old for what is asked.
+            When the server is too old for an option.
         """
         major = server_version // 10000
-        asked = (
-            ("`binary=True`", self.binary, 14),
-            (f"`streaming={self.streaming!r}`", self.streaming == "on", 14),
-            (f"`streaming={self.streaming!r}`", self.streaming == "parallel", 16),
-            ("`two_phase=True`", self.two_phase, 15),
-            ("`messages=True`", self.messages is True, 14),
-            (f"`origin={self.origin!r}`", self.origin is not None, 16),
-        )
-        if major < _OLDEST:
-            raise CaptureError(
-                f"The server is PostgreSQL {major}; pgoutput came with PostgreSQL {_OLDEST}. "
-                "Upgrade it."
-            )
-        for option, is_asked, first in asked:
-            if is_asked and major < first:
-                raise CaptureError(
-                    f"{option} needs PostgreSQL {first}; the server is PostgreSQL {major}. "
-                    "Leave the option out."
-                )
+        self._check_supported(major)
         options = {
             "proto_version": str(next(v for first, v in _PROTOCOLS if major >= first)),
-            "publication_names": ",".join(quote_identifier(name) for name in self.publications),
+            "publication_names": ",".join(map(quote_identifier, self.publications)),
         }
         if self.binary:
             options["binary"] = "true"
@@ -99,23 +122,71 @@ class PluginOptions:
             options["streaming"] = self.streaming
         if self.two_phase:
             options["two_phase"] = "on"
-        if self.messages is not False and major >= 14:
+        if self.messages is not False and major >= _FIRST_WITH_MESSAGES:
             options["messages"] = "true"
         if self.origin is not None:
             options["origin"] = self.origin
         return options
 
+    def _check_supported(self, major: int) -> None:
+        if major < _OLDEST:
+            raise CaptureError(
+                f"unsupported server: pgoutput needs PostgreSQL {_OLDEST}; the server is "
+                f"PostgreSQL {major}",
+                hint="Upgrade the server.",
+            )
+        requested = (
+            ("`binary=True`", self.binary, 14),
+            (f"`streaming={self.streaming!r}`", self.streaming == "on", 14),
+            (f"`streaming={self.streaming!r}`", self.streaming == "parallel", 16),
+            ("`two_phase=True`", self.two_phase, 15),
+            ("`messages=True`", self.messages is True, _FIRST_WITH_MESSAGES),
+            (f"`origin={self.origin!r}`", self.origin is not None, 16),
+        )
+        for option, is_requested, first in requested:
+            if is_requested and major < first:
+                raise CaptureError(
+                    f"{option} needs PostgreSQL {first}; the server is PostgreSQL {major}",
+                    hint="Omit the option.",
+                )
 
-def publication_names(publication: str | Sequence[str]) -> tuple[str, ...]:
-    """Give the names as a tuple, whether one or several were given."""
-    return (publication,) if isinstance(publication, str) else tuple(publication)
+
+@dataclass(frozen=True)
+class SegmentOptions:
+    """Segments that a capture writes, as arguments of :class:`~pgwire_codec.log.LogWriter`.
+
+    Attributes
+    ----------
+    compression : {"lz4", "zstd"} or None
+        Codec of the messages.
+    segment_bytes : int
+        A segment is sealed at this size, in bytes.
+    segment_seconds : float
+        A segment is sealed at this age, in seconds.
+    file_mode : int
+        Permissions of the log's files.
+    """
+
+    compression: Compression | None = None
+    segment_bytes: int = 128 << 20
+    segment_seconds: float = 600.0
+    file_mode: int = 0o600
 
 
-def quote_identifier(name: str) -> str:
-    """Quote a name as SQL and the replication commands do."""
-    return '"' + name.replace('"', '""') + '"'
+@dataclass(frozen=True)
+class BatchLimits:
+    """Limits of a batch, and of the iteration over batches; see ``Capture.batches``."""
 
+    max_messages: int = 50_000
+    max_bytes: int = 16 << 20
+    max_seconds: float = 1.0
+    until_lsn: int | None = None
+    idle_seconds: float | None = None
 
-def quote_literal(value: str) -> str:
-    """Quote a string for a replication command, which knows no escape but the doubled quote."""
-    return "'" + value.replace("'", "''") + "'"
+    def __post_init__(self) -> None:
+        if self.max_messages < 1:
+            raise OptionError(f"max_messages must be at least 1, not {self.max_messages}")
+        if not 1 <= self.max_bytes <= _MAX_BATCH_BYTES:
+            raise OptionError(f"max_bytes must be from 1 to 2**30, not {self.max_bytes}")
+        if not self.max_seconds > 0:
+            raise OptionError(f"max_seconds must be above 0, not {self.max_seconds}")

@@ -1,4 +1,4 @@
-"""What was received, and what may therefore be confirmed. No I/O."""
+"""Positions of a stream: received, required, reached, confirmed. No I/O."""
 
 from __future__ import annotations
 
@@ -6,38 +6,33 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from pgwire_codec.codec.tables import tagged
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def _table(tags: bytes) -> NDArray[np.bool_]:
-    table = np.zeros(256, np.bool_)
-    table[list(tags)] = True
-    return table
-
-
-_OPENS: Final = _table(b"BbS")  # Begin, Begin Prepare, Stream Start
-_CLOSES: Final = _table(b"CPE")  # Commit, Prepare, Stream Stop
+_OPENS: Final = b"BbS"  # Begin, Begin Prepare, Stream Start
+_CLOSES: Final = b"CPE"  # Commit, Prepare, Stream Stop
 #: Commit, Prepare, Stream Commit, Stream Prepare, Commit Prepared, Rollback Prepared: after a
-#: restart the server repeats what such a message ends, unless its LSN was confirmed.
-_ENDS: Final = _table(b"CPcpKr")
-_MESSAGE: Final = ord("M")
+#: restart the server repeats the transaction that such a message ends, unless it was confirmed.
+_ENDS: Final = b"CPcpKr"
 
 
-class Progress:
-    """The positions of one stream, as messages and keepalives come in.
+class Positions:
+    """Positions of one stream, updated with each message and keepalive.
 
     Attributes
     ----------
     received : int
-        The highest WAL position seen.
+        Highest LSN seen.
     required : int
-        The end of the last transaction received: what has to be confirmed before the slot may
+        End of the last transaction received: the LSN that has to be confirmed before the slot may
         advance by itself.
     reached : int
-        Every transaction that ends up to here has been received.
+        Every transaction that ends up to this LSN has been received.
     confirmed : int
-        What the server may forget.
+        LSN up to which the server may discard WAL.
     is_open : bool
         Whether the last message was inside a transaction or a stream block.
     """
@@ -48,17 +43,17 @@ class Progress:
         self.received = self.required = self.reached = self.confirmed = confirmed
         self.is_open = False
 
-    def messages(self, tags: NDArray[np.uint8], lsns: NDArray[np.uint64]) -> None:
-        """Take note of messages: the first byte of each, and the position that came with it."""
+    def add_messages(self, tags: NDArray[np.uint8], lsns: NDArray[np.uint64]) -> None:
+        """Count in messages: the first byte of each, and the LSN of its frame."""
         if not len(tags):
             return
         self.received = max(self.received, int(lsns.max()))
-        opens = _OPENS[tags]
-        turns = np.flatnonzero(opens | _CLOSES[tags])
-        ends = _ENDS[tags]
-        alone = np.flatnonzero(tags == _MESSAGE)
+        opens = tagged(tags, _OPENS)
+        turns = np.flatnonzero(opens | tagged(tags, _CLOSES))
+        ends = tagged(tags, _ENDS)
+        alone = np.flatnonzero(tagged(tags, b"M"))
         if len(alone):
-            # Outside of transactions a Message stands for itself.
+            # Outside of transactions a Message is a unit of its own.
             states = np.concatenate([[self.is_open], opens[turns]])
             ends[alone[~states[np.searchsorted(turns, alone)]]] = True
         if ends.any():
@@ -68,28 +63,28 @@ class Progress:
         if len(turns):
             self.is_open = bool(opens[turns[-1]])
 
-    def keepalive(self, wal_end: int) -> None:
-        """Take note of a keepalive: the server has sent all it had to send up to ``wal_end``."""
+    def add_keepalive(self, wal_end: int) -> None:
+        """Count in a keepalive: the server has sent everything up to ``wal_end``."""
         self.received = max(self.received, wal_end)
         self.reached = max(self.reached, wal_end)
 
     def confirm(self, lsn: int) -> None:
-        """Take note that the caller has made everything up to ``lsn`` durable."""
+        """Record that everything up to ``lsn`` is durable."""
         self.confirmed = max(self.confirmed, lsn)
 
     @property
     def confirmable(self) -> int:
-        """What may be confirmed once all that was received is durable.
+        """LSN that may be confirmed once everything received is durable.
 
-        Beyond the last transaction, that is WAL with nothing in it for us.
+        Beyond the last transaction, it covers WAL without changes for the slot.
         """
         return self.required if self.is_open else max(self.required, self.reached)
 
     def advance_idle(self) -> None:
-        """Let the slot pass WAL with nothing in it for us, when nothing is left to confirm."""
+        """Confirm WAL without changes for the slot, if nothing else is left to confirm."""
         if self.confirmed >= self.required:
             self.confirm(self.confirmable)
 
     def has_passed(self, lsn: int) -> bool:
-        """Whether all up to ``lsn`` was received and no transaction is cut."""
+        """Return whether everything up to ``lsn`` was received, and no transaction is cut."""
         return self.reached >= lsn and not self.is_open

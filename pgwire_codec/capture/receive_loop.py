@@ -1,4 +1,4 @@
-"""One connection's stream into a log: read, written, flushed, and only then confirmed."""
+"""Loop that receives one connection's messages into a log: read, write, flush, then confirm."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from pgwire_codec.reference import decode_message
 if TYPE_CHECKING:
     from threading import Event
 
-    from pgwire_codec.capture.batch import Batch
+    from pgwire_codec.capture.batch import MessageBatch
     from pgwire_codec.capture.capture import Capture
-    from pgwire_codec.capture.status import Bulletin
+    from pgwire_codec.capture.status import StatusBoard
     from pgwire_codec.log import LogWriter
 
-_TICK: Final = 0.25  # seconds between looks at what else is to be done
+_TICK: Final = 0.25  # seconds between checks for other work
 _MAX_BATCH_BYTES: Final = 8 << 20
 _FLUSH_BYTES: Final = 64 << 20
-_ADVANCE_SECONDS: Final = 10.0  # between confirmations of WAL with nothing in it
-_LOOKED_AT: Final = 1000  # messages of a batch, from its end, for the last commit
-_MOST_WAITING: Final = 4  # batches that are read and not written
-_SIGN_OF_LIFE_SECONDS: Final = 1.0
+_ADVANCE_SECONDS: Final = 10.0  # between confirmations of WAL without changes for the slot
+_SEARCHED: Final = 1000  # messages at the end of a batch in which to find the last commit
+_MOST_BUFFERED: Final = 4  # batches that are read and not written
+_KEEPALIVE_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Flush:
-    """A flush that is being done, and the positions that it makes durable."""
+    """A running flush, and the positions that it makes durable."""
 
     done: Future[None]
     lsn: int
@@ -44,9 +44,9 @@ class _Flush:
 
 
 class _Background:
-    """A thread that makes calls in order, and after one that failed no other.
+    """Thread that makes calls in order, and none after a failed one.
 
-    A flush that came after a failed append would confirm messages that the log does not have.
+    A flush after a failed append would confirm messages that the log does not contain.
     """
 
     def __init__(self) -> None:
@@ -55,19 +55,19 @@ class _Background:
         self._thread = Thread(target=self._run, name="log", daemon=True)
         try:
             self._thread.start()
-        except RuntimeError as error:  # there is no memory for a thread
+        except RuntimeError as error:  # no memory for a thread
             raise MemoryError(str(error)) from error
 
     def submit(self, call: Callable[..., None], *arguments: Any, **named: Any) -> Future[None]:
-        """Queue a call. Its future has the exception of the first call that failed, if one did."""
+        """Queue a call; its future has the exception of the first failed call, if there is one."""
         done: Future[None] = Future()
         self._calls.put((done, partial(call, *arguments, **named)))
         return done
 
     def wait(self, done: Future[None], seconds: float) -> bool:
-        """Wait for a call for so long, and return whether it is over.
+        """Wait for a call to end for this long, and return whether it has.
 
-        Raises ``MemoryError`` when the thread has died: there was no memory for the exception.
+        Raises ``MemoryError`` when the thread has died for lack of memory.
         """
         alive = self._thread.is_alive()
         is_over = bool(wait([done], seconds).done)
@@ -94,23 +94,24 @@ class _Background:
                 done.set_exception(self._failure)
 
 
-class LogStream:
-    """One connection's stream into a log.
+class ReceiveLoop:
+    """Receives one connection's messages into a log.
 
     Parameters
     ----------
     capture : Capture
-        Open, and without ``auto_advance``: what the server may forget the log has to know first.
+        Open, and without ``auto_advance``: the log has to record a position before the server may
+        discard WAL up to it.
     writer : LogWriter
         At the beginning of a session.
     flush_seconds : float
-        What arrived is durable, and confirmed, after so long.
+        Received messages are durable, and confirmed, after this long.
     stopping : threading.Event
-        Is set when it is to end.
-    bulletin : Bulletin
-        What the stream does.
+        Set to end the loop.
+    status_board : StatusBoard
+        Updated with the positions.
     flushed : callable
-        Is called when messages have become durable.
+        Called when messages have become durable.
     """
 
     def __init__(
@@ -120,40 +121,40 @@ class LogStream:
         *,
         flush_seconds: float,
         stopping: Event,
-        bulletin: Bulletin,
+        status_board: StatusBoard,
         flushed: Callable[[], None],
     ) -> None:
         self._capture = capture
         self._writer = writer
         self._flush_seconds = flush_seconds
         self._stopping = stopping
-        self._bulletin = bulletin
+        self._status_board = status_board
         self._flushed = flushed
         self._durable_lsn = writer.confirm_lsn
         self._unflushed = 0  # bytes
         self._last_flush = monotonic()
-        # Writes while this thread reads: a walsender whose client does not read stands still.
+        # It writes while this thread reads: a walsender blocks while its client does not read.
         self._background = _Background()
         self._writing: deque[Future[None]] = deque()
         self._flush: _Flush | None = None
 
     def run(self, until_lsn: int | None, idle_seconds: float | None) -> None:
-        """Read, write and confirm until it is to end; ``CaptureError`` when the stream ends."""
+        """Read, write and confirm until a limit; raise ``CaptureError`` when the stream ends."""
         try:
-            # A log that is new begins where the slot is; else the slot goes on to where the log is.
+            # A new log begins where the slot is; otherwise the slot advances to the log's end.
             self._finish()
             self._confirm()
             try:
-                self._read_on(until_lsn, idle_seconds)
+                self._receive(until_lsn, idle_seconds)
             except CaptureError:
-                self._finish()  # the connection is gone, what it brought is not
+                self._finish()  # keep what the lost connection delivered
                 raise
             self._finish()
             self._confirm()
         finally:
             self._background.close()
 
-    def _read_on(self, until_lsn: int | None, idle_seconds: float | None) -> None:
+    def _receive(self, until_lsn: int | None, idle_seconds: float | None) -> None:
         capture = self._capture
         tick = min(_TICK, self._flush_seconds)
         last_message = monotonic()
@@ -173,17 +174,17 @@ class LogStream:
             if idle_seconds is not None and now - last_message >= idle_seconds:
                 return
 
-    def _append(self, batch: Batch) -> None:
+    def _append(self, batch: MessageBatch) -> None:
         self._unflushed += batch.nbytes
         arguments = (batch.messages(), batch.lsn, batch.time)
         self._writing.append(self._background.submit(self._writer.append, *arguments))
-        while self._writing and (self._writing[0].done() or len(self._writing) > _MOST_WAITING):
+        while self._writing and (self._writing[0].done() or len(self._writing) > _MOST_BUFFERED):
             self._await(self._writing.popleft())
         self._report(batch)
 
     def _await(self, writing: Future[None]) -> None:
-        """Wait for a write; the server hears of us meanwhile."""
-        while not self._background.wait(writing, _SIGN_OF_LIFE_SECONDS):
+        """Wait for a write, and keep the connection alive meanwhile."""
+        while not self._background.wait(writing, _KEEPALIVE_SECONDS):
             self._capture.keepalive()
         writing.result()
 
@@ -193,11 +194,11 @@ class LogStream:
             return self._unflushed >= _FLUSH_BYTES or since >= self._flush_seconds
         if self._capture.confirmable_lsn <= self._capture.confirmed_lsn:
             return False
-        # WAL with nothing in it for us. A server that shuts down waits for its confirmation.
-        return self._capture.reply_wanted or since >= _ADVANCE_SECONDS
+        # WAL without changes for the slot. A server that shuts down waits for its confirmation.
+        return self._capture.reply_requested or since >= _ADVANCE_SECONDS
 
     def _begin_flush(self) -> _Flush:
-        """Have all that was received so far made durable."""
+        """Begin to make durable all that was received so far."""
         received = self._capture.received_lsn
         lsn = max(self._capture.confirmable_lsn, self._durable_lsn)
         done = self._background.submit(self._writer.flush, confirm_lsn=lsn, received_lsn=received)
@@ -207,7 +208,7 @@ class LogStream:
         return self._flush
 
     def _take_flush(self) -> None:
-        """Take note that a flush is over, and so is each append before it."""
+        """Record the end of a flush, and so of each append before it."""
         assert self._flush is not None
         flush, self._flush = self._flush, None
         while self._writing and self._writing[0].done():
@@ -216,35 +217,35 @@ class LogStream:
         self._durable_lsn = flush.lsn
         if flush.has_messages:
             self._flushed()
-        self._bulletin.tell(received_lsn=flush.received_lsn)
-        self._bulletin.written(self._writer)
+        self._status_board.update(received_lsn=flush.received_lsn)
+        self._status_board.written(self._writer)
 
     def _finish(self) -> None:
-        """Make durable all that was received, and wait for it."""
+        """Make all that was received durable, and wait for it."""
         if self._flush is not None:
             self._settle(self._flush.done)
             self._take_flush()
-        self._settle(self._begin_flush().done)  # and so every append before it
+        self._settle(self._begin_flush().done)  # after every append
         self._take_flush()
 
     def _settle(self, done: Future[None]) -> None:
-        while not self._background.wait(done, _SIGN_OF_LIFE_SECONDS):
+        while not self._background.wait(done, _KEEPALIVE_SECONDS):
             pass
 
     def _confirm(self) -> None:
         self._capture.confirm(self._durable_lsn)
-        self._bulletin.tell(confirmed_lsn=self._capture.confirmed_lsn)
+        self._status_board.update(confirmed_lsn=self._capture.confirmed_lsn)
 
-    def _report(self, batch: Batch) -> None:
+    def _report(self, batch: MessageBatch) -> None:
         received = self._capture.received_lsn
-        self._bulletin.appended(self._writer, len(batch), batch.nbytes, received_lsn=received)
+        self._status_board.appended(self._writer, len(batch), batch.nbytes, received_lsn=received)
         tags = batch.buffer[batch.offsets[:-1]]
-        for index in range(len(tags) - 1, max(-1, len(tags) - _LOOKED_AT), -1):
+        for index in range(len(tags) - 1, max(-1, len(tags) - _SEARCHED), -1):
             if tags[index] in COMMITS:
                 start, end = batch.offsets[index : index + 2].tolist()
                 try:
                     commit: Any = decode_message(batch.buffer[start:end].tobytes())
-                except DecodeError:  # the log keeps it as it is
+                except DecodeError:  # the log stores it unchanged
                     continue
-                self._bulletin.tell(commit_time=commit.commit_time)
+                self._status_board.update(commit_time=commit.commit_time)
                 return

@@ -1,4 +1,4 @@
-"""How a capture into a log stands."""
+"""Status of a capture into a log."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ State = Literal["connecting", "snapshot", "streaming", "waiting", "stopped"]
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How a capture into a log stands.
+    """Status of a capture into a log.
 
     Attributes
     ----------
     state : {"connecting", "snapshot", "streaming", "waiting", "stopped"}
-        What it is doing; ``waiting`` for the next attempt to connect.
+        ``waiting`` is for the next attempt to connect.
     messages, bytes : int
-        How many messages were written to the log, and their bytes, since :meth:`LogCapture.run`.
+        Messages written to the log, and their bytes, since :meth:`LogCapture.run` was called.
     log_bytes, segments : int
-        What became of them: bytes of files, and segments begun.
+        Bytes of the files they were written to, and segments begun.
     snapshot_rows, snapshot_tables : int
-        How much of the snapshot was copied.
+        Rows copied by the snapshot, and tables begun.
     connections : int
-        How many times the stream was begun.
+        Number of times that the stream was started.
     confirmed_lsn : int or None
-        What the server was told it may forget: all before it is durable. At the beginning it is
-        the slot's own position; None until that is known.
+        LSN up to which the server may discard WAL: all before it is durable. It starts at the
+        slot's own position, and is None until that is known.
     received_lsn : int
-        The highest position that the server has told.
+        Highest LSN that the server has reported.
     commit_time : int or None
-        When the last transaction received was committed: microseconds since 2000.
+        Commit time of the last transaction received, in microseconds since 2000.
     problem : str or None
-        Why the last attempt failed, while there is no connection.
+        Error of the last attempt, while the connection is down.
     notes : tuple of str
-        What the server's settings make worth knowing.
+        Remarks on the slot and the server's settings.
     """
 
     state: State = "connecting"
@@ -55,23 +55,23 @@ class Status:
     notes: tuple[str, ...] = ()
 
 
-class Bulletin:
-    """The status of a running capture: one thread changes it, any thread reads it."""
+class StatusBoard:
+    """Current status of a running capture: one thread updates it, any thread reads it."""
 
     def __init__(self) -> None:
         self.status = Status()
 
-    def tell(self, **changes: Any) -> None:
+    def update(self, **changes: Any) -> None:
         """Change fields of the status."""
         self.status = replace(self.status, **changes)
 
     def appended(self, writer: LogWriter, messages: int, size: int, **changes: Any) -> None:
-        """Count messages, and their bytes, that a writer has taken."""
+        """Count messages that were passed to a writer, and their bytes."""
         status = self.status
-        self.tell(messages=status.messages + messages, bytes=status.bytes + size, **changes)
+        self.update(messages=status.messages + messages, bytes=status.bytes + size, **changes)
         self.written(writer)
 
     def written(self, writer: LogWriter) -> None:
-        """Take over what a writer has made of its messages."""
+        """Copy the writer's statistics."""
         statistics = writer.statistics
-        self.tell(log_bytes=statistics.bytes, segments=statistics.segments)
+        self.update(log_bytes=statistics.bytes, segments=statistics.segments)

@@ -1,4 +1,4 @@
-"""``pgwire-codec capture``: a replication slot into a log."""
+"""``pgwire-codec capture``: capture a replication slot into a log."""
 
 from __future__ import annotations
 
@@ -7,22 +7,32 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, get_args
 
 import click
 from rich.console import Console
 
-from pgwire_codec.capture import LogCapture
+from pgwire_codec.capture import LogCapture, PluginOptions, SegmentOptions
 from pgwire_codec.capture.catalog.publications import ALL_TABLES
 from pgwire_codec.capture.lag import LagMeter
+from pgwire_codec.capture.options import (
+    FLUSH_SECONDS,
+    SNAPSHOT_JOBS,
+    Compression,
+    Origin,
+    Streaming,
+)
 from pgwire_codec.capture.status import Status
 from pgwire_codec.cli.arguments import DsnCommand, name_options
-from pgwire_codec.cli.capture_report import JsonReport, Report, TerminalReport
+from pgwire_codec.cli.capture_report import JsonReport, StatusReport, TerminalReport
 from pgwire_codec.protocol.lsn import parse_lsn
 
 _POLL_SECONDS = 0.1
+_JSON_SECONDS = 10.0  # between reports
+_TERMINAL_SECONDS = 0.5
 _NOW = "now"
+_ABOVE_ZERO = click.FloatRange(min=0, min_open=True)
 
 _EPILOG = """\b
 Examples:
@@ -32,8 +42,8 @@ Examples:
       --snapshot --streaming parallel --two-phase
   pgwire-codec capture --slot s --publication p --log shop.log --until-lsn now --json
 
-The log has nothing twice and lacks nothing, however often the capture, the connection or the
-server is interrupted. SIGTERM and SIGINT (Ctrl-C) end it with all that arrived safe: exit status 0.
+The log contains every change exactly once, however often the capture, the connection or the server
+is interrupted. SIGTERM and SIGINT (Ctrl-C) end it with all that arrived safe: exit status 0.
 """
 
 
@@ -54,100 +64,110 @@ def _mode(ctx: click.Context, param: click.Parameter, value: str) -> int:
 
 
 @click.command(cls=DsnCommand, epilog=_EPILOG)
-@click.option("--dsn", default="", help="libpq connection string or URI; else PGHOST and the like.")
+@click.option("--dsn", default="", help="libpq connection string or URI. Default: PGHOST etc.")
 @click.option("--slot", required=True, help="Name of the replication slot.")
 @click.option(
-    "--publication", required=True, multiple=True, help="A publication; may be given again."
+    "--publication", required=True, multiple=True, help="Name of a publication (repeatable)."
 )
-@click.option("--log", required=True, metavar="DIR", help="The log: a folder, or a URI.")
-@click.option("--snapshot", is_flag=True, help="Begin a new log with the tables as they are.")
+@click.option("--log", required=True, metavar="DIR", help="Directory or URI of the log.")
+@click.option("--snapshot", is_flag=True, help="Begin a new log with a copy of the tables.")
 @click.option(
     "--jobs",
     type=click.IntRange(min=1),
-    default=4,
+    default=SNAPSHOT_JOBS,
     show_default=True,
-    help="How many tables the snapshot copies at once.",
+    help="Number of tables that the snapshot copies at once.",
 )
-@click.option("--create-slot", is_flag=True, help="Create the slot where it is missing.")
+@click.option("--create-slot", is_flag=True, help="Create the slot if it does not exist.")
 @click.option(
     "--create-publication",
     multiple=True,
     metavar="TABLE",
-    help=f'Create the publication where it is missing: "{ALL_TABLES}", or a table (repeatable).',
+    help=f'Create the publication if it does not exist: "{ALL_TABLES}", or a table (repeatable).',
 )
-@click.option("--binary", is_flag=True, help="Values in their binary form. PostgreSQL 14 on.")
+@click.option("--binary", is_flag=True, help="Send values in binary form (PostgreSQL 14+).")
 @click.option(
     "--streaming",
-    type=click.Choice(["off", "on", "parallel"]),
-    default="off",
+    type=click.Choice(get_args(Streaming)),
+    default=PluginOptions.streaming,
     show_default=True,
-    help="Have large transactions sent while they run. PostgreSQL 14, parallel: 16 on.",
-)
-@click.option("--two-phase", is_flag=True, help="Have transactions sent at PREPARE. 15 on.")
-@click.option(
-    "--messages/--no-messages", default=None, help="pg_logical_emit_message; else where it can be."
+    help="Send large transactions while they run (PostgreSQL 14+; parallel: 16+).",
 )
 @click.option(
-    "--origin", type=click.Choice(["any", "none"]), help="none: not what the server replicates. 16."
+    "--two-phase", is_flag=True, help="Send transactions at PREPARE TRANSACTION (PostgreSQL 15+)."
 )
-@click.option("--compression", type=click.Choice(["lz4", "zstd"]), help="Of the log's segments.")
+@click.option(
+    "--messages/--no-messages",
+    default=PluginOptions.messages,
+    help="Include pg_logical_emit_message() output (PostgreSQL 14+). Default: on if the server "
+    "supports it.",
+)
+@click.option(
+    "--origin",
+    type=click.Choice(get_args(Origin)),
+    default=PluginOptions.origin,
+    help="none: omit changes that the server received by replication (PostgreSQL 16+).",
+)
+@click.option(
+    "--compression",
+    type=click.Choice(get_args(Compression)),
+    default=SegmentOptions.compression,
+    help="Compress the log's segments.",
+)
 @click.option(
     "--segment-bytes",
     type=click.IntRange(min=1),
-    default=128 << 20,
+    default=SegmentOptions.segment_bytes,
     show_default=True,
-    help="A segment is sealed when it is so large.",
+    help="Seal a segment at this size.",
 )
 @click.option(
     "--segment-seconds",
-    type=click.FloatRange(min=0, min_open=True),
-    default=600.0,
+    type=_ABOVE_ZERO,
+    default=SegmentOptions.segment_seconds,
     show_default=True,
-    help="A segment is sealed when it is so old.",
+    help="Seal a segment at this age.",
 )
 @click.option(
     "--file-mode",
     metavar="OCTAL",
-    default="0600",
+    default=f"{SegmentOptions.file_mode:04o}",
     show_default=True,
     callback=_mode,
     help="Permissions of the log's files, as 0640.",
 )
 @click.option(
     "--flush-seconds",
-    type=click.FloatRange(min=0, min_open=True),
-    default=1.0,
+    type=_ABOVE_ZERO,
+    default=FLUSH_SECONDS,
     show_default=True,
-    help="What arrives is on disk, and confirmed, after so long.",
+    help="Write received messages to disk, and confirm them, after this long.",
 )
 @click.option(
     "--max-retries",
     type=click.IntRange(min=0),
-    help="How many attempts to connect may fail one after the other; else any number.",
+    help="Maximum number of consecutive failed connections to retry. Default: any number.",
 )
 @click.option(
     "--until-lsn",
     metavar="LSN",
     callback=_lsn,
-    help="End when the log has all up to here; now: as of now.",
+    help="End once the log has everything up to this LSN, or up to now.",
 )
+@click.option("--idle-seconds", type=_ABOVE_ZERO, help="End after this long without a message.")
 @click.option(
-    "--idle-seconds",
-    type=click.FloatRange(min=0, min_open=True),
-    help="End when nothing arrived for so long.",
+    "--json", "as_json", is_flag=True, help="Print JSON lines. Default: only without a terminal."
 )
-@click.option("--json", "as_json", is_flag=True, help="JSON lines, as where there is no terminal.")
 @click.option(
     "--report-seconds",
-    type=click.FloatRange(min=0, min_open=True),
-    help="Between two reports; else 0.5 on a terminal, 10 in JSON.",
+    type=_ABOVE_ZERO,
+    help=f"Seconds between two reports. Default: {_TERMINAL_SECONDS} on a terminal, "
+    f"{_JSON_SECONDS:.0f} in JSON.",
 )
 def capture(
     dsn: str,
     slot: str,
-    publication: tuple[str, ...],
     log: str,
-    snapshot: bool,
     jobs: int,
     create_publication: tuple[str, ...],
     until_lsn: int | str | None,
@@ -158,47 +178,61 @@ def capture(
 ) -> None:
     """Capture a replication slot of a running server into a durable log.
 
-    Only what is on disk is confirmed to the server, which then may forget it. Started again, the
-    capture goes on where the log ends.
+    Changes are confirmed to the server, which may then discard them, once they are on disk. After
+    an interruption, the capture resumes at the end of the log.
     """
+    plugin = PluginOptions(**_fields_of(PluginOptions, options))
+    segments = SegmentOptions(**_fields_of(SegmentOptions, options))
     running = LogCapture(
         dsn,
         log,
         slot=slot,
-        publication=publication,
-        snapshot=snapshot,
+        options=plugin,
         snapshot_jobs=jobs,
         create_publication=_tables(create_publication),
+        segments=segments,
         **options,
     )
     console = Console()
-    report: Report
+    report: StatusReport
     if as_json or not console.is_terminal:
-        report = JsonReport(report_seconds or 10.0)
+        report = JsonReport(report_seconds or _JSON_SECONDS)
     else:
-        report = TerminalReport(report_seconds or 0.5, f"{slot} → {log}", console)
+        report = TerminalReport(report_seconds or _TERMINAL_SECONDS, f"{slot} → {log}", console)
     with _signals() as signalled, LagMeter(dsn) as meter, report:
         worker = _Worker(running, until_lsn=until_lsn, idle_seconds=idle_seconds)
         worker.start()
-        due, shown = 0.0, None
-        while worker.is_alive():
-            if signalled:
-                running.stop()
-            status = _worded(running.status)
-            # What changed is shown at once.
-            if time.monotonic() >= due or (status.state, status.problem) != shown:
-                report.show(status, meter.measure(status))
-                due = time.monotonic() + report.interval
-                shown = (status.state, status.problem)
-            worker.join(_POLL_SECONDS)
+        _show_while_alive(worker, report, meter, signalled)
         error = None if worker.error is None else _in_options(str(worker.error))
         report.end(_worded(running.status), meter.measure(running.status), error)
     if worker.error is not None:
         raise worker.error
 
 
+def _fields_of(kind: type, options: dict[str, Any]) -> dict[str, Any]:
+    """Remove the fields of a dataclass from the options, and return them."""
+    return {field.name: options.pop(field.name) for field in fields(kind)}
+
+
+def _show_while_alive(
+    worker: _Worker, report: StatusReport, meter: LagMeter, signalled: list[int]
+) -> None:
+    """Report the status until the capture ends; stop it at the first signal."""
+    due, shown = 0.0, None
+    while worker.is_alive():
+        if signalled:
+            worker.running.stop()
+        status = _worded(worker.running.status)
+        # A change of state is reported at once.
+        if time.monotonic() >= due or (status.state, status.problem) != shown:
+            report.show(status, meter.measure(status))
+            due = time.monotonic() + report.interval
+            shown = (status.state, status.problem)
+        worker.join(_POLL_SECONDS)
+
+
 def _worded(status: Status) -> Status:
-    """Return a status whose texts name the command's options."""
+    """Return the status with Python's arguments replaced by the command's options."""
     problem = None if status.problem is None else _in_options(status.problem)
     return replace(status, problem=problem, notes=tuple(map(_in_options, status.notes)))
 
@@ -208,24 +242,24 @@ def _in_options(text: str) -> str:
 
 
 class _Worker(threading.Thread):
-    """Runs the capture beside the main thread, which has the signals and the terminal."""
+    """Thread that runs the capture; the main thread has the signals and the terminal."""
 
     def __init__(self, running: LogCapture, **limits: Any) -> None:
         super().__init__(name="capture")
-        self._running = running
+        self.running = running
         self._limits = limits
         self.error: Exception | None = None
 
     def run(self) -> None:
         try:
-            self._running.run(**self._limits)
+            self.running.run(**self._limits)
         except Exception as error:  # noqa: BLE001  (raised in the main thread)
             self.error = error
 
 
 @contextmanager
 def _signals() -> Iterator[list[int]]:
-    """Note SIGTERM and SIGINT in a list; a second one of the same ends the process at once."""
+    """Record SIGTERM and SIGINT in a list; a repeated one ends the process at once."""
     received: list[int] = []
 
     def note(number: int, _: Any) -> None:

@@ -1,4 +1,4 @@
-"""How a capture stands: a panel for a person, JSON lines for a program."""
+"""Reports of a capture's status: a panel on a terminal, or JSON lines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import time
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from types import TracebackType
 from typing import Any, Protocol
 
 import click
@@ -21,28 +20,23 @@ from pgwire_codec.format import format_size, printable
 from pgwire_codec.protocol.lsn import format_lsn
 
 
-class Report(Protocol):
-    """Shows how a capture stands. A context manager; ``interval`` is in seconds."""
+class StatusReport(Protocol):
+    """Report of a capture's status. A context manager; ``interval`` is in seconds."""
 
     interval: float
 
     def __enter__(self) -> Any: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *exception: object) -> None: ...
     def show(self, status: Status, lag: Lag | None) -> None:
-        """Show how it stands now."""
+        """Show the current status."""
 
     def end(self, status: Status, lag: Lag | None, error: str | None) -> None:
-        """Show how it ended."""
+        """Show the final status."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Messages and bytes a second."""
+    """Messages and bytes per second."""
 
     messages: float = 0.0
     bytes: float = 0.0
@@ -67,7 +61,7 @@ class RateMeter:
 
 
 class JsonReport:
-    """A JSON object a line. See :class:`Report`."""
+    """JSON lines. See :class:`StatusReport`."""
 
     def __init__(self, interval: float) -> None:
         self.interval = interval
@@ -76,12 +70,7 @@ class JsonReport:
     def __enter__(self) -> JsonReport:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         pass
 
     def show(self, status: Status, lag: Lag | None) -> None:
@@ -118,7 +107,7 @@ class JsonReport:
 
 
 class TerminalReport:
-    """A panel that changes in place. See :class:`Report`."""
+    """A panel that is updated in place. See :class:`StatusReport`."""
 
     def __init__(self, interval: float, title: str, console: Console) -> None:
         self.interval = interval
@@ -127,16 +116,11 @@ class TerminalReport:
         self._live = Live(console=console, auto_refresh=False)
 
     def __enter__(self) -> TerminalReport:
-        self._live.__enter__()
+        self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._live.__exit__(kind, error, traceback)
+    def __exit__(self, *exception: object) -> None:
+        self._live.stop()
 
     def show(self, status: Status, lag: Lag | None) -> None:
         self._live.update(self._table(status, lag), refresh=True)
@@ -156,7 +140,7 @@ class TerminalReport:
 
 
 def rows(status: Status, rates: Rates, lag: Lag | None) -> list[tuple[str, str]]:
-    """Give what the panel shows: names and values."""
+    """Return the names and values of the panel."""
     found = [
         ("state", status.state),
         ("messages", f"{status.messages:,} ({rates.messages:,.0f}/s)"),

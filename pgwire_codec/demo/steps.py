@@ -1,4 +1,4 @@
-"""The demo's way of the data: server, replication slot, log, ``format("pgoutput")``, Parquet."""
+"""Steps of the demo: server, replication slot, log, ``format("pgoutput")``, Parquet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pgwire_codec.capture import LogCapture, Status
+from pgwire_codec.capture import LogCapture, SegmentOptions, Status
 from pgwire_codec.capture.connection.connect import connect, current_lsn
 from pgwire_codec.capture.options import Streaming
 from pgwire_codec.demo.shop import KEYS, PUBLICATION, SCHEMA, SLOT, TABLES
@@ -23,9 +23,9 @@ _REPORT_SECONDS: Final = 0.1
 
 
 def open_capture(dsn: str, log: Path) -> LogCapture:
-    """Give the shop's capture into a log, with all that the server can do.
+    """Return the shop's capture into a log, with every option that the server supports.
 
-    Its first run makes publication and slot; the log begins there.
+    Its first run creates publication and slot; the log begins there.
     """
     connection = connect(dsn)
     try:
@@ -45,16 +45,16 @@ def open_capture(dsn: str, log: Path) -> LogCapture:
         create_publication=list(TABLES),
         streaming=streaming,
         two_phase=can_prepare and major >= 15,
-        segment_bytes=_SEGMENT_BYTES,
+        segments=SegmentOptions(segment_bytes=_SEGMENT_BYTES),
     )
 
 
 def capture_until_now(
     dsn: str, log: Path, report: Callable[[Status], None] = lambda status: None
 ) -> Status:
-    """Capture into the log what is in the slot now; ``report`` is told how it stands.
+    """Capture the slot's present changes into a new or existing log.
 
-    A log that has begun goes on.
+    ``report`` is called with the capture's status.
     """
     capture = open_capture(dsn, log)
     with ThreadPoolExecutor(1, "capture") as executor:
@@ -63,7 +63,7 @@ def capture_until_now(
             while not wait([running], _REPORT_SECONDS).done:
                 report(capture.status)
         finally:
-            capture.stop()  # where an exception, as of Ctrl-C, came first
+            capture.stop()  # if an exception, such as of Ctrl-C, ended the wait
     status = running.result()
     report(status)
     return status
@@ -89,7 +89,7 @@ def local_spark() -> Iterator[SparkSession]:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
         .config("spark.sql.session.timeZone", "UTC")
-        # Not the INT96 of old, which has no time zone.
+        # Not the default INT96, which has no time zone.
         .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         .getOrCreate()
     )
@@ -102,7 +102,7 @@ def local_spark() -> Iterator[SparkSession]:
 def decode_tables(
     spark: SparkSession, log: Path, tables: Path, report: Callable[[str], None]
 ) -> None:
-    """Decode the log on Spark into one Parquet data set of changes a table."""
+    """Decode the log on Spark into one Parquet data set of changes for each table."""
     for table in KEYS:
         changes = (
             spark.read.format("pgoutput")

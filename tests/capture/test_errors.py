@@ -1,4 +1,4 @@
-"""Everything that stands in a capture's way on a real server, and whether the text helps."""
+"""Errors of a capture that a real server does not allow, each with a hint."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ import pytest
 from pgwire_codec.capture import Capture, peek
 from pgwire_codec.demo.server import EmbeddedServer
 from pgwire_codec.errors import CaptureError, OptionError
-from tests.support.servers import Database, InstalledServer, database
+from tests.support.error_style import check_style
+from tests.support.servers import NOT_DURABLE, Database, InstalledServer, database
 
 pytestmark = pytest.mark.slow
 
 
-def refusal(made: Database, dsn: str | None = None, **options: Any) -> str:
-    """What a capture says that cannot be opened."""
-    arguments = {"slot": made.slot, "publication": made.publication, "slot_patience": 0.0}
+def refusal(made: Database, dsn: str | None = None, **options: Any) -> tuple[str, str]:
+    """Text and hint of the error of a capture that cannot be opened."""
+    arguments = {"slot": made.slot, "publication": made.publication, "slot_timeout": 0.0}
     with pytest.raises(CaptureError) as caught:  # noqa: SIM117
         with Capture(dsn or made.dsn, **{**arguments, **options}):
             pass
-    return str(caught.value)
+    text, hint = check_style(caught.value)
+    assert hint is not None
+    return text, hint
 
 
 @pytest.fixture
@@ -37,6 +40,7 @@ def ready(pg: Database) -> Database:
 def cramped() -> Iterator[EmbeddedServer]:
     """A server that has one of everything at most."""
     settings = {
+        **NOT_DURABLE,
         "max_wal_senders": "1",
         "max_replication_slots": "1",
         "max_prepared_transactions": "0",
@@ -48,69 +52,84 @@ def cramped() -> Iterator[EmbeddedServer]:
 
 def test_no_server() -> None:
     with (
-        pytest.raises(CaptureError, match=r"(?s)Could not connect: .*Check host"),
+        pytest.raises(CaptureError, match=r"(?s)could not connect: .* hint: Check host"),
         Capture("host=/nowhere/at/all dbname=x", slot="s", publication="p"),
     ):
         pass
 
 
 def test_no_such_database(pg: Database) -> None:
-    said = refusal(pg, pg.server.dsn_for("nowhere"))
-    assert 'database "nowhere" does not exist' in said
-    assert "of the DSN" in said
+    text, hint = refusal(pg, pg.server.dsn_for("nowhere"))
+    assert 'database "nowhere" does not exist' in text
+    assert "of the DSN" in hint
 
 
 def test_role_without_replication(ready: Database) -> None:
     role = ready.create_role("NOREPLICATION")
-    said = refusal(ready, ready.server.dsn_for(ready.name, role))
-    assert f'ALTER ROLE "{role}" REPLICATION;' in said
+    assert refusal(ready, ready.server.dsn_for(ready.name, role)) == (
+        f'role "{role}" may not replicate',
+        f'Run as a superuser: ALTER ROLE "{role}" REPLICATION;',
+    )
 
 
-def test_wal_level(pg18: EmbeddedServer) -> None:
-    with EmbeddedServer(settings={"wal_level": "replica"}) as server, database(server) as made:
+def test_wal_level() -> None:
+    settings = {**NOT_DURABLE, "wal_level": "replica"}
+    with EmbeddedServer(settings=settings) as server, database(server) as made:
         made.execute("CREATE PUBLICATION p FOR ALL TABLES")
-        assert "ALTER SYSTEM SET wal_level = logical;" in refusal(made)
+        assert refusal(made) == (
+            "the server has wal_level = replica, and logical replication needs logical",
+            "Run ALTER SYSTEM SET wal_level = logical; and restart the server.",
+        )
         with pytest.raises(CaptureError, match="ALTER SYSTEM SET wal_level = logical;"):
             peek(made.dsn, slot="s", publication="p")
 
 
 def test_wal_level_without_walsenders() -> None:
-    settings = {"wal_level": "minimal", "max_wal_senders": "0"}
+    settings = {**NOT_DURABLE, "wal_level": "minimal", "max_wal_senders": "0"}
     with EmbeddedServer(settings=settings) as server, database(server) as made:
-        assert "ALTER SYSTEM SET wal_level = logical;" in refusal(made)
+        text, hint = refusal(made)
+        assert "wal_level = minimal" in text
+        assert "ALTER SYSTEM SET wal_level = logical;" in hint
 
 
 def test_missing_publication(pg: Database) -> None:
     pg.create_slot()
-    said = refusal(pg)
-    assert f'Publication "p" does not exist in database "{pg.name}"' in said
-    assert 'CREATE PUBLICATION "p" FOR ALL TABLES;' in said
+    text, hint = refusal(pg)
+    assert text == f'publication "p" does not exist in database "{pg.name}"'
+    assert 'CREATE PUBLICATION "p" FOR ALL TABLES;' in hint
 
 
 def test_one_of_two_publications_missing(ready: Database) -> None:
-    assert 'Publication "q" does not exist' in refusal(ready, publication=["p", "q"])
+    text, _ = refusal(ready, publication=["p", "q"])
+    assert 'publication "q" does not exist' in text
 
 
 def test_tables_to_publish_missing(pg: Database) -> None:
     pg.execute('CREATE TABLE "T" (k int)')
-    said = refusal(pg, create_slot=True, create_publication=['"T"', "T", "other.t"])
-    assert "do not exist: T, other.t." in said
+    text, _ = refusal(pg, create_slot=True, create_publication=['"T"', "T", "other.t"])
+    assert text == "tables to publish do not exist: T, other.t"
     assert pg.query("SELECT count(*) FROM pg_publication") == [(0,)]
 
 
 def test_publication_of_nothing(pg: Database) -> None:
     pg.execute("CREATE PUBLICATION p")
     pg.create_slot()
-    assert 'ALTER PUBLICATION "p" ADD TABLE' in refusal(pg)
+    text, hint = refusal(pg)
+    assert text == 'publication "p" publishes no table'
+    assert 'ALTER PUBLICATION "p" ADD TABLE' in hint
     with Capture(pg.dsn, slot=pg.slot, publication="p", messages=True):
         pass
 
 
 def test_existing_publication_lacks_a_table(ready: Database) -> None:
     ready.execute("CREATE TABLE u (k int)")
-    said = refusal(ready, create_publication=["t", "u"])
-    assert 'ALTER PUBLICATION "p" ADD TABLE public.u;' in said
-    assert 'DROP PUBLICATION "p";' in refusal(ready, create_publication="all tables")
+    assert refusal(ready, create_publication=["t", "u"]) == (
+        'publication "p" exists, but does not publish public.u',
+        'Run ALTER PUBLICATION "p" ADD TABLE public.u;',
+    )
+    text, hint = refusal(ready, create_publication="all tables")
+    assert text == 'publication "p" exists, but not for all tables'
+    assert 'DROP PUBLICATION "p";' in hint
     with Capture(ready.dsn, slot=ready.slot, publication="p", create_publication=["t"]):
         pass
 
@@ -118,8 +137,9 @@ def test_existing_publication_lacks_a_table(ready: Database) -> None:
 def test_publication_that_the_role_may_not_create(ready: Database) -> None:
     role = ready.create_role("REPLICATION")
     dsn = ready.server.dsn_for(ready.name, role)
-    said = refusal(ready, dsn, publication="q", create_publication="all tables")
-    assert "one for all tables a superuser" in said
+    text, hint = refusal(ready, dsn, publication="q", create_publication="all tables")
+    assert text.startswith("the role lacks a privilege: ")
+    assert "one for all tables a superuser" in hint
 
 
 def test_nonsense_for_create_publication(ready: Database) -> None:
@@ -133,13 +153,14 @@ def test_nonsense_for_create_publication(ready: Database) -> None:
 
 def test_missing_slot(pg: Database) -> None:
     pg.execute("CREATE PUBLICATION p FOR ALL TABLES")
-    said = refusal(pg)
-    assert f'slot "{pg.slot}" does not exist' in said
-    assert "create_slot=True" in said
+    text, hint = refusal(pg)
+    assert text == f'replication slot "{pg.slot}" does not exist'
+    assert "create_slot=True" in hint
 
 
 def test_slot_name_that_cannot_be(ready: Database) -> None:
-    assert "invalid character" in refusal(ready, slot="No-Slot", create_slot=True)
+    with pytest.raises(CaptureError, match="invalid character"):
+        Capture(ready.dsn, slot="No-Slot", publication="p", create_slot=True).__enter__()
 
 
 def test_slot_in_use(ready: Database) -> None:
@@ -147,21 +168,25 @@ def test_slot_in_use(ready: Database) -> None:
         [(pid,)] = ready.query(
             f"SELECT active_pid FROM pg_replication_slots WHERE slot_name = '{ready.slot}'"
         )
-        said = refusal(ready)
-        assert f"in use by process {pid}" in said
-        assert f"pg_terminate_backend({pid})" in said
+        text, hint = refusal(ready)
+        assert text == f'replication slot "{ready.slot}" is in use by process {pid}'
+        assert f"pg_terminate_backend({pid})" in hint
         with pytest.raises(CaptureError, match=f"in use by process {pid}"):
-            peek(ready.dsn, slot=ready.slot, publication="p", slot_patience=0.0)
+            peek(ready.dsn, slot=ready.slot, publication="p", slot_timeout=0.0)
 
 
 def test_temporary_slot_that_exists(ready: Database) -> None:
-    assert "exists already, and `temporary=True` creates one" in refusal(ready, temporary=True)
+    text, _ = refusal(ready, temporary=True)
+    assert "already exists, and `temporary=True` creates one" in text
 
 
 def test_physical_slot(ready: Database) -> None:
     ready.query("SELECT pg_create_physical_replication_slot('physical')")
     try:
-        assert '"physical" is a physical one' in refusal(ready, slot="physical")
+        assert refusal(ready, slot="physical") == (
+            'replication slot "physical" is a physical one',
+            "Use another name with `create_slot=True`.",
+        )
     finally:
         ready.query("SELECT pg_drop_replication_slot('physical')")
 
@@ -169,27 +194,30 @@ def test_physical_slot(ready: Database) -> None:
 def test_slot_of_another_database(ready: Database) -> None:
     with database(ready.server) as other:
         other.execute("CREATE PUBLICATION p FOR ALL TABLES")
-        said = refusal(other, slot=ready.slot)
-    assert f'belongs to database "{ready.name}"' in said
-    assert f"Put dbname={ready.name} into the DSN" in said
+        text, hint = refusal(other, slot=ready.slot)
+    assert f'belongs to database "{ready.name}"' in text
+    assert f"Put dbname={ready.name} into the DSN" in hint
 
 
 def test_slot_of_another_plugin(pg15: InstalledServer) -> None:
     with database(pg15) as made:
         made.execute("CREATE PUBLICATION p FOR ALL TABLES")
         made.create_slot(plugin="test_decoding")
-        assert "was created for the plugin test_decoding" in refusal(made)
+        text, _ = refusal(made)
+        assert 'is of output plugin "test_decoding", not of pgoutput' in text
 
 
 def test_server_that_is_too_old_for_an_option(pg15: InstalledServer) -> None:
     with database(pg15) as made:
         made.execute("CREATE PUBLICATION p FOR ALL TABLES")
-        said = refusal(made, create_slot=True, streaming="parallel")
-        assert "`streaming='parallel'` needs PostgreSQL 16; the server is PostgreSQL 15" in said
+        assert refusal(made, create_slot=True, streaming="parallel") == (
+            "`streaming='parallel'` needs PostgreSQL 16; the server is PostgreSQL 15",
+            "Omit the option.",
+        )
         with Capture(
             made.dsn, slot=made.slot, publication="p", create_slot=True, two_phase=True
         ) as capture:
-            assert capture.plugin_options["proto_version"] == "3"
+            assert capture.source.plugin_options["proto_version"] == "3"
 
 
 def test_publication_that_is_younger_than_the_changes(pg16: EmbeddedServer) -> None:
@@ -198,7 +226,7 @@ def test_publication_that_is_younger_than_the_changes(pg16: EmbeddedServer) -> N
         made.create_slot()
         made.execute("INSERT INTO t VALUES (1)", "CREATE PUBLICATION p FOR ALL TABLES")
         with (
-            pytest.raises(CaptureError, match=r"drop the slot and create it again.*does not exist"),
+            pytest.raises(CaptureError, match=r"does not exist.*drop the slot and create it again"),
             Capture(made.dsn, slot=made.slot, publication="p") as capture,
         ):
             list(capture.batches(until_lsn=capture.current_lsn()))
@@ -210,17 +238,18 @@ def test_no_walsender_left(cramped: EmbeddedServer) -> None:
     with database(cramped) as made:
         made.execute("CREATE PUBLICATION p FOR ALL TABLES")
         with Capture(made.dsn, slot=made.slot, publication="p", temporary=True):
-            said = refusal(made)
-        assert "All 1 walsenders of the server are in use (max_wal_senders)" in said
+            text, hint = refusal(made)
+        assert text == "all 1 walsenders of the server are in use (max_wal_senders)"
+        assert "ALTER SYSTEM SET max_wal_senders = 6;" in hint
 
 
 def test_no_slot_left(cramped: EmbeddedServer) -> None:
     with database(cramped) as made:
         made.execute("CREATE PUBLICATION p FOR ALL TABLES")
         made.create_slot()
-        assert "no replication slot left (max_replication_slots)" in refusal(
-            made, slot="another", create_slot=True
-        )
+        text, hint = refusal(made, slot="another", create_slot=True)
+        assert text.startswith("no replication slot left (max_replication_slots): ")
+        assert "SET max_replication_slots to a higher number" in hint
 
 
 def test_invalidated_slot(cramped: EmbeddedServer) -> None:
@@ -230,9 +259,9 @@ def test_invalidated_slot(cramped: EmbeddedServer) -> None:
         for _ in range(3):
             made.execute("INSERT INTO t VALUES (1)", "SELECT pg_switch_wal()")
         made.execute("CHECKPOINT")
-        said = refusal(made)
-    assert "was invalidated (wal_removed)" in said
-    assert f"SELECT pg_drop_replication_slot('{made.slot}');" in said
+        text, hint = refusal(made)
+    assert text == f'replication slot "{made.slot}" was invalidated (wal_removed): changes are lost'
+    assert f"SELECT pg_drop_replication_slot('{made.slot}');" in hint
 
 
 def test_two_phase_where_nothing_can_be_prepared(cramped: EmbeddedServer) -> None:
@@ -275,7 +304,7 @@ def test_a_closed_capture(ready: Database) -> None:
     with capture:
         batches = capture.batches(until_lsn=capture.current_lsn() + (1 << 40))
         capture.close()
-        with pytest.raises(CaptureError, match="not open"):
+        with pytest.raises(CaptureError, match="has been closed — hint: Open a new one"):
             next(batches)
 
 

@@ -1,4 +1,4 @@
-"""Frames taken apart: the compiled reader and the plain one, on the same connection's frames."""
+"""Frames read by the compiled and by the plain implementation from the same connection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgwire_codec.capture.connection.frames import NEVER, Outcome
+from pgwire_codec.capture.connection.frames import NEVER, ReadOutcome
 from tests.support.scripted_libpq import Connection
 
 pytest.importorskip(
@@ -44,7 +44,7 @@ SCRIPTS = st.lists(
 
 @pytest.fixture(scope="module")
 def silent() -> Iterator[int]:
-    """What there is never something to be read from."""
+    """File descriptor that is never readable."""
     reading, writing = os.pipe()
     yield reading
     os.close(reading)
@@ -53,7 +53,7 @@ def silent() -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def readable() -> Iterator[int]:
-    """What there is always something to be read from."""
+    """File descriptor that is always readable."""
     reading, writing = os.pipe()
     os.write(writing, b"x")
     yield reading
@@ -105,14 +105,14 @@ def test_what_was_taken_is_kept() -> None:
     """The next messages are read into memory of their own."""
     connection = Connection([xlog_data(1, b"Iabc"), xlog_data(2, b"Cxyz", 5)])
     frames = connection.compiled()
-    assert frames.read(1, 100, NEVER, 0) == Outcome.FULL
+    assert frames.read(1, 100, NEVER, 0) == ReadOutcome.FULL
     taken = frames.take()
-    assert frames.read(10, 100, 2, 0) == Outcome.REACHED
+    assert frames.read(10, 100, 2, 0) == ReadOutcome.REACHED
     assert taken.data.tobytes() == b"Iabc"
     second = frames.take()
     assert second.data.tobytes() == b"Cxyz"
     assert (second.lsn.tolist(), second.time.tolist()) == ([2], [5])
-    assert frames.read(10, 100, NEVER, 0) == Outcome.EMPTY
+    assert frames.read(10, 100, NEVER, 0) == ReadOutcome.EMPTY
 
 
 @pytest.mark.parametrize("side", ["compiled", "plain"])
@@ -121,22 +121,22 @@ class TestWaiting:
         connection = Connection([], silent)
         frames = getattr(connection, side)()
         began = time.monotonic()
-        assert frames.read(10, 100, NEVER, 0.05) == Outcome.EMPTY
+        assert frames.read(10, 100, NEVER, 0.05) == ReadOutcome.EMPTY
         assert time.monotonic() - began >= 0.05
 
     def test_the_first_message_is_told_of(self, readable: int, side: str) -> None:
         script = [0, xlog_data(1, b"Iabc"), 0, xlog_data(2, b"Idef"), 0, xlog_data(3, b"Ighi"), -1]
         connection = Connection(script, readable)
         frames = getattr(connection, side)()
-        assert frames.read(10, 100, NEVER, 60) == Outcome.EMPTY
+        assert frames.read(10, 100, NEVER, 60) == ReadOutcome.EMPTY
         assert frames.count == 1
-        assert frames.read(10, 100, NEVER, 60) == Outcome.ENDED
+        assert frames.read(10, 100, NEVER, 60) == ReadOutcome.ENDED
         assert frames.count == 3
 
     def test_a_lost_connection(self, readable: int, side: str) -> None:
         connection = Connection([0], readable)
         frames = getattr(connection, side)()
-        assert frames.read(10, 100, NEVER, 60) == Outcome.BROKEN
+        assert frames.read(10, 100, NEVER, 60) == ReadOutcome.BROKEN
 
 
 def test_a_signal_ends_the_waiting(silent: int) -> None:
@@ -147,7 +147,7 @@ def test_a_signal_ends_the_waiting(silent: int) -> None:
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.05)
         began = time.monotonic()
-        assert frames.read(10, 100, NEVER, 60) == Outcome.EMPTY
+        assert frames.read(10, 100, NEVER, 60) == ReadOutcome.EMPTY
         assert time.monotonic() - began < 30
     finally:
         signal.signal(signal.SIGALRM, before)

@@ -1,4 +1,4 @@
-"""What no server sends: errors of this package, and nothing that was received before is lost."""
+"""Invalid frames and messages: errors of this package, without loss of earlier messages."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from hypothesis import strategies as st
 
 from pgwire_codec import log
 from pgwire_codec.capture import Capture, LogCapture
-from pgwire_codec.capture.connection.frames import Outcome
-from pgwire_codec.capture.connection.replication_connection import StreamEnded
-from pgwire_codec.capture.receive_loop import LogStream
+from pgwire_codec.capture.connection.frames import ReadOutcome
+from pgwire_codec.capture.connection.replication_connection import ReplicationEnded
+from pgwire_codec.capture.receive_loop import ReceiveLoop
 from pgwire_codec.capture.receiver import Receiver
-from pgwire_codec.capture.status import Bulletin
+from pgwire_codec.capture.status import StatusBoard
 from pgwire_codec.errors import CaptureError
 from tests.support.corpus import capture as corpus_capture
-from tests.support.log_captures import decoded, messages
+from tests.support.error_style import check_style
+from tests.support.log_captures import decoded, flush_lsn, messages
 from tests.support.logs import SOURCE
 from tests.support.proxy import Proxy, proxied
 from tests.support.scripted_libpq import Connection
@@ -42,7 +43,7 @@ def keepalive(wal_end: int) -> bytes:
 
 @pytest.fixture(params=["cython", "python"])
 def implementation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The frames are taken apart by one implementation and by the other."""
+    """Split frames with each of the implementations."""
     monkeypatch.setattr("pgwire_codec._impl.IMPL", request.param)
     name: str = request.param
     return name
@@ -66,7 +67,7 @@ def proxy(table: Database) -> Iterator[tuple[Proxy, str]]:
         (keepalive(1) + b"x", "trailing"),
         (b"w", "truncated"),
         (xlog_data(b"")[:-1], "truncated"),
-        (xlog_data(b""), "no message"),
+        (xlog_data(b""), "without a message"),
         (b"s" + bytes(40), "unknown_tag"),
         (b"r" + bytes(33), "StandbyStatusUpdate"),
     ],
@@ -80,14 +81,15 @@ def test_frames(
     with pytest.raises(CaptureError, match=said) as caught:
         capture.run(idle_seconds=1)
     assert not caught.value.is_transient
-    assert "Connect to a PostgreSQL server directly" in str(caught.value)
+    _, hint = check_style(caught.value)
+    assert hint == "Connect to a PostgreSQL server directly, not through a pooler or proxy."
     with (
         Capture(dsn, slot=table.slot, publication="p") as bare,
         pytest.raises(CaptureError, match=said),
     ):
         bare.read()
     between.frames.clear()
-    capture.run(idle_seconds=1)
+    capture.run(until_lsn=flush_lsn(table))
     assert [row["k"] for row in decoded(tmp_path, "public.t")] == [1]
 
 
@@ -97,26 +99,27 @@ def test_frames(
 def test_messages_that_do_not_decode_are_kept(
     table: Database, proxy: tuple[Proxy, str], tmp_path: Path, message: bytes
 ) -> None:
-    """The log holds what the server sent; readers report what does not decode."""
+    """The log contains the messages as they were sent; readers report those that do not decode."""
     between, dsn = proxy
     between.frames.append(xlog_data(message))
-    LogCapture(dsn, tmp_path, slot=table.slot, publication="p").run(idle_seconds=1)
+    capture = LogCapture(dsn, tmp_path, slot=table.slot, publication="p")
+    capture.run(until_lsn=flush_lsn(table))
     assert messages(tmp_path)[0] == message
     assert b"I" in {each[:1] for each in messages(tmp_path)[1:]}
     assert confirmed_by_server(table) <= log.Log(tmp_path).confirm_lsn
 
 
 class Stream:
-    """Plays a connection in COPY BOTH mode: frames that libpq gives, and then its end."""
+    """A scripted connection in COPY BOTH mode: frames, and then the end."""
 
     def __init__(self, frames: list[bytes], side: str, socket: int) -> None:
         self.connection = Connection([*frames, -1], socket)
         self.frames = getattr(self.connection, side)()
 
-    def read(self, max_messages: int, max_bytes: int, stop_lsn: int, seconds: float) -> Outcome:
-        outcome = Outcome(self.frames.read(max_messages, max_bytes, stop_lsn, seconds))
-        if outcome in (Outcome.ENDED, Outcome.BROKEN):
-            raise StreamEnded("", "")
+    def read(self, max_messages: int, max_bytes: int, stop_lsn: int, seconds: float) -> ReadOutcome:
+        outcome = ReadOutcome(self.frames.read(max_messages, max_bytes, stop_lsn, seconds))
+        if outcome in (ReadOutcome.ENDED, ReadOutcome.BROKEN):
+            raise ReplicationEnded("", "")
         return outcome
 
     def write(self, frame: bytes) -> None:
@@ -128,22 +131,22 @@ class Played(Capture):
 
     def __init__(self, stream: Any) -> None:
         super().__init__("", slot="s", publication="p")
-        self._stream = stream
+        self._connection = stream
         self._receiver = Receiver(
             stream, 0, status_interval=10.0, receive_timeout=60.0, auto_advance=False
         )
 
 
 def played(frames: list[bytes], side: str, socket: int, folder: Path) -> tuple[str, list[bytes]]:
-    """What a stream ends with, and the messages that are then in the log."""
+    """Return the error that ends a stream, and the messages of the log."""
     with log.LogWriter(folder, SOURCE) as writer:
         writer.new_session()
-        stream = LogStream(
+        stream = ReceiveLoop(
             Played(Stream(frames, side, socket)),
             writer,
             flush_seconds=60.0,
             stopping=threading.Event(),
-            bulletin=Bulletin(),
+            status_board=StatusBoard(),
             flushed=lambda: None,
         )
         with pytest.raises(CaptureError) as caught:

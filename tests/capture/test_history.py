@@ -18,7 +18,7 @@ from pgwire_codec import log
 from pgwire_codec.demo.server import EmbeddedServer
 from pgwire_codec.errors import CaptureError
 from tests.support.log_captures import applied, capture_into, flush_lsn
-from tests.support.servers import Database, database
+from tests.support.servers import NOT_DURABLE, Database, database
 from tests.support.slot_captures import confirmed_by_server
 
 pytestmark = pytest.mark.slow
@@ -36,7 +36,14 @@ def made_on(server: EmbeddedServer) -> Iterator[Database]:
 @pytest.fixture(params=[16, 18])
 def server(request: pytest.FixtureRequest) -> Iterator[EmbeddedServer]:
     """A server of the test's own, to be stopped and set back."""
-    with EmbeddedServer(request.param) as started:
+    with EmbeddedServer(request.param, NOT_DURABLE) as started:
+        yield started
+
+
+@pytest.fixture(scope="module", params=[16, 18])
+def restarted(request: pytest.FixtureRequest) -> Iterator[EmbeddedServer]:
+    """A server that tests may restart."""
+    with EmbeddedServer(request.param, NOT_DURABLE) as started:
         yield started
 
 
@@ -91,7 +98,7 @@ class TestRestored:
             assert confirmed_by_server(made) < end
             before = {path.name: path.read_bytes() for path in (tmp_path / "log").iterdir()}
             with pytest.raises(
-                CaptureError, match=r"part at commit LSN \S+: the log has .*, the server"
+                CaptureError, match=r"diverge at commit LSN \S+: the log has .*, the server"
             ) as raised:
                 capture(made, tmp_path / "log", streaming=streaming)
             assert not raised.value.is_transient
@@ -129,10 +136,10 @@ class TestRepeated:
         ids=["plain", "streaming", "two_phase"],
     )
     def test_a_crashed_server_whose_slot_went_back(
-        self, server: EmbeddedServer, tmp_path: Path, options: dict[str, Any]
+        self, restarted: EmbeddedServer, tmp_path: Path, options: dict[str, Any]
     ) -> None:
         """The slot's position is on disk as of a checkpoint; what came after it is repeated."""
-        with made_on(server) as made:
+        with made_on(restarted) as made:
             folder = tmp_path / "log"
             capture(made, folder, **options)
             for number in range(3):
@@ -151,7 +158,7 @@ class TestRepeated:
                 )
                 capture(made, folder, **options)
                 confirmed = confirmed_by_server(made)
-                server.restart("immediate")
+                restarted.restart("immediate")
                 assert confirmed_by_server(made) < confirmed  # it went back
             insert(made, range(500, 505), "last")
             capture(made, folder, **options)
@@ -159,15 +166,15 @@ class TestRepeated:
             [(count,)] = made.query("SELECT count(*) FROM t")
             assert len(rows) == count
             assert log.verify(folder).is_sound
-            # What was repeated was compared, and not written once more.
+            # The repeated transactions were compared, and not written again.
             commits = sum(segment.commits for segment in log.Log(folder).segments)
             assert commits == len(set(_commit_lsns(folder)))
 
     def test_other_options_than_those_of_the_log(
-        self, server: EmbeddedServer, tmp_path: Path
+        self, restarted: EmbeddedServer, tmp_path: Path
     ) -> None:
         """The publication that the log was made with is gone, and another one publishes more."""
-        with made_on(server) as made:
+        with made_on(restarted) as made:
             made.execute("CREATE TABLE other (k int PRIMARY KEY)")
             open_ = psycopg2.connect(made.dsn)
             open_.cursor().execute("INSERT INTO t VALUES (-1)")
@@ -177,24 +184,24 @@ class TestRepeated:
             made.execute("CREATE PUBLICATION q FOR ALL TABLES", "DROP PUBLICATION p")
             made.execute("INSERT INTO other VALUES (2)")
             confirmed = confirmed_by_server(made)
-            server.restart("immediate")
+            restarted.restart("immediate")
             assert confirmed_by_server(made) < confirmed
             capture(made, tmp_path, publication="q")
             assert len(applied(tmp_path, "public.t", "k").rows) == 5
             assert list(applied(tmp_path, "public.other", "k").rows) == [(2,)]
 
     def test_stopped_while_it_compares(
-        self, server: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, restarted: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         from pgwire_codec.capture import log_capture
 
-        with made_on(server) as made:
+        with made_on(restarted) as made:
             capture(made, tmp_path)
             open_ = psycopg2.connect(made.dsn)
             open_.cursor().execute("INSERT INTO t VALUES (-1)")
             insert(made, range(50), "a")
             capture(made, tmp_path)
-            server.restart("immediate")
+            restarted.restart("immediate")
             running = capture_into(made, tmp_path)
             monkeypatch.setattr(
                 log_capture.RepeatedTransactions, "add", lambda self, batch: running.stop()

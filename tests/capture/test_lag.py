@@ -1,4 +1,4 @@
-"""How far a log is behind, and how long a capture waits: arithmetic, without a server."""
+"""Lag of a log and waiting times of a capture: arithmetic, without a server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_no_sample_no_lag() -> None:
 
 
 @pytest.mark.parametrize("confirmed", [300, 301])
-def test_nothing_is_behind(confirmed: int) -> None:
+def test_no_lag(confirmed: int) -> None:
     assert samples((100, 10), (300, 20)).lag(confirmed, None) == Lag(0, 0.0)
 
 
@@ -34,7 +34,7 @@ def test_since_the_server_was_where_the_log_is() -> None:
 
 
 def test_before_the_first_sample() -> None:
-    """What is behind for longer than it was measured is told by the last commit."""
+    """A lag from before the first sample is estimated from the last commit."""
     assert samples((200, 10), (300, 20)).lag(100, None) == Lag(200, 10.0)
     assert samples((200, 10), (300, 20)).lag(100, 2_000_000) == Lag(200, 18.0)
     assert samples((200, 10), (300, 20)).lag(250, 2_000_000) == Lag(50, 10.0)
@@ -53,7 +53,7 @@ def test_waits_double_up_to_a_cap() -> None:
     assert len(set(waits[3:])) > 100  # by chance
 
 
-def test_success_begins_anew() -> None:
+def test_success_resets_the_waits() -> None:
     backoff = Backoff()
     for _ in range(5):
         backoff.fail()

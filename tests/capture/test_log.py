@@ -1,4 +1,4 @@
-"""A capture into a log: what is confirmed, what is refused, and what it lives through."""
+"""Captures into a log: confirmation, refusals, and interruptions."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from pgwire_codec import log
-from pgwire_codec.capture import LogCapture, Status
+from pgwire_codec.capture import LogCapture, SegmentOptions, Status
 from pgwire_codec.demo import shop, workload
 from pgwire_codec.demo.server import EmbeddedServer
 from pgwire_codec.errors import CaptureError, LogError, OptionError
 from pgwire_codec.protocol.lsn import parse_lsn
 from tests.support.log_captures import applied, capture_into, decoded, flush_lsn, messages, slots
-from tests.support.servers import Database, database
+from tests.support.servers import NOT_DURABLE, Database, database
 from tests.support.slot_captures import confirmed_by_server, opened, read, tags, wait_until
 
 pytestmark = pytest.mark.slow
@@ -34,7 +34,7 @@ COMMAND = "from pgwire_codec.cli import main; main()"
 
 @contextmanager
 def running(capture: LogCapture, **limits: Any) -> Iterator[list[BaseException]]:
-    """The capture in a thread; stopped at the end. Gives what it ended with, if it failed."""
+    """Run the capture in a thread and stop it at the end; yield its errors."""
     failed: list[BaseException] = []
 
     def run() -> None:
@@ -110,7 +110,9 @@ class TestConfirm:
     def test_a_transaction_larger_than_a_flush(self, table: Database, tmp_path: Path) -> None:
         """It is on disk long before it ends, and confirmed only then."""
         table.execute("INSERT INTO t SELECT g, repeat('x', 500) FROM generate_series(1, 40000) g")
-        capture = capture_into(table, tmp_path, flush_seconds=0.05, segment_bytes=1 << 20)
+        capture = capture_into(
+            table, tmp_path, flush_seconds=0.05, segments=SegmentOptions(segment_bytes=1 << 20)
+        )
         before = confirmed_by_server(table)
         with running(capture, until_lsn=flush_lsn(table)):
             assert wait_until(lambda: len(list(tmp_path.glob("*.json"))) > 3)
@@ -189,14 +191,14 @@ class TestNewLog:
         with opened(table) as other:
             read(other)
             other.confirm(other.confirmable_lsn)
-        with pytest.raises(CaptureError, match="is lost to it"):
+        with pytest.raises(CaptureError, match="those committed between are lost"):
             capture_into(table, tmp_path).run(until_lsn=0)
 
     def test_a_slot_that_is_behind_its_log(self, table: Database, tmp_path: Path) -> None:
         """As after an end between the flush and its confirmation, with nothing new to come."""
         table.execute(f"SELECT pg_copy_logical_replication_slot('{table.slot}', 'behind')")
         table.execute("INSERT INTO t VALUES (1, 'a')")
-        # Behind the transaction, where only a keepalive tells of.
+        # After the transaction, at a position that only a keepalive reports.
         capture_into(table, tmp_path).run(until_lsn=flush_lsn(table) + 1, idle_seconds=0.5)
         confirmed = log.Log(tmp_path).confirm_lsn
         table.execute(
@@ -214,7 +216,7 @@ class TestNewLog:
 
 
 class TestRefused:
-    """What would mix two histories, or lose something, ends the capture at once."""
+    """A capture ends at once if it would mix two histories, or lose changes."""
 
     @pytest.fixture
     def begun(self, table: Database, tmp_path: Path) -> Database:
@@ -233,12 +235,12 @@ class TestRefused:
             read(other)
             other.confirm(other.confirmable_lsn)
         said = self.refusal(begun, tmp_path)
-        assert f'slot "{begun.slot}" is confirmed up to' in said
+        assert f'slot "{begun.slot}" is already confirmed up to' in said
         assert "Begin a new log" in said
 
     def test_a_slot_that_was_dropped(self, begun: Database, tmp_path: Path) -> None:
         begun.query(f"SELECT pg_drop_replication_slot('{begun.slot}')")
-        assert "does not exist any more" in self.refusal(begun, tmp_path, create_slot=True)
+        assert "no longer exists" in self.refusal(begun, tmp_path, create_slot=True)
         assert slots(begun) == []
 
     def test_another_slot(self, begun: Database, tmp_path: Path) -> None:
@@ -250,15 +252,27 @@ class TestRefused:
             other.execute("CREATE PUBLICATION p FOR ALL TABLES")
             assert "holds messages of database" in self.refusal(other, tmp_path, slot=begun.slot)
 
-    def test_another_system(self, begun: Database, tmp_path: Path) -> None:
-        with EmbeddedServer() as server, database(server) as other:
+    @pytest.fixture
+    def other_system(self, begun: Database, request: pytest.FixtureRequest) -> EmbeddedServer:
+        """Another server than that of the log."""
+        server: EmbeddedServer = request.getfixturevalue("pg16" if begun.major == 18 else "pg18")
+        return server
+
+    def test_another_system(
+        self, begun: Database, other_system: EmbeddedServer, tmp_path: Path
+    ) -> None:
+        with database(other_system) as other:
             other.execute("CREATE PUBLICATION p FOR ALL TABLES")
             assert "holds messages of system identifier" in self.refusal(other, tmp_path)
 
     def test_another_system_at_a_reconnection(
-        self, begun: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self,
+        begun: Database,
+        other_system: EmbeddedServer,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        with EmbeddedServer() as server, database(server) as other:
+        with database(other_system) as other:
             other.execute("CREATE TABLE t (k int)", "CREATE PUBLICATION p FOR ALL TABLES")
             other.query(f"SELECT pg_create_logical_replication_slot('{begun.slot}', 'pgoutput')")
             capture = capture_into(begun, tmp_path)
@@ -296,7 +310,7 @@ class TestRefused:
             ({"role": "nobody_at_all"}, "nobody_at_all"),
         ],
     )
-    def test_no_attempt_mends_it(
+    def test_no_attempt_helps(
         self, table: Database, tmp_path: Path, change: dict[str, str], said: str
     ) -> None:
         arguments: dict[str, Any] = {"slot": table.slot, "publication": "p", **change}
@@ -311,8 +325,15 @@ class TestRefused:
         for options in ({"flush_seconds": 0}, {"snapshot_jobs": 0}, {"streaming": "maybe"}):
             with pytest.raises(OptionError):
                 LogCapture("", tmp_path, slot="s", publication="p", **options)
-        with pytest.raises(CaptureError, match="The DSN cannot be read"):
+        with pytest.raises(CaptureError, match="invalid DSN"):
             LogCapture("nonsense", tmp_path, slot="s", publication="p").run()
+
+
+@pytest.fixture(scope="module")
+def restarted() -> Iterator[EmbeddedServer]:
+    """A server that tests may restart."""
+    with EmbeddedServer(18, NOT_DURABLE) as server:
+        yield server
 
 
 class TestInterrupted:
@@ -329,8 +350,8 @@ class TestInterrupted:
         assert [row["k"] for row in decoded(tmp_path, "public.t")] == list(range(6))
 
     def test_a_connection_that_is_silent(self, table: Database, tmp_path: Path) -> None:
-        """As behind a cable that was pulled: nobody says that it is gone."""
-        capture = capture_into(table, tmp_path, receive_timeout=1.0, slot_patience=0.1)
+        """As after a cable was pulled: the connection is not closed."""
+        capture = capture_into(table, tmp_path, receive_timeout=1.0, slot_timeout=0.1)
         with running(capture):
             assert wait_until(lambda: capture.status.state == "streaming")
             time.sleep(2.5)
@@ -348,8 +369,10 @@ class TestInterrupted:
             assert capture.status.problem is None
 
     @pytest.mark.parametrize("how", ["fast", "immediate"])
-    def test_the_server_restarts(self, pg18: EmbeddedServer, tmp_path: Path, how: str) -> None:
-        with EmbeddedServer(18) as server, database(server) as made:
+    def test_the_server_restarts(
+        self, restarted: EmbeddedServer, tmp_path: Path, how: Literal["fast", "immediate"]
+    ) -> None:
+        with database(restarted) as made:
             made.execute("CREATE TABLE t (k int PRIMARY KEY)", "CREATE PUBLICATION p FOR TABLE t")
             made.create_slot()
             capture = capture_into(made, tmp_path)
@@ -357,7 +380,7 @@ class TestInterrupted:
                 made.execute("INSERT INTO t VALUES (1)")
                 assert wait_until(lambda: capture.status.messages == 4)
                 started = time.monotonic()
-                server.restart(how)
+                restarted.restart(how)
                 # A server that shuts down waits until all is confirmed.
                 assert time.monotonic() - started < 8
                 made.execute("INSERT INTO t VALUES (2)")
@@ -370,7 +393,7 @@ class TestInterrupted:
             "host=/nowhere/at/all dbname=x", tmp_path, slot="s", publication="p", max_retries=2
         )
         started = time.monotonic()
-        with pytest.raises(CaptureError, match="Could not connect"):
+        with pytest.raises(CaptureError, match="could not connect"):
             capture.run()
         assert 0.75 <= time.monotonic() - started < 6
 
@@ -491,7 +514,7 @@ class TestCommand:
         with self.process(pg, "--log", str(tmp_path / "log")) as process:
             out, err = process.communicate(timeout=30)
         assert process.returncode == 4
-        assert f'Error: Replication slot "{pg.slot}" does not exist' in err
+        assert f'Error: replication slot "{pg.slot}" does not exist' in err
         assert json.loads(out.splitlines()[-1])["state"] == "failed"
 
     def test_lag(self, table: Database, tmp_path: Path) -> None:
@@ -506,7 +529,7 @@ class TestCommand:
         ) as process:
             lines = self.lines(process)
         known = [line for line in lines if line["lag_bytes"] is not None]
-        # From where the slot stands, not from the beginning of the server's WAL.
+        # From the slot's position, not from the beginning of the server's WAL.
         assert parse_lsn(known[0]["confirmed_lsn"]) >= begins
         assert known[0]["lag_bytes"] <= flush_lsn(table) - begins
         assert lines[0]["confirmed_lsn"] is None

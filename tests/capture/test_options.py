@@ -1,12 +1,16 @@
-"""What is asked of pgoutput, by the server's version."""
+"""Options of a capture: pgoutput's by the server's version, segments, limits."""
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, get_type_hints
 
 import pytest
 
-from pgwire_codec.capture import PluginOptions
+from pgwire_codec.capture import PluginOptions, SegmentOptions
+from pgwire_codec.capture.options import BatchLimits, PluginKeywords
 from pgwire_codec.errors import CaptureError, OptionError
 
 
@@ -72,19 +76,53 @@ def test_refuses_what_the_server_cannot_do(option: dict[str, Any], first: int) -
 
 
 def test_refuses_a_server_without_pgoutput() -> None:
-    with pytest.raises(CaptureError, match="PostgreSQL 9; pgoutput came with PostgreSQL 10"):
+    with pytest.raises(CaptureError, match="needs PostgreSQL 10; the server is PostgreSQL 9"):
         PluginOptions(("p",)).negotiate(90624)
 
 
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        ({"publications": ()}, "publication"),
-        ({"publications": ("",)}, "publication"),
-        ({"publications": ("p",), "streaming": "yes"}, "streaming"),
-        ({"publications": ("p",), "origin": "all"}, "origin"),
+        ({"publication": ()}, "publication"),
+        ({"publication": ("",)}, "publication"),
+        ({"publication": ("p",), "streaming": "yes"}, "streaming"),
+        ({"publication": ("p",), "origin": "all"}, "origin"),
     ],
 )
 def test_refuses_nonsense(arguments: dict[str, Any], named: str) -> None:
     with pytest.raises(OptionError, match=named):
         PluginOptions(**arguments)
+
+
+def test_keywords_are_the_fields() -> None:
+    names = {"Sequence": Sequence}  # which the module imports for type checkers only
+    keywords = get_type_hints(PluginKeywords, localns=names)
+    assert keywords == get_type_hints(PluginOptions, localns=names)
+
+
+def test_keywords_go_over_an_object() -> None:
+    options = PluginOptions("p", binary=True)
+    assert PluginOptions.of(options, {}) == options
+    assert PluginOptions.of(options, {"streaming": "on"}) == PluginOptions(
+        ["p"], binary=True, streaming="on"
+    )
+    assert PluginOptions.of(None, {"publication": "q"}).publications == ("q",)
+    with pytest.raises(TypeError, match="publication"):
+        PluginOptions.of(None, {"binary": True})
+
+
+def test_a_log_takes_the_same_segments_by_default() -> None:
+    from pgwire_codec.log import LogWriter
+
+    defaults = inspect.signature(LogWriter).parameters
+    for field in fields(SegmentOptions):
+        assert defaults[field.name].default == field.default
+
+
+@pytest.mark.parametrize(
+    ("limit", "value"),
+    [("max_messages", 0), ("max_bytes", 0), ("max_bytes", (1 << 30) + 1), ("max_seconds", 0)],
+)
+def test_refuses_limits_of_nothing(limit: str, value: int) -> None:
+    with pytest.raises(OptionError, match=f"{limit} must be .*, not {value}"):
+        BatchLimits(**{limit: value})

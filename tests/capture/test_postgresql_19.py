@@ -1,4 +1,4 @@
-"""What is new in PostgreSQL 19: on captures of one, and on one that is given."""
+"""New features of PostgreSQL 19: on captures of a server, and on a live server."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ class TestServer:
         for tables, left_out in ((["u", "t"], "public.t"), (["one"], "public.one")):
             with pytest.raises(CaptureError) as raised, opened(tables):
                 pass
-            assert f"leaves out {left_out}. Run ALTER PUBLICATION" in str(raised.value)
+            assert f"omits {left_out} — hint: Run ALTER PUBLICATION" in str(raised.value)
         made.execute('ALTER PUBLICATION "p" SET ALL TABLES')
         with opened(["t", "one", "root"]):
             pass

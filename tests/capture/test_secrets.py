@@ -21,6 +21,7 @@ from pgwire_codec.capture.connection.dsn import shows_secret
 from pgwire_codec.capture.lag import LagMeter
 from pgwire_codec.cli.app import app
 from pgwire_codec.errors import CaptureError
+from tests.support.error_style import check_style
 from tests.support.servers import Database
 from tests.support.slot_captures import wait_until
 
@@ -88,7 +89,7 @@ def written(name: str, password: str) -> tuple[str, str]:
     """The DSN of a form, and the form."""
     form, write = FORMS[name]
     if name == "uri without host":
-        # What reads as host:port,host or host:port/dbname, or as password@host, is taken for that.
+        # libpq reads it as host:port,host or host:port/dbname, or as password@host.
         assume(not password[:1].isdigit() and password[:1] not in ",/?" and "@" not in password)
     return form.format(write(password)), form
 
@@ -195,7 +196,8 @@ def test_a_dsn_that_the_shell_has_split() -> None:
 def test_faults_are_named(dsn: str, said: str) -> None:
     with pytest.raises(CaptureError) as caught:
         connect(dsn)
-    assert "The DSN cannot be read: " in str(caught.value)
+    text, _ = check_style(caught.value)
+    assert text.startswith("invalid DSN: ")
     assert said in str(caught.value)
     assert caught.value.__context__ is None
 
@@ -227,7 +229,7 @@ def test_on_a_terminal(tmp_path: Path) -> None:
             "--log", str(tmp_path / "log"), "--max-retries", "1",
         )  # fmt: skip
         assert status == 3
-        assert "Could not connect" in output
+        assert "could not connect" in output
         assert leaks(output, "xyzx@jxzjq", "") == []
 
 

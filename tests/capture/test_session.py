@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 class TestTimeouts:
-    """A server that wants to hear from its client twice a second."""
+    """A server with a wal_sender_timeout of 0.5 s."""
 
     @pytest.fixture
     def hasty(self, table: Database) -> Iterator[Capture]:
@@ -52,7 +52,7 @@ class TestTimeouts:
 
 
 class TestSettings:
-    """Values come in one form, whatever the role, the database or the environment say."""
+    """Values have one form, whatever the settings of role, database and environment."""
 
     STRANGE: ClassVar = {
         "datestyle": "German",

@@ -1,4 +1,4 @@
-"""A snapshot in front of the stream: the same messages, every row once."""
+"""Snapshots before the stream: the same messages, every row once."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ INSERT INTO everything (id, p, t) VALUES (5, ROW(NULL, NULL), E'\\\\\\\\\\n\\r\\
 
 
 def told(made: Database, **options: Any) -> list[bytes]:
-    """What the server sends of what happened since the slot was made."""
+    """Return the messages that the server sends since the slot was created."""
     with opened(made, **options) as capture:
         return read(capture)
 
 
 def described(made: Database, *publications: str) -> dict[str, list[bytes]]:
-    """What a snapshot says of each table, by name."""
+    """Return the description of each table in a snapshot, by name."""
     connection = connect(made.dsn)
     try:
         tables = published_tables(connection.cursor(), publications or ("p",))
@@ -75,7 +75,7 @@ def described(made: Database, *publications: str) -> dict[str, list[bytes]]:
 
 
 class TestTables:
-    """What a snapshot says of tables is what pgoutput says of them."""
+    """A snapshot describes tables as pgoutput does."""
 
     @pytest.fixture(autouse=True)
     def _publish_everything(self, pg: Database) -> None:
@@ -237,7 +237,7 @@ class TestRows:
     def test_generated_columns(
         self, pg: Database, tmp_path: Path, publication: str, binary: bool
     ) -> None:
-        """COPY refuses to read them; the stream has them, if the publication says so."""
+        """COPY refuses to read them; the stream has them if they are published."""
         pg.execute(
             "CREATE TABLE t (k int PRIMARY KEY, s text GENERATED ALWAYS AS ('s' || k) STORED,"
             " v text, w int GENERATED ALWAYS AS (k * 2) VIRTUAL)",
@@ -277,7 +277,7 @@ class TestRows:
     def test_whether_generated_columns_are_published(
         self, pg: Database, tmp_path: Path, publications: list[str], columns: list[str] | None
     ) -> None:
-        """As the server says: what it refuses to decode is refused before a slot is made."""
+        """Publications that the server refuses to decode are refused before a slot is created."""
         pg.execute(
             "CREATE TABLE t (k int PRIMARY KEY, s int GENERATED ALWAYS AS (k) STORED, v text)",
             "CREATE PUBLICATION option FOR TABLE t WITH (publish_generated_columns = stored)",
@@ -352,7 +352,7 @@ class TestRows:
 
 class TestBesideTheStream:
     def test_a_commit_right_where_the_slot_begins(self, pg: Database, tmp_path: Path) -> None:
-        """The slot begins behind the record that says who runs; the next one may be a commit."""
+        """The slot starts after a record of running transactions; a commit may follow at once."""
         pg.execute("CREATE TABLE t (k int PRIMARY KEY)", "CREATE PUBLICATION p FOR TABLE t")
         connections = [psycopg2.connect(pg.dsn) for _ in range(3)]
         cursors = [connection.cursor() for connection in connections]
@@ -456,7 +456,7 @@ class TestBesideTheStream:
 
             monkeypatch.setattr(table_copies.TableCopies, "_lock", lock_behind)
             capture = capture_into(pg, tmp_path, snapshot=True, max_retries=0)
-            with pytest.raises(CaptureError, match=r'"public"\."t" is locked by somebody'):
+            with pytest.raises(CaptureError, match=r'"public"\."t" is locked by a transaction'):
                 capture.run(until_lsn=0)
         assert slots(pg) == []
         monkeypatch.undo()
@@ -539,7 +539,7 @@ class TestInterrupted:
         assert capture.run().state == "stopped"
         assert slots(filled) == []
         assert log.Log(tmp_path).confirm_lsn == 0
-        with pytest.raises(CaptureError, match="snapshot that was broken off"):
+        with pytest.raises(CaptureError, match="contains an interrupted snapshot"):
             capture_into(filled, tmp_path, create_slot=True).run(until_lsn=0)
         filled.execute("UPDATE t SET v = 'new' WHERE k = 1", "DELETE FROM t WHERE k = 2")
         capture_into(filled, tmp_path, snapshot=True).run(until_lsn=0)
@@ -576,12 +576,12 @@ class TestInterrupted:
 
     def test_a_slot_of_somebody_else(self, filled: Database, tmp_path: Path) -> None:
         slot = filled.create_slot()
-        with pytest.raises(CaptureError, match=f'"{slot}" exists already, and a snapshot begins'):
+        with pytest.raises(CaptureError, match=f'"{slot}" already exists, and a snapshot begins'):
             capture_into(filled, tmp_path, snapshot=True).run(until_lsn=0)
         assert slots(filled) == [slot]
 
     def test_nobody_alters_a_table_meanwhile(self, filled: Database, tmp_path: Path) -> None:
-        """An ALTER TABLE that writes the table anew would leave nothing for the snapshot."""
+        """An ALTER TABLE that rewrites the table would leave nothing for the snapshot."""
         capture = capture_into(filled, tmp_path, snapshot=True)
         blocked: list[bool] = []
         original = capture._copied

@@ -1,4 +1,4 @@
-"""SIGTERM ends a capture in time, whatever the server does, and nothing is lost by it."""
+"""Captures that SIGTERM ends in time, whatever the server does, without a loss."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COMMAND = "from pgwire_codec.cli import main; main()"
 
 
 class Command:
-    """``pgwire-codec capture`` as a process; its reports are read as they come."""
+    """``pgwire-codec capture`` as a process; its reports are read as they arrive."""
 
     def __init__(self, dsn: str, slot: str, folder: Path, *arguments: str) -> None:
         command = [
@@ -53,7 +53,7 @@ class Command:
         return wait_until(lambda: bool(self.reports) and condition(self.reports[-1]), 30)
 
     def terminate(self) -> None:
-        """SIGTERM, after which it has to end in time and with success."""
+        """Send SIGTERM, and check that the process ends in time and with success."""
         began = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
         try:
@@ -84,7 +84,7 @@ def started(dsn: str, slot: str, folder: Path, *arguments: str) -> Iterator[Comm
 
 @contextmanager
 def writing(made: Database) -> Iterator[None]:
-    """A transaction that has written, and that a new slot has to wait for."""
+    """Hold a transaction open that has written, so that a new slot has to wait for it."""
     with made.connect() as connection:
         connection.autocommit = False
         connection.cursor().execute("INSERT INTO t VALUES (0, 'open')")
@@ -105,12 +105,12 @@ def _resume(process: psutil.Process) -> None:
 
 
 class Freezer:
-    """Has a server, or the way to it, do nothing until the end of the test.
+    """Freezes a server, or the connections to it, until the end of the test.
 
     Attributes
     ----------
     dsn : str
-        For what is to be frozen.
+        Of the server, or of the proxy that is frozen.
     """
 
     def __init__(self, made: Database, how: str) -> None:
@@ -128,7 +128,7 @@ class Freezer:
             self._frozen.callback(self._proxy.frozen.clear)
             return
         for process in processes(self._made)[self._how == "sessions" :]:
-            with suppress(psutil.NoSuchProcess):  # the one that was asked for them
+            with suppress(psutil.NoSuchProcess):  # the session that listed them
                 process.suspend()
                 self._frozen.callback(_resume, process)
 
@@ -196,7 +196,14 @@ class TestFrozen:
         assert confirmed_by_server(table) <= log.Log(folder).confirm_lsn
 
     def test_while_it_copies(self, table: Database, freezer: Freezer, tmp_path: Path) -> None:
-        table.execute("INSERT INTO t SELECT g, repeat('x', 1000) FROM generate_series(1, 200000) g")
+        rows = 200_000
+        if table.major >= 15:  # a row filter makes the copy slow, so that few rows are enough
+            rows = 10_000
+            slow = "octet_length(repeat('x', 20000 + k)) > 0"
+            table.execute(f"ALTER PUBLICATION p SET TABLE t WHERE ({slow})")
+        table.execute(
+            f"INSERT INTO t SELECT g, repeat('x', 1000) FROM generate_series(1, {rows}) g"
+        )
         folder = tmp_path / "log"
         with started(freezer.dsn, "other", folder, "--snapshot") as command:
             assert command.reports_that(lambda report: report["snapshot_rows"])
@@ -204,10 +211,10 @@ class TestFrozen:
             command.terminate()
         freezer.thaw()
         assert log.Log(folder).confirm_lsn == 0
-        # The slot of a snapshot that was broken off makes way for the next one.
+        # The next snapshot replaces the slot of the interrupted one.
         with started(table.dsn, "other", folder, "--snapshot", "--until-lsn", "now") as command:
             assert command.process.wait(60) == 0
-        assert sum(1 for _ in decoded(folder, "public.t")) == 200_000
+        assert sum(1 for _ in decoded(folder, "public.t")) == rows
 
 
 class TestSlowServer:

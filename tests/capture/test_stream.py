@@ -65,7 +65,7 @@ class TestMessages:
             other = made.create_slot("_peek")
             workload.run(made.dsn)
             with opened(made, streaming="on") as capture:
-                assert capture.plugin_options["proto_version"] == "3"
+                assert capture.source.plugin_options["proto_version"] == "3"
                 live = read(capture)
             assert live == peek(made.dsn, slot=other, publication="p", streaming="on").data
 
@@ -84,7 +84,7 @@ class TestMessages:
                     capture.confirm(batch.confirm_lsn)
             messages += read(capture)
         peeked = peek(pg.dsn, slot=other, publication="p").data
-        # Decoded while tables change, a Relation and its types are told more often.
+        # Decoded while tables change, a Relation and its types are sent more often.
         assert set(messages) == set(peeked)
         told = frozenset((b"R", b"Y"))
         assert [m for m in messages if m[:1] not in told] == [
@@ -276,7 +276,7 @@ class TestConfirm:
             batches = capture.batches(max_messages=4)
             first = next(batches)
             with pytest.raises(
-                CaptureError, match=f"Cannot confirm .* to {format_lsn(first.confirm_lsn)}"
+                CaptureError, match=f"cannot confirm .* to {format_lsn(first.confirm_lsn)}"
             ):
                 capture.confirm(capture.current_lsn())
             capture.confirm(first.confirm_lsn)
@@ -285,7 +285,7 @@ class TestConfirm:
 
     @pytest.mark.since(15, "transactions with nothing in them are not sent")
     def test_what_could_be_confirmed_still_can(self, table: Database) -> None:
-        """Where only a keepalive told of it, and a transaction has begun to come meanwhile."""
+        """A position that only a keepalive reports, while a transaction begins to arrive."""
         with opened(table, auto_advance=False) as capture:
             table.execute("CREATE TABLE other AS SELECT g FROM generate_series(1, 1000) g")
             assert read(capture) == []

@@ -1,4 +1,4 @@
-"""``python -m tests.crash``: many runs, and what came of them."""
+"""``python -m tests.crash``: many runs and their results."""
 
 from __future__ import annotations
 

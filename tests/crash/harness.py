@@ -1,4 +1,4 @@
-"""One run: a capture under a workload, interrupted at random, and what its log is compared with."""
+"""One run: a capture under a workload, interrupted at random, and the checks of its log."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Interruption = Literal["kill", "fast", "immediate"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to."""
+    """Result of a run."""
 
     interruptions: int
     transactions: int
@@ -145,7 +145,7 @@ def _wait_for_stream(capture: subprocess.Popen[bytes]) -> None:
 
 
 def _faults(made: Database, folder: Path, options: dict[str, Any] | None) -> list[str]:
-    """Say what is wrong with a log; ``options`` of the oracle's slot, if there is one."""
+    """Return the faults of a log; ``options`` are of the slot to compare with, if there is one."""
     reader = log.Log(folder)
     changes = _changes(reader.changes(types="text"))
     faults = [f"twice: {place}" for place, count in _places(changes).items() if count > 1]
@@ -182,7 +182,7 @@ def _compare_with_oracle(
     peeked = peek(made.dsn, slot=made.slot + _ORACLE, publication="p", **options)
     expected = _changes([pgc.Decoder(types="text").decode(peeked.data)])
     for _, change in (*changes, *expected):
-        del change["_lsn"]  # the one thing that the function tells otherwise than a walsender
+        del change["_lsn"]  # which the function reports differently from a walsender
     if changes == expected:
         return []
     pairs = zip(changes, expected, strict=False)
@@ -195,7 +195,7 @@ def _changes(all_changes: Iterable[Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _changes_of(batches: Iterable[Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Give table and row of each change, in commit order."""
+    """Return table and row of each change, in commit order."""
     found = [
         (batch.relation.name, row)
         for batch in batches

@@ -1,4 +1,4 @@
-"""A random workload of every kind of transaction, which lives through the server's restarts."""
+"""A random workload of every kind of transaction, which survives the server's restarts."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ CREATE TABLE journal (id bigserial PRIMARY KEY, worker int, number int);
 WORKERS = 3
 _FIRST_OF_WORKER = 1_000_000
 _MOST_COLUMNS = 6
-#: Classes of errors after which a worker begins anew: the server is away, or a lock is not to be
-#: had, for which a restarted server's prepared transactions wait.
+#: Classes of errors after which a worker starts again: the server is away, or a lock is not
+#: available, as while a restarted server's prepared transactions hold it.
 _PASSING = ("08", "57", "55")
 
 
@@ -94,7 +94,7 @@ class _Worker(threading.Thread):
         connection.autocommit = True
         self._cursor = connection.cursor()
         self._cursor.execute("SET lock_timeout = '2s'")
-        # What a crash left prepared holds locks on our rows.
+        # A transaction that a crash left prepared holds locks on the worker's rows.
         self._cursor.execute(
             "SELECT gid FROM pg_prepared_xacts WHERE gid LIKE %s", (f"w{self._worker} %",)
         )

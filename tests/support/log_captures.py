@@ -1,4 +1,4 @@
-"""What the tests of captures into logs do again and again."""
+"""Captures into logs, and the contents of those logs."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from tests.support.servers import Database
 
 
 def capture_into(made: Database, folder: Path, **options: Any) -> LogCapture:
-    """A capture of the database's slot and publication."""
+    """Return a capture of the database's slot and publication."""
     return LogCapture(
         made.dsn, folder, **{"slot": made.slot, "publication": made.publication, **options}
     )
 
 
 def flush_lsn(made: Database) -> int:
-    """Up to where the server's WAL is."""
+    """Return the end of the server's flushed WAL."""
     [(lsn,)] = made.query("SELECT pg_current_wal_flush_lsn()")
     return parse_lsn(lsn)
 
 
 def slots(made: Database) -> list[str]:
-    """The slots of the database."""
+    """Return the slots of the database."""
     rows = made.query(
         "SELECT slot_name FROM pg_replication_slots WHERE database = current_database()"
     )
@@ -38,14 +38,14 @@ def slots(made: Database) -> list[str]:
 
 
 def messages(folder: Path) -> list[bytes]:
-    """Every message of a log, in order."""
+    """Return every message of a log, in order."""
     return [
         message for batch in log.Log(folder).messages() for message in batch["data"].to_pylist()
     ]
 
 
 def decoded(folder: Path, table: str, **options: Any) -> Iterator[dict[str, Any]]:
-    """The committed changes of a table, as rows."""
+    """Yield the committed changes of a table, as rows."""
     for changes in log.Log(folder).changes(**options):
         for batch in changes.batches:
             if f"{batch.relation.namespace}.{batch.relation.name}" == table:
@@ -53,7 +53,7 @@ def decoded(folder: Path, table: str, **options: Any) -> Iterator[dict[str, Any]
 
 
 def applied(folder: Path, table: str, *key: str, **options: Any) -> AppliedTable:
-    """A table as the log's changes leave it; fails where a change came twice."""
+    """Return a table after the log's changes; fail if a change occurs twice."""
     changes = list(decoded(folder, table, **options))
     places = Counter((change["_commit_lsn"], change["_seq"]) for change in changes)
     assert not {place: count for place, count in places.items() if count > 1}

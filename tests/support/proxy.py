@@ -79,7 +79,7 @@ class Proxy:
             threading.Event().wait(0.02)
 
     def _with_frames(self, data: bytes) -> tuple[bytes, bytes]:
-        """Whole messages with our frames after CopyBothResponse, and what is left of them."""
+        """Return whole messages, with frames after CopyBothResponse, and the incomplete rest."""
         done = b""
         while len(data) >= 5:
             length = 1 + struct.unpack_from(">I", data, 1)[0]

@@ -1,4 +1,4 @@
-"""A libpq that plays a script of frames, for both readers of frames."""
+"""A libpq with a script of frames, for both readers of frames."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class Connection:
-    """Plays libpq: gives frames, or results that are none, and counts what was not freed.
+    """A scripted connection: returns frames or error codes, and counts frames that were not freed.
 
-    There is always something to be read; reading fails once the script is over.
+    It is always readable; reading fails once the script has ended.
     """
 
     def __init__(self, script: list[bytes | int], socket: int = -1) -> None:

@@ -21,6 +21,9 @@ from pgwire_codec.errors import CaptureError
 
 _numbers = itertools.count(1)
 
+#: Settings of servers whose data need not survive a crash of the machine: tests are faster.
+NOT_DURABLE = {"fsync": "off", "full_page_writes": "off"}
+
 
 @dataclass
 class Database:
@@ -105,14 +108,14 @@ def database(server: EmbeddedServer | InstalledServer) -> Iterator[Database]:
 @pytest.fixture(scope="session")
 def pg16() -> Iterator[EmbeddedServer]:
     """PostgreSQL 16 with wal_level=logical; large transactions are streamed from 64 kB on."""
-    with EmbeddedServer(postgres_version=16) as server:
+    with EmbeddedServer(16, NOT_DURABLE) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def pg18() -> Iterator[EmbeddedServer]:
     """PostgreSQL 18, configured like ``pg16``."""
-    with EmbeddedServer(postgres_version=18) as server:
+    with EmbeddedServer(18, NOT_DURABLE) as server:
         yield server
 
 
@@ -187,7 +190,7 @@ def pg15() -> Iterator[InstalledServer]:
     """Debian's PostgreSQL 15, where it is installed."""
     if not DEBIAN.exists():
         pytest.skip("Debian's PostgreSQL 15 is not installed")
-    with installed(DEBIAN) as server:
+    with installed(DEBIAN, NOT_DURABLE) as server:
         yield server
 
 
@@ -207,7 +210,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 def given() -> Iterator[InstalledServer]:
     """The PostgreSQL that ``PGWIRE_TEST_POSTGRES`` names, started."""
     assert GIVEN is not None
-    with installed(Path(GIVEN)) as server:
+    with installed(Path(GIVEN), NOT_DURABLE) as server:
         yield server
 
 
@@ -225,6 +228,17 @@ def pg(request: pytest.FixtureRequest) -> Iterator[Database]:
 @pytest.fixture
 def table(pg: Database) -> Database:
     """A database with table t (k int, v text), its publication and its slot."""
-    pg.execute("CREATE TABLE t (k int PRIMARY KEY, v text)", "CREATE PUBLICATION p FOR TABLE t")
-    pg.create_slot()
-    return pg
+    return with_table(pg)
+
+
+@pytest.fixture
+def table_of_one_server(request: pytest.FixtureRequest) -> Iterator[Database]:
+    """Like ``table``, on one server only: for tests that do not depend on its major."""
+    with database(request.getfixturevalue("given" if GIVEN else "pg18")) as made:
+        yield with_table(made)
+
+
+def with_table(made: Database) -> Database:
+    made.execute("CREATE TABLE t (k int PRIMARY KEY, v text)", "CREATE PUBLICATION p FOR TABLE t")
+    made.create_slot()
+    return made

@@ -1,4 +1,4 @@
-"""What the tests of captures do again and again."""
+"""Captures of a slot, and their messages."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tests.support.servers import Database
 
 
 def opened(made: Database, **options: Any) -> Capture:
-    """A capture of the database's slot and publication, to be entered."""
+    """Return a capture of the database's slot and publication, to be entered."""
     return Capture(made.dsn, **{"slot": made.slot, "publication": made.publication, **options})
 
 
 def read(capture: Capture, **limits: Any) -> list[bytes]:
-    """All messages up to now."""
+    """Return all messages up to now."""
     batches = capture.batches(until_lsn=capture.current_lsn(), **limits)
     return [message for batch in batches for message in batch.data]
 
 
 def tags(messages: list[bytes]) -> bytes:
-    """The first byte of each message."""
+    """Return the first byte of each message."""
     return b"".join(message[:1] for message in messages)
 
 

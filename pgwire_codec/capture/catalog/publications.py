@@ -1,17 +1,17 @@
-"""The publications that a capture reads: checked, and created where asked for."""
+"""Publications: check and create."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from pgwire_codec.capture.options import quote_identifier
 from pgwire_codec.errors import CaptureError, OptionError
+from pgwire_codec.protocol.quoting import quote_identifier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: False: must exist. "all tables" or names of tables: created for these where it does not.
+#: False: it must exist. "all tables" or names of tables: create it for these if it does not.
 CreatePublication: TypeAlias = "bool | str | Sequence[str]"
 
 ALL_TABLES: Final = "all tables"
@@ -19,14 +19,14 @@ ALL_TABLES: Final = "all tables"
 
 @dataclass(frozen=True, slots=True)
 class _Publication:
-    """A publication that exists; ``all_tables`` may leave some out, with EXCEPT."""
+    """An existing publication; ``all_tables`` may omit some, with EXCEPT."""
 
     name: str
     all_tables: bool
     all_sequences: bool
 
     def add_command(self, tables: str) -> str:
-        """Give the SQL that makes it publish these tables."""
+        """Return the SQL that adds these tables to the publication."""
         head = f"ALTER PUBLICATION {quote_identifier(self.name)}"
         if self.all_sequences:  # the server adds no single table to it
             return f"{head} SET ALL TABLES, ALL SEQUENCES;"
@@ -36,7 +36,7 @@ class _Publication:
 def ensure_publications(
     cursor: Any, names: Sequence[str], create: CreatePublication, *, may_be_empty: bool
 ) -> None:
-    """See that every publication exists and publishes something.
+    """Check that every publication exists and publishes something; create it on request.
 
     Parameters
     ----------
@@ -45,10 +45,10 @@ def ensure_publications(
     names
         Names of the publications.
     create
-        For which tables to create the one publication when it is missing; one that exists has to
+        Tables for which to create the publication if it does not exist; an existing one has to
         publish them.
     may_be_empty
-        Whether a publication without a table is in order, as for logical messages alone.
+        Accept a publication without a table, as for logical messages alone.
 
     Raises
     ------
@@ -83,14 +83,14 @@ def ensure_publications(
         else:
             cursor.execute("SELECT current_database()")
             raise CaptureError(
-                f'Publication "{name}" does not exist in database "{cursor.fetchone()[0]}". Run '
-                f"CREATE PUBLICATION {quote_identifier(name)} FOR ALL TABLES; (or FOR TABLE ...), "
-                "or pass `create_publication`."
+                f'publication "{name}" does not exist in database "{cursor.fetchone()[0]}"',
+                hint=f"Run CREATE PUBLICATION {quote_identifier(name)} FOR ALL TABLES; (or FOR "
+                "TABLE ...), or pass `create_publication`.",
             )
 
 
 def _resolve(cursor: Any, tables: Sequence[str]) -> list[str]:
-    """Give the tables' qualified, quoted names; they come as SQL writes them."""
+    """Return the qualified, quoted names of tables that are named as in SQL."""
     cursor.execute(
         "SELECT t.given, quote_ident(n.nspname) || '.' || quote_ident(c.relname)"
         " FROM unnest(%s::text[]) WITH ORDINALITY AS t(given, i)"
@@ -102,8 +102,9 @@ def _resolve(cursor: Any, tables: Sequence[str]) -> list[str]:
     missing = [given for given, name in found if name is None]
     if missing:
         raise CaptureError(
-            f"Tables to publish do not exist: {', '.join(missing)}. Create them first, or write "
-            "their names with schema and, where they have capitals, in double quotes."
+            f"tables to publish do not exist: {', '.join(missing)}",
+            hint="Create them first, or write their names with the schema and, if they have "
+            "capitals, in double quotes.",
         )
     return [name for _, name in found]
 
@@ -116,17 +117,18 @@ def _create(cursor: Any, name: str, tables: Sequence[str]) -> None:
 def _check_publishes(
     cursor: Any, publication: _Publication, create: CreatePublication, tables: Sequence[str]
 ) -> None:
-    """Raise when a publication that exists already does not publish what it was to publish."""
+    """Raise ``CaptureError`` when an existing publication does not publish these tables."""
     name = publication.name
     if publication.all_tables:
-        _check_leaves_none_out(cursor, name, tables)
+        _check_omits_none(cursor, name, tables)
         return
     if create == ALL_TABLES:
         raise CaptureError(
-            f'Publication "{name}" exists, but not for all tables. Run DROP PUBLICATION '
-            f"{quote_identifier(name)}; to have it created anew, or use another name."
+            f'publication "{name}" exists, but not for all tables',
+            hint=f"Run DROP PUBLICATION {quote_identifier(name)}; to have it created again, or use "
+            "another name.",
         )
-    # A partitioned table is in the one list under its own name, in the other as its partitions.
+    # A partitioned table is in one list under its own name, in the other as its partitions.
     cursor.execute(
         "SELECT r.prrelid FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid"
         " WHERE p.pubname = %(name)s UNION"
@@ -142,16 +144,16 @@ def _check_publishes(
     missing = ", ".join(table for (table,) in cursor.fetchall())
     if missing:
         raise CaptureError(
-            f'Publication "{name}" exists, but does not publish {missing}. Run '
-            + publication.add_command(missing)
+            f'publication "{name}" exists, but does not publish {missing}',
+            hint=f"Run {publication.add_command(missing)}",
         )
 
 
-def _check_leaves_none_out(cursor: Any, name: str, tables: Sequence[str]) -> None:
-    """Raise when a publication for all tables EXCEPT some (PostgreSQL 19 on) leaves out one."""
+def _check_omits_none(cursor: Any, name: str, tables: Sequence[str]) -> None:
+    """Raise when a publication for all tables EXCEPT some (PostgreSQL 19 and later) omits one."""
     if cursor.connection.server_version < 190000:
         return
-    # Partitions are left out with the table above them.
+    # Partitions are omitted with the table above them.
     cursor.execute(
         "SELECT t FROM unnest(%s::text[]) t WHERE EXISTS (SELECT 1 FROM pg_publication_rel r"
         " JOIN pg_publication p ON p.oid = r.prpubid WHERE p.pubname = %s AND r.prexcept"
@@ -159,17 +161,17 @@ def _check_leaves_none_out(cursor: Any, name: str, tables: Sequence[str]) -> Non
         " OR r.prrelid IN (SELECT * FROM pg_partition_ancestors(t::regclass))))",
         (list(tables), name),
     )
-    left_out = ", ".join(table for (table,) in cursor.fetchall())
-    if left_out:
+    omitted = ", ".join(table for (table,) in cursor.fetchall())
+    if omitted:
         raise CaptureError(
-            f'Publication "{name}" exists, but leaves out {left_out}. Run ALTER PUBLICATION '
-            f"{quote_identifier(name)} SET ALL TABLES; (with EXCEPT (TABLE ...) for others that it"
-            " is to leave out)."
+            f'publication "{name}" exists, but omits {omitted}',
+            hint=f"Run ALTER PUBLICATION {quote_identifier(name)} SET ALL TABLES; (with EXCEPT "
+            "(TABLE ...) for others that it is to omit).",
         )
 
 
 def _check_not_empty(cursor: Any, publication: _Publication) -> None:
-    """Raise when a publication has neither table nor schema."""
+    """Raise ``CaptureError`` when a publication has neither table nor schema."""
     by_schema = ""
     if cursor.connection.server_version >= 150000:
         by_schema = (
@@ -182,9 +184,9 @@ def _check_not_empty(cursor: Any, publication: _Publication) -> None:
         {"name": publication.name},
     )
     if not cursor.fetchone()[0]:
-        sequences = ", only sequences, which no stream has" if publication.all_sequences else ""
+        only = ", only sequences, which pgoutput does not send" if publication.all_sequences else ""
         raise CaptureError(
-            f'Publication "{publication.name}" publishes no table{sequences}. Run '
-            f"{publication.add_command('...')} (pass `messages=True` to capture logical messages"
-            " alone)."
+            f'publication "{publication.name}" publishes no table{only}',
+            hint=f"Run {publication.add_command('...')} Pass `messages=True` to capture logical "
+            "messages alone.",
         )

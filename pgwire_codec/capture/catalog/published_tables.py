@@ -1,9 +1,8 @@
-"""The tables that publications publish, as pgoutput tells of them and as COPY reads them.
+"""Published tables, as pgoutput describes them and as COPY reads them.
 
-What pgoutput sends of a table is in ``src/backend/replication/logical/proto.c``
-(``logicalrep_write_rel``, ``logicalrep_write_typ``) and in ``pgoutput.c``
-(``send_relation_and_attrs``); which rows and columns an initial copy takes is in ``tablesync.c``
-(``fetch_remote_table_info``, ``copy_table``). Both are followed here.
+The messages follow ``src/backend/replication/logical/proto.c`` (``logicalrep_write_rel``,
+``logicalrep_write_typ``) and ``pgoutput.c`` (``send_relation_and_attrs``). The rows and columns of
+an initial copy follow ``tablesync.c`` (``fetch_remote_table_info``, ``copy_table``).
 """
 
 from __future__ import annotations
@@ -11,16 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from pgwire_codec.capture.options import quote_identifier
 from pgwire_codec.errors import CaptureError
 from pgwire_codec.protocol.messages import Relation, RelationColumn, Type
+from pgwire_codec.protocol.quoting import quote_identifier
 from pgwire_codec.reference import encode_message
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-_FIRST_USER_TYPE: Final = 10_000  # FirstGenbkiObjectId: pgoutput tells of types from here on
-#: How many columns of an index are its key; the others, INCLUDE's, came with PostgreSQL 11.
+_FIRST_USER_TYPE: Final = 10_000  # FirstGenbkiObjectId: pgoutput sends a Type from here on
+#: Number of an index's key columns; the others, INCLUDE's, came with PostgreSQL 11.
 _KEY_COLUMNS: Final = "coalesce((to_jsonb(i)->>'indnkeyatts')::int, i.indnatts)"
 
 
@@ -31,19 +30,19 @@ class PublishedTable:
     Attributes
     ----------
     relation : Relation
-        What pgoutput says of it.
+        Message that pgoutput sends for it.
     types : tuple of Type
-        What pgoutput says of its columns' types, before the Relation.
+        Messages that pgoutput sends for its columns' types, before the Relation.
     schema : str
-        Its schema's name, which the Relation does not have for pg_catalog.
+        Its schema's name, which the Relation lacks for pg_catalog.
     is_partitioned : bool
         Whether it is published as the root of its partitions.
     row_filters : tuple of str
-        SQL conditions, of which a row has to fulfil one; empty: every row is published.
+        SQL conditions, of which a row has to meet one; empty: every row is published.
     sendable : tuple of bool
-        Of each column: whether its type has a binary form.
+        For each column, whether its type has a binary form.
     has_generated : bool
-        Whether a generated column is published (PostgreSQL 18 on).
+        Whether a generated column is published (PostgreSQL 18 and later).
     """
 
     relation: Relation
@@ -56,24 +55,24 @@ class PublishedTable:
 
     @property
     def name(self) -> str:
-        """The qualified name, quoted for SQL."""
+        """Qualified name, quoted for SQL."""
         return f"{quote_identifier(self.schema)}.{quote_identifier(self.relation.name)}"
 
     def description(self) -> list[bytes]:
-        """Give the messages that pgoutput sends before the table's first change."""
+        """Return the messages that pgoutput sends before the table's first change."""
         messages: list[Type | Relation] = [*self.types, self.relation]
         return [encode_message(message) for message in messages]
 
     def lock_command(self) -> str:
-        """Give the LOCK command that keeps the table from being altered, truncated or dropped."""
+        """Return the LOCK command that prevents the table's alteration, truncation and removal."""
         only = "" if self.is_partitioned else "ONLY "
         return f"LOCK TABLE {only}{self.name} IN ACCESS SHARE MODE"
 
     def copy_command(self, *, binary: bool) -> str:
-        """Give the COPY command that reads the published rows and columns."""
+        """Return the COPY command that reads the published rows and columns."""
         form = "binary" if binary else "text"
         names = [quote_identifier(column.name) for column in self.relation.columns]
-        # COPY reads neither partitions nor generated columns, but a query's result.
+        # COPY of a table reads neither partitions nor generated columns; COPY of a query does.
         queried = self.is_partitioned or self.row_filters or self.has_generated
         plain = names and not queried
         if plain and (all(self.sendable) or not binary):
@@ -98,26 +97,40 @@ class PublishedTable:
 
 @dataclass(slots=True)
 class _Published:
-    """What the publications say of one table."""
+    """Columns and rows of one table that the publications publish."""
 
     columns: frozenset[int] | None  # numbers; None: all but generated ones
     row_filters: set[str | None]
 
+    def includes(self, number: int, is_generated: bool) -> bool:
+        """Return whether a column is published."""
+        return not is_generated if self.columns is None else number in self.columns
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column in the catalog."""
+
+    number: int
+    description: RelationColumn
+    is_generated: bool
+    is_sendable: bool
+
 
 def published_tables(cursor: Any, publications: Sequence[str]) -> list[PublishedTable]:
-    """Give what the publications publish, the largest tables first.
+    """Return the tables that the publications publish, the largest first.
 
     Parameters
     ----------
     cursor
-        Of an ordinary connection; sees the catalogs as its transaction does.
+        Of an ordinary connection; its transaction determines the state of the catalogs.
     publications
         Names of publications that exist.
 
     Raises
     ------
     CaptureError
-        When two of them publish other columns of the same table, which pgoutput refuses.
+        When two of them publish different columns of the same table, which pgoutput refuses.
     """
     published = _read_publications(cursor, publications)
     oids = list(published)
@@ -129,42 +142,43 @@ def published_tables(cursor: Any, publications: Sequence[str]) -> list[Published
     )
     classes = cursor.fetchall()
     columns = _read_columns(cursor, oids)
-    user_types = {
-        column.type_oid
-        for each in columns.values()
-        for _, column, _, _ in each
-        if column.type_oid >= _FIRST_USER_TYPE
-    }
-    types = _read_types(cursor, sorted(user_types))
-    tables = []
-    for oid, schema, name, kind, identity in classes:
-        chosen = [
-            (replace(column, flags=1) if identity == "f" else column, sendable, is_generated)
-            for number, column, is_generated, sendable in columns.get(oid, [])
-            if _is_published(published[oid].columns, number, is_generated)
-        ]
-        relation = Relation(
+    type_oids = {c.description.type_oid for each in columns.values() for c in each}
+    types = _read_types(cursor, sorted(oid for oid in type_oids if oid >= _FIRST_USER_TYPE))
+    return [
+        _published_table(row, columns.get(row[0], []), published[row[0]], types) for row in classes
+    ]
+
+
+def _published_table(
+    row: tuple[int, str, str, str, str],
+    columns: Sequence[_Column],
+    published: _Published,
+    types: Mapping[int, Type],
+) -> PublishedTable:
+    """Return the table of a row of pg_class: OID, schema, name, kind, replica identity."""
+    oid, schema, name, kind, identity = row
+    chosen = [c for c in columns if published.includes(c.number, c.is_generated)]
+    descriptions = tuple(c.description for c in chosen)
+    if identity == "f":
+        descriptions = tuple(replace(each, flags=1) for each in descriptions)
+    filters = published.row_filters
+    return PublishedTable(
+        relation=Relation(
             xid=None,
             oid=oid,
             namespace=_namespace(schema),
             name=name,
             replica_identity=identity,
-            columns=tuple(column for column, _, _ in chosen),
-        )
-        filters = published[oid].row_filters
-        tables.append(
-            PublishedTable(
-                relation=relation,
-                types=tuple(types[c.type_oid] for c in relation.columns if c.type_oid in types),
-                schema=schema,
-                is_partitioned=kind == "p",
-                # One publication that publishes every row is enough.
-                row_filters=() if None in filters else tuple(sorted(map(str, filters))),
-                sendable=tuple(sendable for _, sendable, _ in chosen),
-                has_generated=any(is_generated for _, _, is_generated in chosen),
-            )
-        )
-    return tables
+            columns=descriptions,
+        ),
+        types=tuple(types[each.type_oid] for each in descriptions if each.type_oid in types),
+        schema=schema,
+        is_partitioned=kind == "p",
+        # One publication that publishes every row is enough.
+        row_filters=() if None in filters else tuple(sorted(map(str, filters))),
+        sendable=tuple(c.is_sendable for c in chosen),
+        has_generated=any(c.is_generated for c in chosen),
+    )
 
 
 def check_readable(cursor: Any, tables: Sequence[PublishedTable]) -> None:
@@ -203,9 +217,10 @@ def check_readable(cursor: Any, tables: Sequence[PublishedTable]) -> None:
 
 
 def files_of(cursor: Any, tables: Sequence[PublishedTable]) -> set[tuple[int, int]]:
-    """Give OID and file of each table and partition, as the cursor's transaction sees them.
+    """Return OID and file of each table and partition, as the cursor's transaction sees them.
 
-    What writes a table anew, TRUNCATE among it, gives it another file (``pg_class.relfilenode``).
+    A command that rewrites a table, such as TRUNCATE, gives it a new file
+    (``pg_class.relfilenode``).
     """
     cursor.execute(
         "WITH RECURSIVE tree(oid) AS (SELECT o FROM unnest(%s::oid[]) o UNION"
@@ -235,9 +250,9 @@ def _read_publications(cursor: Any, publications: Sequence[str]) -> dict[int, _P
         known = published.setdefault(oid, _Published(columns, set()))
         if known.columns != columns:
             raise CaptureError(
-                f"The publications {', '.join(publications)} publish different columns of table "
-                f"{name}, which no server decodes. Give them the same column list, and the same"
-                " publish_generated_columns."
+                f"publications {', '.join(publications)} publish different columns of table "
+                f"{name}, which no server decodes",
+                hint="Give them the same column list, and the same publish_generated_columns.",
             )
         known.row_filters.add(row_filter)
     for oid in _partitions_of_published(cursor, list(published)):
@@ -246,7 +261,7 @@ def _read_publications(cursor: Any, publications: Sequence[str]) -> dict[int, _P
 
 
 def _partitions_of_published(cursor: Any, oids: list[int]) -> list[int]:
-    """Name the partitions whose changes come under the name of a table above them."""
+    """Return the partitions whose changes are sent under the name of a table above them."""
     if cursor.connection.server_version < 130000:
         return []
     cursor.execute(
@@ -257,10 +272,8 @@ def _partitions_of_published(cursor: Any, oids: list[int]) -> list[int]:
     return [oid for (oid,) in cursor.fetchall()]
 
 
-def _read_columns(
-    cursor: Any, oids: list[int]
-) -> dict[int, list[tuple[int, RelationColumn, bool, bool]]]:
-    """Give of each table its columns: number, description, whether generated, whether sendable."""
+def _read_columns(cursor: Any, oids: list[int]) -> dict[int, list[_Column]]:
+    """Return the columns of each table, in order."""
     # Generated columns came with PostgreSQL 12: as JSON the column of the catalog may be missing.
     cursor.execute(
         "SELECT a.attrelid, a.attnum, a.attname, a.atttypid, a.atttypmod,"
@@ -281,17 +294,17 @@ def _read_columns(
         " ORDER BY a.attrelid, a.attnum",
         (oids,),
     )
-    columns: dict[int, list[tuple[int, RelationColumn, bool, bool]]] = {}
+    columns: dict[int, list[_Column]] = {}
     for oid, number, name, type_oid, modifier, is_generated, sendable, is_key in cursor.fetchall():
-        column = RelationColumn(
+        description = RelationColumn(
             flags=int(is_key), name=name, type_oid=type_oid, type_modifier=modifier
         )
-        columns.setdefault(oid, []).append((number, column, is_generated, sendable))
+        columns.setdefault(oid, []).append(_Column(number, description, is_generated, sendable))
     return columns
 
 
 def _read_types(cursor: Any, oids: list[int]) -> dict[int, Type]:
-    """Give what pgoutput says of types: of a domain, the name of its base type."""
+    """Return the Type messages of types; a domain's has the name of its base type."""
     cursor.execute(
         "WITH RECURSIVE based(oid, current) AS ("
         " SELECT o, o FROM unnest(%s::oid[]) o UNION ALL"
@@ -305,10 +318,6 @@ def _read_types(cursor: Any, oids: list[int]) -> dict[int, Type]:
         oid: Type(xid=None, oid=oid, namespace=_namespace(schema), name=name)
         for oid, schema, name in cursor.fetchall()
     }
-
-
-def _is_published(columns: frozenset[int] | None, number: int, is_generated: bool) -> bool:
-    return not is_generated if columns is None else number in columns
 
 
 def _namespace(schema: str) -> str:

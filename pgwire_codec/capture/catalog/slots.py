@@ -1,15 +1,17 @@
-"""The replication slot of a capture: checked, and created where asked for."""
+"""Replication slots: check, create and drop."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from pgwire_codec.errors import CaptureError
 from pgwire_codec.protocol.lsn import parse_lsn
+from pgwire_codec.protocol.quoting import quote_literal
 
-_POLL_SECONDS = 0.02
+_POLL_SECONDS: Final = 0.02
+_OTHER_NAME: Final = "Use another name with `create_slot=True`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +22,11 @@ class Slot:
     ----------
     name : str
     confirmed_lsn : int
-        From where the server sends: what ends before is not sent again.
+        LSN at which the server starts to send.
     two_phase : bool
         Whether the slot itself is set to decode prepared transactions.
     is_new : bool
-        Whether it was created just now.
+        Whether it has just been created.
     """
 
     name: str
@@ -34,9 +36,9 @@ class Slot:
 
 
 def ensure_slot(
-    cursor: Any, name: str, *, create: bool, temporary: bool, two_phase: bool, patience: float
+    cursor: Any, name: str, *, create: bool, temporary: bool, two_phase: bool, timeout: float
 ) -> Slot:
-    """See that a slot exists, is pgoutput's, is this database's, is intact and is free.
+    """Check that a slot exists, is pgoutput's and this database's, is intact and is free.
 
     Parameters
     ----------
@@ -45,62 +47,57 @@ def ensure_slot(
     name
         The slot's name.
     create
-        Whether to create it when it is missing. That waits for the end of every transaction that
-        is writing at that moment.
+        Create it if it does not exist. That waits for the end of every transaction that has
+        written.
     temporary, two_phase
-        How to create it.
-    patience
-        Seconds to wait for a slot that is in use: a consumer that has just gone leaves it active
-        for a moment.
+        Properties of a new slot.
+    timeout
+        Seconds to wait for a slot that is in use: it stays active for a moment after its consumer
+        has gone.
 
     Raises
     ------
     CaptureError
-        When it cannot be used; the text says what to do.
+        When it cannot be used, with a hint on what to do.
     """
     row = _read(cursor, name)
     if row is None:
         if not create:
             raise SlotMissing(
-                f'Replication slot "{name}" does not exist. Pass `create_slot=True`, or run '
-                f"SELECT pg_create_logical_replication_slot('{name}', 'pgoutput');"
+                f'replication slot "{name}" does not exist',
+                hint="Pass `create_slot=True`, or run SELECT "
+                f"pg_create_logical_replication_slot({quote_literal(name)}, 'pgoutput');",
             )
         return _create(cursor, name, temporary, two_phase)
     _check_kind(cursor, name, row)
     _check_intact(name, row)
     if temporary:
         raise CaptureError(
-            f'Replication slot "{name}" exists already, and `temporary=True` creates one. Use '
-            "another name, or leave it out to read the slot that is there."
+            f'replication slot "{name}" already exists, and `temporary=True` creates one',
+            hint="Use another name, or omit the option to read the existing slot.",
         )
-    deadline = time.monotonic() + patience
-    while row["active"]:
-        if time.monotonic() >= deadline:
-            raise _in_use(name, row["active_pid"])
-        time.sleep(_POLL_SECONDS)
-        again = _read(cursor, name)
-        if again is None:
-            return ensure_slot(
-                cursor, name, create=create, temporary=False, two_phase=two_phase, patience=patience
-            )
-        row = again
-    return Slot(name, parse_lsn(row["confirmed_flush_lsn"]), bool(row.get("two_phase")), False)
+    free = _wait_until_free(cursor, name, row, timeout)
+    if free is None:
+        return ensure_slot(
+            cursor, name, create=create, temporary=False, two_phase=two_phase, timeout=timeout
+        )
+    return Slot(name, parse_lsn(free["confirmed_flush_lsn"]), bool(free.get("two_phase")), False)
 
 
 class SlotMissing(CaptureError):
-    """There is no slot of that name."""
+    """A slot does not exist."""
 
 
 def slot_exists(cursor: Any, name: str) -> bool:
-    """Return whether there is a slot of that name, of any kind."""
+    """Return whether a slot of that name exists, of any kind."""
     return _read(cursor, name) is not None
 
 
 def is_replaceable(cursor: Any, name: str, confirmed_lsn: int) -> bool:
-    """Return whether a new slot can take the place of one for whoever has confirmed so much.
+    """Return whether a new slot can replace one for a consumer that has confirmed this LSN.
 
-    Not if somebody else has read from it, nor if it is a failover slot (PostgreSQL 17 on): the
-    new one would not be.
+    Return False if another consumer has read from it, or if it is a failover slot (PostgreSQL 17
+    and later), because the new slot would not be one.
     """
     row = _read(cursor, name)
     if row is None or row["confirmed_flush_lsn"] is None or row.get("failover"):
@@ -108,28 +105,35 @@ def is_replaceable(cursor: Any, name: str, confirmed_lsn: int) -> bool:
     return parse_lsn(row["confirmed_flush_lsn"]) <= confirmed_lsn
 
 
-def drop_slot(cursor: Any, name: str, *, patience: float) -> None:
-    """Drop a slot of this database and of pgoutput.
+def drop_slot(cursor: Any, name: str, *, timeout: float) -> None:
+    """Drop a slot of this database and of pgoutput, if it exists.
 
-    Raises ``CaptureError`` when it is another's, or in use longer than ``patience``, in seconds.
+    Raises ``CaptureError`` when it is another's, or in use longer than ``timeout`` seconds.
     """
-    deadline = time.monotonic() + patience
-    while (row := _read(cursor, name)) is not None:
+    row = _read(cursor, name)
+    if row is not None:
         _check_kind(cursor, name, row)
-        if not row["active"]:
+        if _wait_until_free(cursor, name, row, timeout) is not None:
             cursor.execute("SELECT pg_drop_replication_slot(%s)", (name,))
-            return
+
+
+def _wait_until_free(
+    cursor: Any, name: str, row: dict[str, Any] | None, timeout: float
+) -> dict[str, Any] | None:
+    """Return the slot once no connection holds it, or None if it has been dropped."""
+    deadline = time.monotonic() + timeout
+    while row is not None and row["active"]:
         if time.monotonic() >= deadline:
-            raise _in_use(name, row["active_pid"])
+            pid = row["active_pid"]
+            raise CaptureError(
+                f'replication slot "{name}" is in use by process {pid}',
+                hint=f"Stop that consumer (SELECT pg_terminate_backend({pid});), or use another "
+                "slot.",
+                is_transient=True,
+            )
         time.sleep(_POLL_SECONDS)
-
-
-def _in_use(name: str, pid: int) -> CaptureError:
-    return CaptureError(
-        f'Replication slot "{name}" is in use by process {pid}. Stop that consumer '
-        f"(SELECT pg_terminate_backend({pid});), or use another slot.",
-        is_transient=True,
-    )
+        row = _read(cursor, name)
+    return row
 
 
 def _read(cursor: Any, name: str) -> dict[str, Any] | None:
@@ -150,22 +154,19 @@ def _create(cursor: Any, name: str, temporary: bool, two_phase: bool) -> Slot:
 
 def _check_kind(cursor: Any, name: str, row: dict[str, Any]) -> None:
     if row["slot_type"] != "logical":
-        raise CaptureError(
-            f'Replication slot "{name}" is a physical one. Use another name with '
-            "`create_slot=True`."
-        )
+        raise CaptureError(f'replication slot "{name}" is a physical one', hint=_OTHER_NAME)
     if row["plugin"] != "pgoutput":
         raise CaptureError(
-            f'Replication slot "{name}" was created for the plugin {row["plugin"]}; this reads '
-            "pgoutput. Use another name with `create_slot=True`."
+            f'replication slot "{name}" is of output plugin "{row["plugin"]}", not of pgoutput',
+            hint=_OTHER_NAME,
         )
     cursor.execute("SELECT current_database()")
     database = cursor.fetchone()[0]
     if row["database"] != database:
         raise CaptureError(
-            f'Replication slot "{name}" belongs to database "{row["database"]}", and the DSN '
-            f'connects to "{database}". Put dbname={row["database"]} into the DSN, or use another '
-            "slot."
+            f'replication slot "{name}" belongs to database "{row["database"]}", and the DSN '
+            f'connects to "{database}"',
+            hint=f"Put dbname={row['database']} into the DSN, or use another slot.",
         )
 
 
@@ -175,8 +176,9 @@ def _check_intact(name: str, row: dict[str, Any]) -> None:
         reason = "wal_removed"
     if reason is not None:
         raise CaptureError(
-            f'Replication slot "{name}" was invalidated ({reason}): changes are lost. Run '
-            f"SELECT pg_drop_replication_slot('{name}');, create it again and copy the tables "
-            "anew. max_slot_wal_keep_size, and from PostgreSQL 18 idle_replication_slot_timeout, "
-            "say how long the server keeps WAL for a slot."
+            f'replication slot "{name}" was invalidated ({reason}): changes are lost',
+            hint=f"Run SELECT pg_drop_replication_slot({quote_literal(name)});, create the slot "
+            "again and copy the tables again. The settings max_slot_wal_keep_size, and from "
+            "PostgreSQL 18 on idle_replication_slot_timeout, limit how long the server keeps WAL "
+            "for a slot.",
         )

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt."""
+"""Waiting times between attempts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _LONGEST: Final = 30.0
 
 
 class Backoff:
-    """Waits that double from attempt to attempt, up to a cap, each shortened by chance.
+    """Waiting times that double from attempt to attempt, up to a cap, each randomly shortened.
 
-    By chance, so that many clients of a server that comes back do not come back at once.
+    The random part keeps many clients of a restarted server from connecting at once.
 
     Parameters
     ----------
     max_retries : int, optional
-        How many attempts may follow a failed one without success in between; None: any number.
+        Maximum number of consecutive failures to retry; None: any number.
     longest : float
         The cap, in seconds.
     """
@@ -29,11 +29,11 @@ class Backoff:
         self.failures = 0
 
     def succeed(self) -> None:
-        """Take note of success: the next wait is a short one again."""
+        """Record a success: the next waiting time is a short one again."""
         self.failures = 0
 
     def fail(self) -> float | None:
-        """Take note of a failure; give the seconds to wait, None when there is to be no more."""
+        """Record a failure; return the seconds to wait, or None to make no further attempt."""
         if self._max_retries is not None and self.failures >= self._max_retries:
             return None
         # A large exponent would overflow long after the cap is reached.

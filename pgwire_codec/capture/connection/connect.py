@@ -1,4 +1,4 @@
-"""Connections to the server, and why one could not be had."""
+"""Connections to a PostgreSQL server, and the causes of refused ones."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from contextlib import closing
 from typing import Any, Final
 
 from pgwire_codec.capture.connection.dsn import parse_dsn, shows_secret
-from pgwire_codec.capture.connection.error_hints import explain, is_transient
+from pgwire_codec.capture.connection.error_hints import capture_error, is_transient
 from pgwire_codec.capture.connection.interrupt import Interrupt
 from pgwire_codec.capture.connection.libpq import failed_connection_codes
-from pgwire_codec.capture.options import quote_identifier
 from pgwire_codec.errors import CaptureError, MissingExtraError
 from pgwire_codec.protocol.lsn import parse_lsn
+from pgwire_codec.protocol.quoting import quote_identifier
 
-#: What holds where the DSN says nothing else: no connection attempt, and no dead connection, keeps
-#: anybody waiting for minutes.
+#: Options that a DSN may override: no connection attempt, and no dead connection, blocks for
+#: minutes.
 _DEFAULTS: Final = {
     "connect_timeout": "10",
     "keepalives_idle": "30",
@@ -25,12 +25,15 @@ _DEFAULTS: Final = {
     "fallback_application_name": "pgwire_codec",
 }
 
-#: Our words for refusals whose text is not shown, by SQLSTATE.
+#: Descriptions of refusals whose text is not shown, by SQLSTATE.
 _REFUSALS: Final = {
     "28000": "the role may not connect",
     "28P01": "the password is wrong or missing",
     "3D000": "the database does not exist",
 }
+_HIDDEN: Final = (
+    "The server's own text is not shown, because it may contain a part of the password."
+)
 
 
 def load_psycopg2() -> Any:
@@ -42,7 +45,8 @@ def load_psycopg2() -> Any:
         import psycopg2.extras
     except ImportError as error:
         raise MissingExtraError(
-            "Capturing from a server needs psycopg2: pip install 'pgwire-codec[capture]'"
+            "a capture needs psycopg2",
+            hint="Install it with: pip install 'pgwire-codec[capture]'",
         ) from error
     return psycopg2
 
@@ -55,12 +59,12 @@ def connect(dsn: str, interrupt: Interrupt | None = None) -> Any:
     dsn : str
         libpq connection string or URI.
     interrupt : Interrupt, optional
-        Ends the attempt, and then what the connection waits for, from another thread.
+        Ends the attempt, and later any statement of the connection, from another thread.
 
     Raises
     ------
     CaptureError
-        With what the server or libpq said, unless that may contain a part of the password.
+        With the text of the server or libpq, unless it may contain a part of the password.
     Interrupted
         When ``interrupt`` is set.
     """
@@ -70,12 +74,12 @@ def connect(dsn: str, interrupt: Interrupt | None = None) -> Any:
 
 
 def connect_walsender(dsn: str, interrupt: Interrupt | None = None) -> Any:
-    """Open a logical replication connection; parameters as of :func:`connect`.
+    """Open a logical replication connection; parameters as for :func:`connect`.
 
     Raises
     ------
     CaptureError
-        That says which setting, attribute or limit stands in the way.
+        With the setting, attribute or limit that prevents it.
     Interrupted
         When ``interrupt`` is set.
     """
@@ -90,16 +94,18 @@ def _connect(dsn: str) -> Any:
     try:
         connection = psycopg2.connect(arguments)
     except psycopg2.Error as error:
-        said = str(error).strip()
+        text = str(error).strip()
     else:
         connection.autocommit = True
         return connection
     # Not in the handler: psycopg2's error, whose text may not be shown, would be its context.
-    codes = failed_connection_codes(arguments)
-    raise CaptureError(
-        f"Could not connect: {_presentable(said, dsn, codes)} Check host, port, dbname, user and "
-        "password of the DSN, and that the server runs and its pg_hba.conf lets the user in.",
-        is_transient=_may_go_by_itself(codes),
+    raise _refusal(
+        "could not connect",
+        text,
+        dsn,
+        failed_connection_codes(arguments),
+        "Check host, port, dbname, user and password of the DSN, and that the server runs and its "
+        "pg_hba.conf lets the user in.",
     )
 
 
@@ -111,8 +117,8 @@ def _connect_walsender(dsn: str) -> Any:
             arguments, connection_factory=psycopg2.extras.LogicalReplicationConnection
         )
     except psycopg2.Error as error:
-        said = str(error).strip()
-    raise _why_no_walsender(dsn, said)
+        text = str(error).strip()
+    raise _walsender_refusal(dsn, text)
 
 
 def _arguments(dsn: str) -> str:
@@ -126,26 +132,24 @@ def _arguments(dsn: str) -> str:
     return arguments
 
 
-def _presentable(said: str, dsn: str, codes: Sequence[str]) -> str:
-    """Return libpq's words, or ours in place of such as may contain a part of the password."""
-    if not shows_secret(said, dsn):
-        return said
-    reasons = [_REFUSALS.get(code, f"the server refused it with SQLSTATE {code}") for code in codes]
-    return (
-        f"{', '.join(reasons) or 'no server answered'}. The text of the error is not shown, "
-        "because it may contain a part of the password."
+def _refusal(primary: str, text: str, dsn: str, codes: Sequence[str], hint: str) -> CaptureError:
+    """Return the error for libpq's text and the server's codes, without any part of a password."""
+    if shows_secret(text, dsn):
+        reasons = [_REFUSALS.get(c, f"the server refused it with SQLSTATE {c}") for c in codes]
+        text = ", ".join(reasons) or "no server answered"
+        hint = f"{_HIDDEN} {hint}"
+    return CaptureError(
+        f"{primary}: {text}",
+        hint=hint,
+        # Without a code, no server has refused the connection for good.
+        is_transient=not codes or any(map(is_transient, codes)),
     )
 
 
-def _may_go_by_itself(codes: Sequence[str]) -> bool:
-    """Return whether no server has refused the connection for good, by the codes it sent."""
-    return not codes or any(map(is_transient, codes))
-
-
 def current_lsn(dsn: str, interrupt: Interrupt | None = None) -> int:
-    """Return the LSN up to which the server has its WAL on disk: what is committed ends before it.
+    """Return the LSN up to which the server has flushed its WAL.
 
-    Parameters and errors as of :func:`connect`.
+    Parameters and errors as for :func:`connect`.
     """
     psycopg2 = load_psycopg2()
     with closing(connect(dsn, interrupt)) as connection:
@@ -154,11 +158,11 @@ def current_lsn(dsn: str, interrupt: Interrupt | None = None) -> int:
             cursor.execute("SELECT pg_current_wal_flush_lsn()")
             return parse_lsn(cursor.fetchone()[0])
         except psycopg2.Error as error:
-            raise explain(error, "") from error
+            raise capture_error(error, "") from error
 
 
 def check_wal_level(cursor: Any) -> None:
-    """Raise ``CaptureError`` when the server does not write what logical decoding needs.
+    """Raise ``CaptureError`` when the server's wal_level is too low for logical decoding.
 
     PostgreSQL 19 with wal_level = replica writes it as soon as there is a logical slot: creating
     the first one raises effective_wal_level.
@@ -168,48 +172,55 @@ def check_wal_level(cursor: Any) -> None:
     wal_level = cursor.fetchone()[0]
     if wal_level not in (needed, "logical"):
         raise CaptureError(
-            f"The server has wal_level = {wal_level}; logical replication needs {needed}. "
-            f"Run ALTER SYSTEM SET wal_level = {needed}; and restart the server."
+            f"the server has wal_level = {wal_level}, and logical replication needs {needed}",
+            hint=f"Run ALTER SYSTEM SET wal_level = {needed}; and restart the server.",
         )
 
 
-def _why_no_walsender(dsn: str, said: str) -> CaptureError:
-    """Find the cause by asking over an ordinary connection: texts are in the server's language."""
-    connection = connect(dsn)  # fails with the cause when the DSN is wrong altogether
-    try:
+def _walsender_refusal(dsn: str, text: str) -> CaptureError:
+    """Return the error for a refused replication connection.
+
+    The cause is looked up over an ordinary connection: texts are in the server's language.
+    """
+    with closing(connect(dsn)) as connection:  # fails with the cause if the DSN is wrong
         cursor = connection.cursor()
         try:
             check_wal_level(cursor)
+            _check_may_replicate(cursor)
+            _check_walsender_left(cursor)
         except CaptureError as error:
             return error
-        cursor.execute(
-            "SELECT current_user, rolreplication OR rolsuper FROM pg_roles"
-            " WHERE rolname = current_user"
-        )
-        role, may_replicate = cursor.fetchone()
-        if not may_replicate:
-            return CaptureError(
-                f"Role {role} may not replicate. A superuser has to run"
-                f" ALTER ROLE {quote_identifier(role)} REPLICATION;"
-            )
-        cursor.execute(
-            "SELECT current_setting('max_wal_senders')::int,"
-            " (SELECT count(*) FROM pg_stat_replication)"
-        )
-        limit, used = cursor.fetchone()
-        if used >= limit:
-            return CaptureError(
-                f"All {limit} walsenders of the server are in use (max_wal_senders). Close another "
-                f"replication connection, or run ALTER SYSTEM SET max_wal_senders = {limit + 5}; "
-                "and restart the server.",
-                is_transient=True,
-            )
-    finally:
-        connection.close()
-    codes = failed_connection_codes(f"{_arguments(dsn)} replication=database")
-    return CaptureError(
-        "The server takes ordinary connections but no replication connection: "
-        f"{_presentable(said, dsn, codes)} Connect to the server directly, not through a pooler, "
-        "and see that its pg_hba.conf does not refuse this one.",
-        is_transient=_may_go_by_itself(codes),
+    return _refusal(
+        "the server accepts ordinary connections but no replication connection",
+        text,
+        dsn,
+        failed_connection_codes(f"{_arguments(dsn)} replication=database"),
+        "Connect to the server directly, not through a pooler, and check that its pg_hba.conf "
+        "does not refuse this connection.",
     )
+
+
+def _check_may_replicate(cursor: Any) -> None:
+    cursor.execute(
+        "SELECT current_user, rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user"
+    )
+    role, may_replicate = cursor.fetchone()
+    if not may_replicate:
+        raise CaptureError(
+            f"role {quote_identifier(role)} may not replicate",
+            hint=f"Run as a superuser: ALTER ROLE {quote_identifier(role)} REPLICATION;",
+        )
+
+
+def _check_walsender_left(cursor: Any) -> None:
+    cursor.execute(
+        "SELECT current_setting('max_wal_senders')::int, (SELECT count(*) FROM pg_stat_replication)"
+    )
+    limit, used = cursor.fetchone()
+    if used >= limit:
+        raise CaptureError(
+            f"all {limit} walsenders of the server are in use (max_wal_senders)",
+            hint="Close another replication connection, or run ALTER SYSTEM SET max_wal_senders = "
+            f"{limit + 5}; and restart the server.",
+            is_transient=True,
+        )

@@ -1,7 +1,7 @@
-"""The frames of a stream taken apart: messages into one buffer, keepalives by themselves.
+"""Frames of a replication connection, split into a buffer of messages and single keepalives.
 
-:class:`PythonFrames` is the plain one; the compiled ``_frames.FrameBuffer`` does the same without
-an object a message, and is used where the compiled implementation is.
+:class:`PythonFrames` is the plain implementation. The compiled ``_frames.FrameBuffer`` does the
+same without creating an object for each message.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _XLOG_DATA: Final = b"w"
 NEVER: Final = (1 << 64) - 1
 
 
-class Outcome(IntEnum):
+class ReadOutcome(IntEnum):
     """Why :meth:`Frames.read` returned. ``_frames.pyx`` has the same numbers."""
 
     EMPTY = 0  # nothing more has arrived
-    FULL = 1  # so many messages, or bytes of them, are there
-    REACHED = 2  # the last message ends something at or behind the position
-    CONTROL = 3  # a frame that is no message is in ``control``
+    FULL = 1  # the maximum of messages, or of their bytes, is buffered
+    REACHED = 2  # the last message ends something at or after the position
+    CONTROL = 3  # a frame without a message is in ``control``
     ENDED = 4  # the server ended the stream
     BROKEN = 5  # the connection is lost
 
 
 class Taken(NamedTuple):
-    """Messages on end: bytes, where each begins (and the last ends), position and send time."""
+    """Concatenated messages: bytes, offsets (one more than messages), position and send time."""
 
     data: NDArray[np.uint8]
     offsets: NDArray[np.int32]
@@ -50,14 +50,14 @@ class Taken(NamedTuple):
 
 
 class Frames(Protocol):
-    """What a connection gives.
+    """Buffer of the frames that a connection receives.
 
     Attributes
     ----------
     count, nbytes : int
-        How many messages are there to be taken, and how many bytes they have.
+        Number of buffered messages, and of their bytes.
     control : bytes
-        The last frame that was no message.
+        Last frame without a message.
     """
 
     @property
@@ -68,22 +68,22 @@ class Frames(Protocol):
     def control(self) -> bytes: ...
 
     def read(self, max_messages: int, max_bytes: int, stop_lsn: int, seconds: float) -> int:
-        """Take in frames, and say why it stopped; an :class:`Outcome`.
+        """Read frames, and return why it stopped, as a :class:`ReadOutcome`.
 
-        What has not arrived is waited for, for so many seconds. It may end sooner: with the first
-        of the messages to be taken, whose time the caller has to note; when the process is told
-        something by a signal; and, where that could not be noticed, behind 16 MB of messages.
+        It waits up to ``seconds`` for frames to arrive. It may return sooner: after the first
+        buffered message, whose time the caller has to record; when the process receives a signal;
+        and after 16 MB of messages, because signals are not noticed while more of them arrive.
         """
 
     def since(self, first: int) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
-        """Give tag and position of each message from number ``first`` on, of those to be taken."""
+        """Return tag and position of each buffered message from number ``first`` on."""
 
     def take(self) -> Taken:
-        """Give all the messages, and forget them."""
+        """Return all buffered messages, and empty the buffer."""
 
 
 def open_frames(libpq: ctypes.CDLL, connection: int, socket: int) -> Frames:
-    """Give the frames of a connection, in the implementation that is used."""
+    """Return the frame buffer of a connection, in the implementation that is in use."""
     if _impl.IMPL == "python":
         return PythonFrames(libpq, connection, socket)
     from pgwire_codec.capture.connection._frames import FrameBuffer
@@ -102,7 +102,7 @@ def _address(function: Any) -> int:
 
 
 class PythonFrames:
-    """See :class:`Frames`."""
+    """:class:`Frames` in plain Python."""
 
     def __init__(self, libpq: Any, connection: int, socket: int) -> None:
         self._libpq = libpq
@@ -123,7 +123,7 @@ class PythonFrames:
         looked = False
         while True:
             outcome = self._take_in(max_messages, max_bytes, stop_lsn)
-            if outcome is not Outcome.EMPTY or (had_none and self._data):
+            if outcome is not ReadOutcome.EMPTY or (had_none and self._data):
                 return outcome
             remaining = deadline - time.monotonic()
             if looked and remaining <= 0:
@@ -131,19 +131,19 @@ class PythonFrames:
             if not self._poll.poll(math.ceil(max(remaining, 0.0) * 1000)):
                 return outcome
             if not self._libpq.PQconsumeInput(self._connection):
-                return Outcome.BROKEN
+                return ReadOutcome.BROKEN
             looked = True
 
-    def _take_in(self, max_messages: int, max_bytes: int, stop_lsn: int) -> Outcome:
+    def _take_in(self, max_messages: int, max_bytes: int, stop_lsn: int) -> ReadOutcome:
         while len(self._data) < max_messages and self.nbytes < max_bytes:
             length: int = self._libpq.PQgetCopyData(self._connection, ctypes.byref(self._buffer), 1)
             if length <= 0:
-                return {0: Outcome.EMPTY, -1: Outcome.ENDED}.get(length, Outcome.BROKEN)
+                return {0: ReadOutcome.EMPTY, -1: ReadOutcome.ENDED}.get(length, ReadOutcome.BROKEN)
             frame = ctypes.string_at(self._buffer.value or 0, length)
             self._libpq.PQfreemem(self._buffer)
             if length <= _HEAD.size or frame[:1] != _XLOG_DATA:
                 self.control = frame
-                return Outcome.CONTROL
+                return ReadOutcome.CONTROL
             _, start, _, send_time = _HEAD.unpack_from(frame)
             self._data.append(frame[_HEAD.size :])
             self._lsns.append(start)

@@ -1,9 +1,9 @@
-"""Ending what another thread waits for: connection attempts, and statements.
+"""Interruption of another thread's connection attempts and statements.
 
 psycopg2's ``cancel()`` is not used: it opens a connection of its own and waits until the server has
 closed that, for ever if the server does not answer. Here a daemon thread does the same through
-libpq. A statement that has not ended soon after that ends because its socket is shut down. An
-attempt to connect cannot be ended, so it is made in a daemon thread that can be left to itself.
+libpq. If a statement has not ended soon after that, its socket is shut down. An attempt to connect
+cannot be ended, so it is made in a daemon thread that can be abandoned.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from pgwire_codec.capture.connection.libpq import load_libpq
 
 _CANCEL_SECONDS: Final = 0.75  # for the server to end a statement, before the socket is shut down
 _ERROR_BYTES: Final = 256
-_LIFE_SECONDS: Final = 5.0  # between looks at whether a thread lives; without memory it may die
+_LIFE_SECONDS: Final = 5.0  # between checks that a thread is alive; without memory it may die
 
 
 class Interrupted(Exception):
-    """What was waited for has been given up."""
+    """A connection attempt or statement was interrupted."""
 
 
 class Interrupt:
-    """Ends what connections wait for, from another thread than theirs.
+    """Interruption of connection attempts and statements from another thread.
 
-    All methods can be called from any thread, though not from a signal handler. None waits for a
-    server but :meth:`connect`.
+    All methods can be called from any thread, though not from a signal handler. Only
+    :meth:`connect` waits for a server.
 
     Attributes
     ----------
     event : threading.Event
-        Is set from :meth:`set` to :meth:`clear`.
+        Set from :meth:`set` to :meth:`clear`.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Interrupt:
         self._connections: dict[int, _Connection] = {}
 
     def set(self) -> None:
-        """End what is waited for, and every attempt to connect until :meth:`clear`."""
+        """End running statements, and every attempt to connect until :meth:`clear`."""
         with self._lock:
             self.event.set()
             for attempt in self._attempts:
@@ -57,18 +57,18 @@ class Interrupt:
                 connection.end()
 
     def clear(self) -> None:
-        """Let connections be opened again."""
+        """Allow connections to be opened again."""
         self.event.clear()
 
     def connect(self, open_connection: Callable[[], Any]) -> Any:
-        """Return the psycopg2 connection that a function opens, and can take long to open.
+        """Return the psycopg2 connection that a slow function opens.
 
-        What the connection waits for can be ended until it is passed to :meth:`release`.
+        Its statements can be interrupted until it is passed to :meth:`release`.
 
         Raises
         ------
         Interrupted
-            When :meth:`set` was called. The attempt ends by itself, in a daemon thread.
+            When :meth:`set` was called. The attempt goes on in a daemon thread until it ends.
         """
         attempt: Future[Any] = Future()
         with self._lock:
@@ -80,7 +80,7 @@ class Interrupt:
         )
         try:
             thread.start()
-        except RuntimeError as error:  # there is no memory for a thread
+        except RuntimeError as error:  # no memory for a thread
             raise MemoryError(str(error)) from error
         try:
             connection = _result(attempt, thread)
@@ -96,12 +96,12 @@ class Interrupt:
         return connection
 
     def end(self, connection: Any) -> None:
-        """End what one connection waits for, and then the connection."""
+        """End one connection's statement, and then the connection."""
         with self._lock:
             self._connections[id(connection)].end()
 
     def release(self, *connections: Any) -> None:
-        """Leave connections alone from here on; all of them where none is given."""
+        """Stop managing these connections, or all of them if none is passed."""
         with self._lock:
             for key in map(id, connections) if connections else tuple(self._connections):
                 if (released := self._connections.pop(key, None)) is not None:
@@ -109,7 +109,7 @@ class Interrupt:
 
 
 def _result(attempt: Future[Any], thread: threading.Thread) -> Any:
-    """Wait for the result, as long as the thread lives that is to give it."""
+    """Return the result of an attempt, waiting as long as its thread is alive."""
     while True:
         alive = thread.is_alive()
         with suppress(TimeoutError, FuturesTimeoutError):
@@ -132,19 +132,19 @@ def _connect(open_connection: Callable[[], Any], attempt: Future[Any]) -> None:
 
 
 class _Connection:
-    """Ends what a connection waits for."""
+    """A connection whose statement can be interrupted."""
 
     def __init__(self, connection: Any) -> None:
         self._libpq = load_libpq()
-        # A descriptor of its own: psycopg2's may be closed, and its number used for something else.
+        # A descriptor of its own: psycopg2's may be closed, and its number reused.
         self._socket = socket.socket(fileno=os.dup(connection.fileno()))
         self._cancel: int | None = self._libpq.PQgetCancel(connection.pgconn_ptr)
         self._lock = threading.Lock()
 
     def end(self) -> None:
-        """Have the server cancel the statement, and shut the socket down if it does not."""
+        """Ask the server to cancel the statement, and shut the socket down if it does not."""
         cancel, self._cancel = self._cancel, None
-        if cancel is None:  # that is being done
+        if cancel is None:  # already requested
             return
         threading.Thread(
             target=self._request_cancel, args=(cancel,), name="cancel", daemon=True
@@ -161,7 +161,7 @@ class _Connection:
             self._cancel = None
 
     def _request_cancel(self, cancel: int) -> None:
-        # Whether that succeeds shows in the statement.
+        # The result is of no use: the statement ends, or the socket is shut down.
         self._libpq.PQcancel(cancel, ctypes.create_string_buffer(_ERROR_BYTES), _ERROR_BYTES)
         self._libpq.PQfreeCancel(cancel)
 

@@ -1,4 +1,4 @@
-"""The libpq that psycopg2 is linked with, called directly where psycopg2 does not do."""
+"""Direct calls of the libpq that psycopg2 is linked with, for what psycopg2 lacks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _WRONG_PASSWORD: Final = "28P01"
 
 @cache
 def load_libpq() -> ctypes.CDLL:
-    """Give the libpq that psycopg2 is linked with, whichever that is."""
+    """Return the libpq that psycopg2 is linked with."""
     import psycopg2._psycopg
 
     # A symbol is looked up in the module and in what the module depends on.
@@ -51,9 +51,9 @@ def load_libpq() -> ctypes.CDLL:
             function = getattr(libpq, name)
         except AttributeError as error:
             raise CaptureError(
-                f"This build of psycopg2 does not give access to libpq ({name} is missing). "
-                "Install a wheel of psycopg2-binary for Linux or macOS, or build psycopg2 against "
-                "a shared libpq."
+                f"unsupported build of psycopg2: libpq's {name} is missing",
+                hint="Install a wheel of psycopg2-binary for Linux or macOS, or build psycopg2 "
+                "against a shared libpq.",
             ) from error
         function.restype = result
         function.argtypes = arguments
@@ -61,10 +61,10 @@ def load_libpq() -> ctypes.CDLL:
 
 
 def failed_connection_codes(dsn: str, seconds: float = 10.0) -> list[str]:
-    """Try to connect, and give the SQLSTATEs that servers refused it with.
+    """Try to connect, and return the SQLSTATEs with which servers refused the connection.
 
-    psycopg2 gives the text of a refusal alone, which is in the server's language. Empty where the
-    connection can be made, or no server said a word.
+    psycopg2 has only the text of a refusal, which is in the server's language. The list is empty
+    if the connection succeeds, or if no server answers.
     """
     libpq = load_libpq()
     connection = libpq.PQconnectStart(dsn.encode())
@@ -73,10 +73,10 @@ def failed_connection_codes(dsn: str, seconds: float = 10.0) -> list[str]:
     try:
         libpq.PQsetErrorVerbosity(connection, _SQLSTATE_ONLY)
         deadline = time.monotonic() + seconds
-        status = 2  # first a wait for the socket to be writable
+        status = 2  # first wait for the socket to be writable
         while status in _EVENTS and time.monotonic() < deadline:
             socket = libpq.PQsocket(connection)
-            if socket < 0:  # there was nothing to connect to
+            if socket < 0:  # no address to connect to
                 break
             poll = select.poll()
             poll.register(socket, _EVENTS[status])

@@ -1,33 +1,32 @@
-"""The frames of a replication connection, read and written through libpq itself.
+"""A replication connection in COPY BOTH mode, read and written through libpq itself.
 
-psycopg2's own ``read_message`` cannot be used where nothing may be lost. It compares the position
-last confirmed with that of the last message, and on a keepalive confirms everything when the first
-is not smaller. But positions do not rise from message to message: a Relation comes with 0, a
-streamed transaction with those of its early changes. After one of these it confirms transactions
-that the caller has not made durable. It also hides keepalives, without which nobody can tell when
-a position was reached. psycopg2 documents ``connection.pgconn_ptr`` for use with ctypes; that is
-what happens here.
+psycopg2's ``read_message`` cannot be used, because it can lose data. It compares the last confirmed
+position with that of the last message, and on a keepalive confirms everything if the first is not
+smaller. But positions do not rise from message to message: a Relation comes with 0, a streamed
+transaction with those of its early changes. After one of these it confirms transactions that the
+caller has not made durable. It also hides keepalives, which are needed to know that a position was
+reached. psycopg2 documents ``connection.pgconn_ptr`` for use with ctypes, as here.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from pgwire_codec.capture.connection.error_hints import CONNECTION_LOST
-from pgwire_codec.capture.connection.frames import Frames, Outcome, open_frames
+from pgwire_codec.capture.connection.error_hints import CONNECTION_LOST, server_text
+from pgwire_codec.capture.connection.frames import Frames, ReadOutcome, open_frames
 from pgwire_codec.capture.connection.libpq import load_libpq
 from pgwire_codec.errors import CaptureError
 
 
-class StreamEnded(Exception):
+class ReplicationEnded(Exception):
     """The server ended the stream.
 
     Attributes
     ----------
     message : str
-        What it said; may be empty.
+        Text of the error; may be empty.
     sqlstate : str
-        The error's code; empty when it ended without an error.
+        Code of the error; empty if the stream ended without one.
     """
 
     def __init__(self, message: str, sqlstate: str) -> None:
@@ -36,19 +35,20 @@ class StreamEnded(Exception):
         self.sqlstate = sqlstate
 
 
-_SQLSTATE: Final = ord("C")  # PG_DIAG_SQLSTATE
+#: PG_DIAG_SQLSTATE, _MESSAGE_PRIMARY, _MESSAGE_DETAIL and _CONTEXT.
+_FIELDS: Final = tuple(b"CMDW")
 _LONGEST_WAIT: Final = 60.0  # seconds; poll counts milliseconds in 32 bits
 
 
-class CopyBoth:
-    """One connection in COPY BOTH mode, as START_REPLICATION leaves it.
+class ReplicationConnection:
+    """A connection in COPY BOTH mode, as START_REPLICATION leaves it.
 
-    Owns the psycopg2 connection: nothing else may use it from here on.
+    It owns the psycopg2 connection, which nothing else may use from then on.
 
     Attributes
     ----------
     frames : Frames
-        The messages that :meth:`read` took in.
+        Messages that :meth:`read` has read.
     """
 
     def __init__(self, connection: Any) -> None:
@@ -57,20 +57,20 @@ class CopyBoth:
         self._pointer: int | None = connection.pgconn_ptr
         self.frames: Frames = open_frames(self._libpq, connection.pgconn_ptr, connection.fileno())
 
-    def read(self, max_messages: int, max_bytes: int, stop_lsn: int, seconds: float) -> Outcome:
-        """Take in what arrives; see :meth:`pgwire_codec.capture.connection.frames.Frames.read`.
+    def read(self, max_messages: int, max_bytes: int, stop_lsn: int, seconds: float) -> ReadOutcome:
+        """Read frames; see :meth:`pgwire_codec.capture.connection.frames.Frames.read`.
 
         Raises
         ------
-        StreamEnded
-            When nothing will come any more.
+        ReplicationEnded
+            When no more frames will arrive.
         """
         self._require_open()
         seconds = min(seconds, _LONGEST_WAIT)
-        outcome = Outcome(self.frames.read(max_messages, max_bytes, stop_lsn, seconds))
-        if outcome is Outcome.ENDED:
+        outcome = ReadOutcome(self.frames.read(max_messages, max_bytes, stop_lsn, seconds))
+        if outcome is ReadOutcome.ENDED:
             raise self._result()
-        if outcome is Outcome.BROKEN:
+        if outcome is ReadOutcome.BROKEN:
             raise self._broken()
         return outcome
 
@@ -83,28 +83,32 @@ class CopyBoth:
             raise self._broken()
 
     def close(self) -> None:
-        """Close the connection; again does nothing."""
+        """Close the connection; a second call does nothing."""
         self._pointer = None
         self._connection.close()
 
     def _require_open(self) -> int:
         # libpq would crash on the freed pointer.
         if self._pointer is None:
-            raise CaptureError("The capture is not open any more. Open a new one to go on.")
+            raise CaptureError("the capture has been closed", hint="Open a new one to go on.")
         return self._pointer
 
-    def _broken(self) -> StreamEnded:
+    def _broken(self) -> ReplicationEnded:
         text = self._libpq.PQerrorMessage(self._pointer)
-        return StreamEnded(_text(text) or "the connection broke", CONNECTION_LOST)
+        return ReplicationEnded(_text(text) or "the connection broke", CONNECTION_LOST)
 
-    def _result(self) -> StreamEnded:
+    def _result(self) -> ReplicationEnded:
         result = self._libpq.PQgetResult(self._pointer)
         if not result:
-            return StreamEnded("", "")
+            return ReplicationEnded("", "")
         try:
-            message = _text(self._libpq.PQresultErrorMessage(result))
-            sqlstate = _text(self._libpq.PQresultErrorField(result, _SQLSTATE))
-            return StreamEnded(message, sqlstate)
+            sqlstate, primary, detail, context = (
+                _text(self._libpq.PQresultErrorField(result, field)) for field in _FIELDS
+            )
+            text = server_text(primary, detail, context)
+            return ReplicationEnded(
+                text or _text(self._libpq.PQresultErrorMessage(result)), sqlstate
+            )
         finally:
             self._libpq.PQclear(result)
 

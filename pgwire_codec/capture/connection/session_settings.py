@@ -1,9 +1,9 @@
-"""The session settings that the text form of values depends on, pinned.
+"""Session settings that the text form of values depends on, pinned.
 
 A walsender pins none of them: they are those of the role, the database or the client's
-environment. Startup options (``options='-c datestyle=ISO'``) do not do, because libpq sends
-``PGDATESTYLE`` and ``PGTZ`` after them and the server lets the last one win. ``SET`` on the open
-connection wins over all.
+environment. Startup options (``options='-c datestyle=ISO'``) are not enough, because libpq sends
+``PGDATESTYLE`` and ``PGTZ`` after them and the last one wins. ``SET`` on the open connection wins
+over all.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pgwire_codec.errors import CaptureError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Setting and the value that the decoder reads without ambiguity.
+#: Setting, and the value with which the text of values is unambiguous.
 PINNED: Final = {
     "datestyle": "ISO, MDY",
     "intervalstyle": "postgres",
@@ -33,7 +33,7 @@ def pin(cursor: Any) -> None:
     Raises
     ------
     CaptureError
-        When the server reports another value afterwards, as a pooler in between can cause.
+        When the server reports another value afterwards, as can happen through a pooler.
     """
     for name, value in PINNED.items():
         cursor.execute("SELECT set_config(%s, %s, false)", (name, value))
@@ -42,12 +42,13 @@ def pin(cursor: Any) -> None:
         actual = cursor.fetchone()[0]
         if actual != value:
             raise CaptureError(
-                f"The session has {name} = {actual!r} although it was set to {value!r}: values "
-                "would come in another form. Connect to the server directly, not through a pooler."
+                f"the session has {name} = {actual!r} although it was set to {value!r}: values "
+                "would be in another form",
+                hint="Connect to the server directly, not through a pooler.",
             )
 
 
-def allow_to_last(cursor: Any) -> None:
+def disable_timeouts(cursor: Any) -> None:
     """Turn off, for the session, every timeout that would end long statements or transactions."""
     cursor.execute(
         "SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('statement_timeout',"
@@ -57,9 +58,9 @@ def allow_to_last(cursor: Any) -> None:
 
 @contextmanager
 def pinned_transaction(connection: Any) -> Iterator[Any]:
-    """Give a cursor under the pinned settings, and leave the session as it was found.
+    """Yield a cursor under the pinned settings, and leave the session as it was found.
 
-    Works within a transaction that is already open, too: the settings end with a savepoint.
+    It also works within an open transaction: the settings end with a savepoint.
     """
     from psycopg2.extensions import TRANSACTION_STATUS_IDLE
 

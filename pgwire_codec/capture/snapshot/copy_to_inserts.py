@@ -1,9 +1,9 @@
-"""Rows as COPY gives them into Insert messages, many at a time.
+"""Conversion of COPY's output into Insert messages, many rows at a time.
 
-An Insert is ``I``, the table's OID, ``N``, the number of columns, and of each column its kind, and
-unless it is NULL its length and its bytes. COPY's two formats have the same bytes between other
-marks. So the output is the input with the marks made wider or narrower: one ``numpy.repeat`` says
-of each byte how often it stands in the output, and the marks are written over.
+An Insert is ``I``, the table's OID, ``N``, the number of columns, and for each column its kind
+and, unless it is NULL, its length and its bytes. COPY's two formats have the same bytes between
+different marks. So the output is the input with wider or narrower marks: one ``numpy.repeat`` has
+the number of copies of each byte, and the marks are overwritten.
 
 PostgreSQL documentation, "COPY" (File Formats) and "Logical Replication Message Formats".
 """
@@ -25,34 +25,35 @@ if TYPE_CHECKING:
     Bytes = NDArray[np.uint8]
     Numbers = NDArray[np.intp]
 
-#: Messages on end, and where each begins in them (and the last ends).
+#: Concatenated messages, and their offsets (one more than messages).
 Inserts = tuple["Bytes", "NDArray[np.int32]"]
 
 _HEAD: Final = 8  # bytes of an Insert before its columns
 _TAB, _NEWLINE, _BACKSLASH = b"\t\n\\"
 _SIGNATURE: Final = b"PGCOPY\n\xff\r\n\0"
 _NO_MORE: Final = b"\xff\xff"
-#: What the letter behind a backslash stands for.
+_HINT: Final = "Connect to a PostgreSQL server directly."
+#: Byte that a backslash and this letter stand for.
 _ESCAPED: Final = np.arange(256, dtype=np.uint8)
 _ESCAPED[list(b"bfnrtv")] = list(b"\b\f\n\r\t\v")
 
 
 class RowReader(Protocol):
-    """Makes Inserts of the pieces of one COPY, each with whole rows."""
+    """Converts the pieces of one COPY, each with whole rows, into Inserts."""
 
     def convert(self, pieces: Sequence[bytes]) -> Inserts:
-        """Give the Inserts of the next pieces; the server sends a row a piece."""
+        """Return the Inserts of the next pieces; the server sends a row in each piece."""
 
 
 def row_reader(oid: int, sendable: Sequence[bool], *, binary: bool) -> RowReader:
-    """Give what reads the rows of a table.
+    """Return the reader for the rows of a table.
 
     Parameters
     ----------
     oid : int
         Of the table, for the Inserts.
     sendable : sequence of bool
-        Of each column, whether it has a binary form; the others come as text.
+        For each column, whether it has a binary form; the others are read as text.
     binary : bool
         Whether the COPY is in the binary format.
     """
@@ -63,14 +64,14 @@ def row_reader(oid: int, sendable: Sequence[bool], *, binary: bool) -> RowReader
 
 
 class _TextRows:
-    """Columns end with a tab, the last one of a row with a newline; in them both are escaped."""
+    """The text format: columns end with a tab, rows with a newline; both are escaped in values."""
 
     def __init__(self, head: Bytes, columns: int) -> None:
         self._head = head
         self._columns = columns
 
     def convert(self, pieces: Sequence[bytes]) -> Inserts:
-        # With a mark before each column, as before the first one, too.
+        # With a mark before the first column, as before every other one.
         text = np.frombuffer(b"\n" + b"".join(pieces), np.uint8)
         if not self._columns:
             return _rows_without_columns(self._head, len(text) - 1)
@@ -78,8 +79,7 @@ class _TextRows:
         starts, ends = marks[:-1], marks[1:]  # of columns, the mark before them included
         if len(starts) % self._columns:
             raise CaptureError(
-                f"COPY sent {len(starts)} values for rows of {self._columns} columns. Connect to a "
-                "PostgreSQL server directly."
+                f"COPY sent {len(starts)} values for rows of {self._columns} columns", hint=_HINT
             )
         times = np.ones(len(text), np.intp)
         times[marks[-1]] = 0
@@ -102,7 +102,10 @@ class _TextRows:
 
 
 class _BinaryRows:
-    """A row is the number of its columns, and of each its length, -1 for NULL, and its bytes."""
+    """The binary format: a row is its number of columns, and for each its length and its bytes.
+
+    The length of NULL is -1.
+    """
 
     def __init__(self, head: Bytes, kinds: Bytes) -> None:
         self._head = head
@@ -132,10 +135,7 @@ class _BinaryRows:
             if (place > ends).any():
                 break
         if (place != ends).any():
-            raise CaptureError(
-                f"COPY sent a row that does not have {columns} columns. Connect to a PostgreSQL "
-                "server directly."
-            )
+            raise CaptureError(f"COPY sent a row that does not have {columns} columns", hint=_HINT)
         starts, lengths = places.ravel(), sizes.ravel()
         is_null = lengths < 0
         times = np.ones(len(data), np.intp)
@@ -156,13 +156,13 @@ def _write(
     lengths: Numbers,
     is_null: NDArray[np.bool_],
 ) -> Inserts:
-    """Write each byte so many times, and over the room that this makes what an Insert has there."""
+    """Repeat each byte so many times, and write an Insert's marks over the extra space."""
     out = np.repeat(data, times)
     sizes = np.where(is_null, 1, 5 + lengths)
     rows = sizes.reshape(-1, columns).sum(axis=1) + _HEAD
     offsets = np.concatenate([np.zeros(1, np.intp), np.cumsum(rows)])
     out[offsets[:-1, None] + np.arange(_HEAD)] = head
-    # Where a column begins: behind all before it, and one more head with each row.
+    # A column starts after all before it, plus one more head with each row.
     places = np.cumsum(sizes) - sizes + np.repeat(np.arange(1, len(rows) + 1) * _HEAD, columns)
     out[places] = kinds
     there = ~is_null
@@ -172,7 +172,7 @@ def _write(
 
 
 def _escapes(backslashes: Numbers) -> Numbers:
-    """Give the backslashes that begin an escape: every other one of a run."""
+    """Return the backslashes that begin an escape: every other one of a run."""
     begins = np.flatnonzero(np.diff(backslashes, prepend=-2) > 1)  # of runs
     runs = np.diff(begins, append=len(backslashes))
     within = np.arange(len(backslashes)) - np.repeat(begins, runs)
@@ -186,15 +186,13 @@ def _rows_without_columns(head: Bytes, rows: int) -> Inserts:
 
 def _without_header(piece: bytes) -> bytes:
     if not piece.startswith(_SIGNATURE):
-        raise CaptureError(
-            "COPY did not begin with its signature. Connect to a PostgreSQL server directly."
-        )
+        raise CaptureError("COPY's output does not begin with its signature", hint=_HINT)
     (extension,) = struct.unpack_from(">I", piece, 15)
     return piece[19 + extension :]
 
 
 def _load_i32(data: Bytes, places: Numbers) -> NDArray[np.int32]:
-    """Read a number at each place; what the data do not have of it is read as the last byte."""
+    """Read a number at each place; bytes beyond the data are read as the last byte."""
     at = np.minimum(places[:, None] + np.arange(4), len(data) - 1)
     numbers: NDArray[np.int32] = data[at].view(">i4").ravel().astype(np.int32)
     return numbers

@@ -1,4 +1,4 @@
-"""Several tables read at once, all under one exported snapshot."""
+"""Concurrent copies of tables, all under one exported snapshot."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy as np
 from pgwire_codec.capture.catalog.published_tables import PublishedTable, files_of
 from pgwire_codec.capture.connection.connect import connect, load_psycopg2
 from pgwire_codec.capture.connection.interrupt import Interrupt
-from pgwire_codec.capture.connection.session_settings import allow_to_last, pin
+from pgwire_codec.capture.connection.session_settings import disable_timeouts, pin
 from pgwire_codec.capture.snapshot.copy_to_inserts import RowReader, row_reader
 from pgwire_codec.errors import CaptureError
 
@@ -23,10 +22,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _CHUNK_BYTES: Final = 256 << 10  # of COPY's: what numpy converts fastest
-_CHUNKS_WAITING: Final = 2  # a connection, at most
+_CHUNKS_WAITING: Final = 2  # at most, for each connection
 _POLL_SECONDS: Final = 0.1
-#: For the lock of a table. Shorter than deadlock_timeout, after which the server would end the
-#: transaction of somebody, perhaps not ours.
+#: For the lock of a table. Shorter than deadlock_timeout, after which the server would end one of
+#: the transactions, perhaps not this one.
 _LOCK_TIMEOUT: Final = "500ms"
 
 
@@ -38,11 +37,11 @@ class CopiedRows:
     ----------
     table : PublishedTable
     messages : numpy.ndarray of uint8
-        Their bytes on end.
+        Their concatenated bytes.
     offsets : numpy.ndarray of int32
-        Where each begins in them, and where the last ends.
+        Offset of each message in them, and the end of the last one.
     rows : int
-        How many Inserts there are.
+        Number of Inserts.
     """
 
     table: PublishedTable
@@ -52,26 +51,27 @@ class CopiedRows:
 
 
 class TableCopies:
-    """Connections that all see the database as an exported snapshot does.
+    """Connections whose transactions all use an exported snapshot.
 
-    A context manager: entering opens them; leaving cancels what they do, and closes them.
+    A context manager: entering opens them; leaving cancels their statements, and closes them.
 
     Parameters
     ----------
     dsn : str
         Of the database.
     snapshot : str
-        Name of the snapshot. Whoever exported it must not have gone on before this is entered.
+        Name of the snapshot. The connection that exported it must not have executed another
+        command before entering.
     tables : sequence of PublishedTable
-        What will be read: each connection locks them all, so that none of them ever waits behind
-        somebody who wants to alter a table and waits for another one. Entering raises a transient
-        ``CaptureError`` where somebody else has locked one.
+        Tables to read. Each connection locks them all: otherwise one of them could wait for a
+        transaction that waits to alter a table, and that for another of these connections.
+        Entering raises a transient ``CaptureError`` if another transaction has locked one.
     jobs : int
-        How many connections.
+        Number of connections.
     binary : bool
-        Whether values come in their binary form, as pgoutput sends them with that option.
+        Read values in their binary form, as pgoutput sends them with that option.
     interrupt : Interrupt
-        Ends what the connections wait for, and the attempts to open them.
+        Ends the connections' statements, and the attempts to open them.
     """
 
     def __init__(
@@ -99,8 +99,8 @@ class TableCopies:
                 self.connections.append(connection)
                 cursor = connection.cursor()
                 pin(cursor)
-                allow_to_last(cursor)
-                # An error, not fewer rows, where a policy would hide some: the stream has all.
+                disable_timeouts(cursor)
+                # An error, not fewer rows, if a policy would hide some: the stream has all.
                 cursor.execute("SET row_security = off")
                 cursor.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
                 cursor.execute("SET TRANSACTION SNAPSHOT %s", (self._snapshot,))
@@ -110,12 +110,7 @@ class TableCopies:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._close()
 
     def _close(self) -> None:
@@ -130,20 +125,21 @@ class TableCopies:
                 cursor.execute(table.lock_command())
             except load_psycopg2().errors.LockNotAvailable as error:
                 raise CaptureError(
-                    f"Table {table.name} is locked by somebody who alters, truncates or drops it. "
-                    "A snapshot can be taken when that is over.",
+                    f"table {table.name} is locked by a transaction that alters, truncates or "
+                    "drops it",
+                    hint="Take the snapshot when that transaction has ended.",
                     is_transient=True,
                 ) from error
         cursor.execute("SET LOCAL lock_timeout = 0")
 
     def files(self) -> set[tuple[int, int]]:
-        """Give the tables' files under the snapshot; see ``files_of``."""
+        """Return the tables' files under the snapshot; see ``files_of``."""
         return files_of(self.connections[0].cursor(), self._tables)
 
     def rows(self) -> Iterator[CopiedRows]:
         """Yield all rows of the tables, each table's Relation before its rows.
 
-        The rows of several tables come in turns. Raises ``psycopg2.Error``.
+        The rows of different tables are interleaved. Raises ``psycopg2.Error``.
         """
         left: queue.SimpleQueue[PublishedTable] = queue.SimpleQueue()
         for table in self._tables:
@@ -179,21 +175,22 @@ class TableCopies:
                 table = left.get_nowait()
             except queue.Empty:
                 return
-            told = table.description()
-            ends = np.cumsum([0, *map(len, told)], dtype=np.int32)
-            chunks.put(CopiedRows(table, np.frombuffer(b"".join(told), np.uint8), ends, 0))
+            description = table.description()
+            offsets = np.cumsum([0, *map(len, description)], dtype=np.int32)
+            messages = np.frombuffer(b"".join(description), np.uint8)
+            chunks.put(CopiedRows(table, messages, offsets, 0))
             reader = row_reader(table.relation.oid, table.sendable, binary=self._binary)
-            sink = _Sink(table, reader, chunks)
-            cursor.copy_expert(table.copy_command(binary=self._binary), sink)
-            sink.flush()
+            pieces = _CopyPieces(table, reader, chunks)
+            cursor.copy_expert(table.copy_command(binary=self._binary), pieces)
+            pieces.flush()
 
 
 class _Closed(Exception):
-    """Nobody takes the rows any more."""
+    """The rows have no consumer any more."""
 
 
 class _Chunks:
-    """What the connections have read and nobody has taken yet."""
+    """Queue of rows that the connections have read."""
 
     def __init__(self, size: int) -> None:
         self._queue: queue.Queue[CopiedRows] = queue.Queue(size)
@@ -207,7 +204,7 @@ class _Chunks:
         raise _Closed
 
     def take(self) -> Iterator[CopiedRows]:
-        """Yield what is there, after a wait when nothing is."""
+        """Yield the queued rows, after a wait if the queue is empty."""
         timeout = _POLL_SECONDS
         with suppress(queue.Empty):
             while True:
@@ -215,8 +212,8 @@ class _Chunks:
                 timeout = 0.0
 
 
-class _Sink:
-    """The file that psycopg2 writes COPY's pieces to: a row each."""
+class _CopyPieces:
+    """File object that psycopg2 writes COPY's pieces to: a row each."""
 
     def __init__(self, table: PublishedTable, reader: RowReader, chunks: _Chunks) -> None:
         self._table = table

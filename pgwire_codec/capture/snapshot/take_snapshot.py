@@ -1,7 +1,7 @@
-"""The tables as they are where a new slot begins, as one transaction in front of its stream.
+"""Snapshot of the published tables where a new slot starts, as one transaction before its stream.
 
-The slot's creation exports the snapshot: what is committed in it is copied, what commits after it
-the stream tells. All is one synthetic plain transaction with xid 0.
+Creating the slot exports a snapshot. Transactions that are committed in it are copied; those that
+commit later are in the stream. The copy is one synthetic plain transaction with xid 0.
 
 PostgreSQL documentation, "Exporting a Snapshot" (logical decoding) and "Snapshot Synchronization
 Functions".
@@ -10,14 +10,17 @@ Functions".
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pgwire_codec.capture.batch import EPOCH
-from pgwire_codec.capture.catalog.publications import CreatePublication, ensure_publications
-from pgwire_codec.capture.catalog.published_tables import check_readable, files_of, published_tables
+from pgwire_codec.capture.catalog.publications import ensure_publications
+from pgwire_codec.capture.catalog.published_tables import (
+    PublishedTable,
+    check_readable,
+    files_of,
+    published_tables,
+)
 from pgwire_codec.capture.catalog.slots import drop_slot, is_replaceable, slot_exists
 from pgwire_codec.capture.connection.connect import (
     check_wal_level,
@@ -25,241 +28,204 @@ from pgwire_codec.capture.connection.connect import (
     connect_walsender,
     load_psycopg2,
 )
-from pgwire_codec.capture.connection.error_hints import explain
-from pgwire_codec.capture.connection.interrupt import Interrupt
-from pgwire_codec.capture.connection.session_settings import allow_to_last, pin
-from pgwire_codec.capture.options import quote_identifier, quote_literal
+from pgwire_codec.capture.connection.error_hints import capture_error
+from pgwire_codec.capture.connection.session_settings import disable_timeouts, pin
+from pgwire_codec.capture.snapshot.snapshot_transaction import SnapshotTransaction
 from pgwire_codec.capture.snapshot.table_copies import CopiedRows, TableCopies
 from pgwire_codec.errors import CaptureError
 from pgwire_codec.protocol.lsn import parse_lsn
-from pgwire_codec.protocol.messages import Begin, Commit
-from pgwire_codec.reference import encode_message
+from pgwire_codec.protocol.quoting import quote_identifier, quote_literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
-    from pgwire_codec.capture.options import PluginOptions
+    from pgwire_codec.capture.connection.interrupt import Interrupt
+    from pgwire_codec.capture.start_replication import StreamRequest
     from pgwire_codec.log import LogWriter
 
-_XID: Final = 0  # which no transaction of a server has
 
-
-@dataclass(frozen=True, slots=True)
-class SnapshotOptions:
-    """What is copied, and how.
-
-    Attributes
-    ----------
-    slot : str
-        Name of the slot that is created.
-    options : PluginOptions
-        As for the stream: rows come in the same form.
-    create_publication : False, "all tables" or list of str
-        As for ``Capture``.
-    jobs : int
-        How many tables are copied at once, each over a connection of its own.
-    slot_patience : float
-        Seconds to wait for a slot that is to be dropped and is in use.
-    """
-
-    slot: str
-    options: PluginOptions
-    create_publication: CreatePublication
-    jobs: int
-    slot_patience: float
-
-
-def take_snapshot(
-    dsn: str,
-    wanted: SnapshotOptions,
-    writer: LogWriter,
-    *,
-    interrupt: Interrupt,
-    created: Callable[[int], None],
-    copied: Callable[[CopiedRows], None],
-) -> None:
-    """Create the slot and write the published tables to a log that holds nothing else.
+class SnapshotTaker:
+    """Creates a slot and writes the published tables to a log that contains nothing else.
 
     Parameters
     ----------
     dsn : str
         Of the database.
-    wanted : SnapshotOptions
-    writer : LogWriter
-        Of a log with nothing confirmed or without messages. Messages are of a snapshot that was
-        broken off: its slot is dropped. So is the slot of a log with a confirmed position, unless
-        somebody else has read from it. On return all is durable, and ``confirm_lsn`` is where the
-        new slot begins.
+    request : StreamRequest
+        The slot to create, and the options of its stream: rows are copied in the same form.
+    jobs : int
+        Number of tables to copy at once, each over a connection of its own.
     interrupt : Interrupt
-        Ends from another thread whatever the server is waited for.
+        Ends any wait for the server from another thread.
     created : callable
-        Is given the position of the slot when it has been created.
+        Called with the slot's LSN when it has been created.
     copied : callable
-        Is given the rows as they are written; an exception of it ends the snapshot.
-
-    Raises
-    ------
-    CaptureError
-        When the slot exists and is not one of a broken-off snapshot, or the server refuses.
-    Interrupted
-        When ``interrupt`` is set.
+        Called with the rows as they are written; an exception from it ends the snapshot.
 
     Notes
     -----
-    While they are copied the tables are locked in ACCESS SHARE mode: they can be read and written,
-    but not altered, truncated or dropped. PostgreSQL's ALTER TABLE that writes a table anew and its
-    TRUNCATE are not visible to older snapshots alone, so a copy would lose rows. Where one came
-    between the slot and the locks, that is an error, which goes by itself when it is tried again.
+    While they are copied, the tables are locked in ACCESS SHARE mode: they can be read and written,
+    but not altered, truncated or dropped. An ALTER TABLE that rewrites a table and a TRUNCATE are
+    not MVCC-safe, so a copy would lose rows. If one happened between the creation of the slot and
+    the locks, a transient error is raised.
     """
-    psycopg2 = load_psycopg2()
-    walsender = connect_walsender(dsn, interrupt)
-    try:
-        with closing(walsender), closing(connect(dsn, interrupt)) as ordinary:
-            _take(dsn, wanted, writer, walsender, ordinary, interrupt, created, copied)
-    except psycopg2.Error as error:
-        raise explain(error, wanted.slot) from error
-    finally:
-        interrupt.release()
 
+    def __init__(
+        self,
+        dsn: str,
+        request: StreamRequest,
+        jobs: int,
+        *,
+        interrupt: Interrupt,
+        created: Callable[[int], None],
+        copied: Callable[[CopiedRows], None],
+    ) -> None:
+        self._dsn = dsn
+        self._request = request
+        self._jobs = jobs
+        self._interrupt = interrupt
+        self._created = created
+        self._copied = copied
 
-def _take(
-    dsn: str,
-    wanted: SnapshotOptions,
-    writer: LogWriter,
-    walsender: Any,
-    ordinary: Any,
-    interrupt: Interrupt,
-    created: Callable[[int], None],
-    copied: Callable[[CopiedRows], None],
-) -> None:
-    commands = walsender.cursor()
-    pin(commands)
-    check_wal_level(commands)
-    options = wanted.options
-    ensure_publications(
-        commands,
-        options.publications,
-        wanted.create_publication,
-        may_be_empty=options.messages is True,
-    )
-    catalog = ordinary.cursor()
-    allow_to_last(catalog)
-    tables = published_tables(catalog, options.publications)
-    check_readable(catalog, tables)
-    _make_way_for_slot(catalog, wanted, writer)
-    if writer.confirm_lsn:
-        writer.forget_positions()  # of the slot that is gone: the log begins with the new one
-    catalog.execute(
-        "SELECT pg_current_wal_flush_lsn(), (extract(epoch FROM now()) * 1000000)::bigint"
-    )
-    lsn, now = catalog.fetchone()
-    transaction = _Transaction(writer, np.datetime64(now, "us"))
-    # A slot that is found again is known for ours by what stands in the log.
-    transaction.begin(parse_lsn(lsn))
-    writer.flush()
+    def take(self, writer: LogWriter) -> None:
+        """Take the snapshot.
 
-    # It waits for transactions to end, of which one may be about to alter a table: who locked the
-    # tables before would wait for ever.
-    commands.execute(_create_command(wanted, walsender.server_version))
-    is_complete = False
-    try:
-        _, consistent_point, snapshot, _ = commands.fetchone()
-        begin_lsn = parse_lsn(consistent_point)
-        created(begin_lsn)
+        Parameters
+        ----------
+        writer : LogWriter
+            Of a log with nothing confirmed or without messages. Messages are of an interrupted
+            snapshot, whose slot is dropped. The slot of a log with a confirmed LSN is dropped
+            unless another consumer has read from it. On return everything is durable, and
+            ``confirm_lsn`` is the LSN at which the new slot starts.
+
+        Raises
+        ------
+        CaptureError
+            When the slot exists and is not that of an interrupted snapshot, or when the server
+            refuses.
+        Interrupted
+            When ``interrupt`` is set.
+        """
+        psycopg2 = load_psycopg2()
+        walsender = connect_walsender(self._dsn, self._interrupt)
+        try:
+            with closing(walsender), closing(connect(self._dsn, self._interrupt)) as ordinary:
+                self._take(writer, walsender, ordinary.cursor())
+        except psycopg2.Error as error:
+            raise capture_error(error, self._request.slot) from error
+        finally:
+            self._interrupt.release()
+
+    def _take(self, writer: LogWriter, walsender: Any, catalog: Any) -> None:
+        commands = walsender.cursor()
+        tables = self._check(commands, catalog)
+        self._remove_old_slot(catalog, writer)
+        if writer.confirm_lsn:
+            writer.forget_positions()  # of the dropped slot: the log begins with the new one
+        catalog.execute(
+            "SELECT pg_current_wal_flush_lsn(), (extract(epoch FROM now()) * 1000000)::bigint"
+        )
+        lsn, now = catalog.fetchone()
+        transaction = SnapshotTransaction(writer, np.datetime64(now, "us"))
+        # The log then contains messages, by which the next attempt recognises the slot as its own.
+        transaction.begin(parse_lsn(lsn))
+        writer.flush()
+
+        # Creating the slot waits for transactions to end, one of which may be about to alter a
+        # table. If the tables were locked before, both would wait for ever.
+        commands.execute(self._create_command(walsender.server_version))
+        is_complete = False
+        try:
+            _, consistent_point, snapshot, _ = commands.fetchone()
+            begin_lsn = parse_lsn(consistent_point)
+            self._created(begin_lsn)
+            self._copy(catalog, tables, snapshot, begin_lsn, transaction)
+            is_complete = True  # from here on the log may record it, and the slot belongs to it
+            writer.flush(confirm_lsn=begin_lsn, received_lsn=begin_lsn)
+        finally:
+            if not is_complete:
+                self._drop_new_slot(commands)
+
+    def _check(self, commands: Any, catalog: Any) -> list[PublishedTable]:
+        """Check server and publications; return the tables, all rows of which can be read."""
+        pin(commands)
+        check_wal_level(commands)
+        options = self._request.options
+        ensure_publications(
+            commands,
+            options.publications,
+            self._request.create_publication,
+            may_be_empty=options.messages is True,
+        )
+        disable_timeouts(catalog)
+        tables = published_tables(catalog, options.publications)
+        check_readable(catalog, tables)
+        return tables
+
+    def _copy(
+        self,
+        catalog: Any,
+        tables: Sequence[PublishedTable],
+        snapshot: str,
+        begin_lsn: int,
+        transaction: SnapshotTransaction,
+    ) -> None:
+        options = self._request.options
         with TableCopies(
-            dsn, snapshot, tables, wanted.jobs, binary=options.binary, interrupt=interrupt
+            self._dsn,
+            snapshot,
+            tables,
+            self._jobs,
+            binary=options.binary,
+            interrupt=self._interrupt,
         ) as copies:
-            # Locked now. What was done to them between the snapshot and the lock cannot be copied.
-            now_published = published_tables(catalog, options.publications)
-            if set(now_published) != set(tables) or files_of(catalog, tables) != copies.files():
+            # The tables are locked now. A change between the snapshot and the lock is not copied.
+            current = published_tables(catalog, options.publications)
+            if set(current) != set(tables) or files_of(catalog, tables) != copies.files():
                 raise CaptureError(
-                    "The published tables changed while their snapshot was being taken.",
+                    "the published tables changed while their snapshot was being taken",
                     is_transient=True,
                 )
-            # A transaction may commit right where the slot begins, and a decoder takes what comes
-            # at or before the last commit for a repetition. So this one commits before.
+            # A transaction may commit exactly where the slot starts, and a decoder skips what is at
+            # or before the last commit as a repetition. So the snapshot commits before it.
             transaction.begin(begin_lsn - 1)
             for rows in copies.rows():
                 transaction.append(rows.messages, rows.offsets)
-                copied(rows)
+                self._copied(rows)
         transaction.commit(begin_lsn)
-        is_complete = True  # from here on the log may say so, and the slot belongs to it
-        writer.flush(confirm_lsn=begin_lsn, received_lsn=begin_lsn)
-    finally:
-        if not is_complete:
-            _drop_slot(commands, wanted.slot)
 
-
-def _drop_slot(commands: Any, slot: str) -> None:
-    """Drop a slot that was just created; one that cannot be is dropped by the next snapshot."""
-    psycopg2 = load_psycopg2()
-    for _ in range(2):
-        try:
-            commands.execute(f"DROP_REPLICATION_SLOT {quote_identifier(slot)} WAIT")
-        except psycopg2.errors.QueryCanceled:
-            continue  # meant for the statement before, which had ended when it came
-        except psycopg2.Error:
+    def _remove_old_slot(self, cursor: Any, writer: LogWriter) -> None:
+        """Drop an existing slot of the name if it belongs to the log alone."""
+        slot = self._request.slot
+        if not slot_exists(cursor, slot):
             return
-        return
+        is_of_interrupted_snapshot = writer.end_ordinal > 0
+        if not is_of_interrupted_snapshot and not is_replaceable(cursor, slot, writer.confirm_lsn):
+            raise CaptureError(
+                f'replication slot "{slot}" already exists, and a snapshot begins with a new one',
+                hint="Use another name, run SELECT "
+                f"pg_drop_replication_slot({quote_literal(slot)}); if the slot is not needed, or "
+                "capture its stream without a snapshot.",
+            )
+        drop_slot(cursor, slot, timeout=self._request.slot_timeout)
 
+    def _drop_new_slot(self, commands: Any) -> None:
+        """Drop the slot that was just created; if that fails, the next snapshot drops it."""
+        psycopg2 = load_psycopg2()
+        command = f"DROP_REPLICATION_SLOT {quote_identifier(self._request.slot)} WAIT"
+        for _ in range(2):
+            try:
+                commands.execute(command)
+            except psycopg2.errors.QueryCanceled:
+                continue  # it was meant for the previous statement, which had ended before
+            except psycopg2.Error:
+                return
+            return
 
-class _Transaction:
-    """The synthetic transaction, in a session of its own of the log."""
-
-    def __init__(self, writer: LogWriter, time: np.datetime64) -> None:
-        self._writer = writer
-        self._time = time
-        self._commit_time = int((time - EPOCH).astype(np.int64))
-        self._lsn = 0
-
-    def begin(self, commit_lsn: int) -> None:
-        self._lsn = commit_lsn
-        self._writer.new_session(snapshot=True)
-        self._append_one(Begin(final_lsn=commit_lsn, commit_time=self._commit_time, xid=_XID))
-
-    def append(self, data: NDArray[np.uint8], offsets: NDArray[np.int32]) -> None:
-        """Append messages on end."""
-        import pyarrow as pa
-
-        count = len(offsets) - 1
-        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-        self._writer.append(
-            pa.Array.from_buffers(pa.binary(), count, buffers),
-            np.full(count, self._lsn, np.uint64),
-            np.full(count, self._time),
-        )
-
-    def commit(self, end_lsn: int) -> None:
-        self._append_one(
-            Commit(flags=0, commit_lsn=self._lsn, end_lsn=end_lsn, commit_time=self._commit_time)
-        )
-
-    def _append_one(self, message: Begin | Commit) -> None:
-        data = np.frombuffer(encode_message(message), np.uint8)
-        self.append(data, np.array([0, len(data)], np.int32))
-
-
-def _make_way_for_slot(cursor: Any, wanted: SnapshotOptions, writer: LogWriter) -> None:
-    """See that there is no slot of the name, dropping one that belongs to the log alone."""
-    if not slot_exists(cursor, wanted.slot):
-        return
-    is_of_broken_off_snapshot = writer.end_ordinal > 0
-    if not is_of_broken_off_snapshot and not is_replaceable(
-        cursor, wanted.slot, writer.confirm_lsn
-    ):
-        raise CaptureError(
-            f'Replication slot "{wanted.slot}" exists already, and a snapshot begins with a new '
-            f"one. Use another name, run SELECT pg_drop_replication_slot('{wanted.slot}'); when "
-            "nobody needs it, or capture its stream without a snapshot."
-        )
-    drop_slot(cursor, wanted.slot, patience=wanted.slot_patience)
-
-
-def _create_command(wanted: SnapshotOptions, server_version: int) -> str:
-    head = f"CREATE_REPLICATION_SLOT {quote_identifier(wanted.slot)} LOGICAL pgoutput"
-    if server_version < 150000:  # where two_phase cannot be asked for
-        return f"{head} EXPORT_SNAPSHOT"
-    two_phase = ", TWO_PHASE" if wanted.options.two_phase else ""
-    return f"{head} (SNAPSHOT {quote_literal('export')}{two_phase})"
+    def _create_command(self, server_version: int) -> str:
+        request = self._request
+        head = f"CREATE_REPLICATION_SLOT {quote_identifier(request.slot)} LOGICAL pgoutput"
+        if server_version < 150000:  # two_phase is not available
+            return f"{head} EXPORT_SNAPSHOT"
+        two_phase = ", TWO_PHASE" if request.options.two_phase else ""
+        return f"{head} (SNAPSHOT {quote_literal('export')}{two_phase})"
