@@ -1,4 +1,4 @@
-"""Apply the changes of a table in commit order, as a subscriber would."""
+"""A table that changes are applied to in commit order, as by a subscriber."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _Key = tuple[Any, ...]
 
 @dataclass(slots=True)
 class AppliedTable:
-    """The rows that the changes leave, by key, and how many changes of each kind there were."""
+    """Rows by key after the changes, and the number of changes of each kind."""
 
     key: tuple[str, ...]
     rows: dict[_Key, dict[str, Any]] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class AppliedTable:
 def differences(
     applied: AppliedTable, server: Iterable[Mapping[str, Any]]
 ) -> list[tuple[_Key, Mapping[str, Any] | None, Mapping[str, Any] | None]]:
-    """Give the rows that are not the same on both sides: key, ours, the server's."""
+    """Return the rows that differ: key, decoded row, the server's row."""
     theirs = {tuple(row[name] for name in applied.key): row for row in server}
     return [
         (key, applied.rows.get(key), theirs.get(key))

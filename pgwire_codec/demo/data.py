@@ -30,11 +30,11 @@ class ShopData:
         self.random = random.Random(seed)
 
     def long_text(self) -> str:
-        """Text that is too long to stay in its row, and does not compress."""
+        """Return text that is too long to stay in its row, and does not compress."""
         return self.random.randbytes(_LONG_TEXT // 2).hex()
 
     def customer(self, key: int) -> tuple[object, ...]:
-        """id, name, email, tier, is_active, profile, notes, tags, birthday, created_at."""
+        """Return id, name, email, tier, is_active, profile, notes, tags, birthday, created_at."""
         choose = self.random
         name = f"{choose.choice(_FIRST)} {choose.choice(_LAST)}"
         profile = {"id": key, "langs": choose.sample(["de", "en", "hi", "ja"], 2), "nick": name[:3]}
@@ -52,7 +52,7 @@ class ShopData:
         )
 
     def order(self, key: int, customers: int) -> tuple[object, ...]:
-        """id, customer_id, token, state, total, placed_at, pick_up_at, due_on, scores."""
+        """Return id, customer_id, token, state, total, placed_at, pick_up_at, due_on, scores."""
         choose = self.random
         placed = self._moment()
         return (
@@ -68,7 +68,7 @@ class ShopData:
         )
 
     def order_lines(self, order: int) -> list[tuple[object, ...]]:
-        """order_id, line, sku, quantity, price, weight, is_gift."""
+        """Return order_id, line, sku, quantity, price, weight, is_gift."""
         choose = self.random
         return [
             (
@@ -84,12 +84,12 @@ class ShopData:
         ]
 
     def price(self, sku: int) -> tuple[object, ...]:
-        """sku, price, valid_from, remark."""
+        """Return sku, price, valid_from, remark."""
         remark = None if self.random.random() < 0.3 else f"list {sku % 7}"
         return f"SKU-{sku:04}", self._money(), self._moment(), remark
 
     def event(self, key: int) -> tuple[object, ...]:
-        """id, kind, at, amount, payload."""
+        """Return id, kind, at, amount, payload."""
         kind = self.random.choice(("view", "click", "buy"))
         payload = json.dumps({"n": key, "r": round(self.random.random(), 6)})
         return key, kind, self._moment(), self.random.gauss(0, 1e3), payload

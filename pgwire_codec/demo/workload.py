@@ -1,4 +1,4 @@
-"""What happens in the demo shop: every kind of message that pgoutput has, in a fixed order."""
+"""Workload of the demo shop: every kind of pgoutput message, in a fixed order."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _ROWS_A_STATEMENT: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A part of the workload that is done: what it was, and how many changes it committed."""
+    """A completed part of the workload: its name, and the number of changes it committed."""
 
     name: str
     changes: int
 
 
-#: The names of all steps, in order; the last two are left out where nothing can be prepared.
+#: Names of all steps, in order; the last two are omitted if transactions cannot be prepared.
 STEPS: Final = (
     "customers sign up",
     "orders come in",
@@ -49,21 +49,20 @@ def run(
     two_phase: bool | None = None,
     report: Callable[[Step], None] | None = None,
 ) -> list[Step]:
-    """Run the workload on the tables that :func:`pgwire_codec.demo.shop.create` made.
+    """Run the workload on the tables of :func:`pgwire_codec.demo.shop.create`.
 
     Parameters
     ----------
     dsn : str
         Of the database.
     seed : int
-        Same seed and scale: same rows, whatever the server.
+        The same seed and scale make the same rows on every server.
     scale : int
         1 makes some 10,000 changes; their number grows with it.
     two_phase : bool, optional
-        Whether to prepare transactions; None: where the server's ``max_prepared_transactions``
-        allows it.
+        Prepare transactions; None: if the server's ``max_prepared_transactions`` allows it.
     report : callable, optional
-        Is called after each step, as for a progress bar over :data:`STEPS`.
+        Called after each step, as for a progress bar over :data:`STEPS`.
 
     Returns
     -------
@@ -127,7 +126,7 @@ class _Workload:
         self.changes += max(cursor.rowcount, 0)
 
     def insert(self, cursor: Any, table: str, rows: Iterable[tuple[object, ...]]) -> None:
-        """Insert rows whose values are in the order of the table's first columns."""
+        """Insert rows, whose values are in the order of the table's first columns."""
         extras = load_psycopg2().extras
         rows = list(rows)
         extras.execute_values(
@@ -153,7 +152,7 @@ class _Workload:
             self.first.execute("COMMIT")
 
     def change_customers(self) -> None:
-        # The long notes stay as they are, and are not sent.
+        # The long notes do not change, and are not sent.
         self.execute(self.first, "UPDATE customers SET tier = 'gold' WHERE id %% 3 = 0")
         self.execute(
             self.first,
@@ -177,7 +176,7 @@ class _Workload:
             self.first, "UPDATE customers SET id = id + 1000000 WHERE id BETWEEN 10 AND 19"
         )
         self.execute(self.first, "UPDATE order_lines SET line = line + 100 WHERE order_id = 7")
-        # Away and back again within one transaction.
+        # There and back within one transaction.
         self.first.execute("BEGIN")
         self.execute(self.first, "UPDATE orders SET id = -id WHERE id = 11")
         self.execute(self.first, "UPDATE orders SET id = -id WHERE id = -11")
@@ -215,7 +214,7 @@ class _Workload:
         self.insert(
             cursor, "orders", [(*self.data.order(key, self.customers), "web") for key in orders]
         )
-        # Within a transaction: rows of both shapes in one.
+        # Rows before and after ALTER TABLE within one transaction.
         cursor.execute("BEGIN")
         customers = range(self.customers + 1, self.customers + 21)
         self.insert(cursor, "customers", map(self.data.customer, customers))
@@ -248,7 +247,7 @@ class _Workload:
                 start = self.events * (4 * number + part)
                 keys = range(start, start + self.events // 4)
                 self.insert(cursor, "events", map(self.data.event, keys))
-        # The one that began last commits first, and a third one, larger than these, not at all.
+        # The one that began last commits first; a third one, larger than these, never commits.
         self.second.execute("COMMIT")
         self.second.execute("BEGIN")
         self.second.execute("UPDATE events SET kind = 'never'")
@@ -262,7 +261,7 @@ class _Workload:
         keys = range(start, start + self.events // 2)
         self.insert(self.first, "events", map(self.data.event, keys))
         self.first.execute("PREPARE TRANSACTION %s", (gid,))
-        # Decided by another session, after a transaction that came in between.
+        # Committed by another session, after another transaction.
         self.execute(self.second, "UPDATE orders SET state = 'returned' WHERE id = 2")
         self.second.execute("COMMIT PREPARED %s", (gid,))
 

@@ -81,7 +81,7 @@ def test_rows_are_written_as_the_server_sends_them(pg: Database) -> None:
 def test_an_existing_schema_is_left_alone(pg: Database) -> None:
     shop.create(pg.dsn)
     pg.execute(f"INSERT INTO {shop.SCHEMA}.carts VALUES (1, 'mine')")
-    with pytest.raises(CaptureError, match='Schema "pgwire_demo" exists already'):
+    with pytest.raises(CaptureError, match='schema "pgwire_demo" already exists'):
         shop.create(pg.dsn)
     assert shop.rows(pg.dsn, "carts") == [{"id": "1", "sku": "mine"}]
 

@@ -124,9 +124,9 @@ def test_on_a_server_of_ones_own(steps: Any, pg16: Any, tmp_path: Path) -> None:
         assert left == [(None, 0)]
         again = run_demo("--dsn", own.dsn, "--output", str(output))
         assert again.returncode == 2
-        assert "new or empty" in again.stderr
+        assert "is not empty" in again.stderr
         own.execute(f"CREATE SCHEMA {shop.SCHEMA}")
         occupied = run_demo("--dsn", own.dsn)
         assert occupied.returncode == 4
-        assert "exists already" in occupied.stderr
+        assert "already exists" in occupied.stderr
         assert own.query(f"SELECT to_regnamespace('{shop.SCHEMA}') IS NULL") == [(False,)]
