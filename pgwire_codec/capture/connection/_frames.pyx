@@ -1,8 +1,8 @@
 """FrameBuffer: the frames of a stream split into messages and control frames.
 
-The counterpart is :class:`pgwire_codec.capture.connection.frames.PythonFrames`, which makes an object for each
-message. This module is not linked with libpq. It calls libpq's functions by their addresses in the
-library that psycopg2 has loaded.
+The counterpart is :class:`pgwire_codec.capture.connection.frames.PythonFrames`, which makes an
+object for each message. This module is not linked with libpq. It calls libpq's functions by their
+addresses in the library that psycopg2 has loaded.
 
 It also waits for frames, without the GIL. A walsender sends each message by itself, into a socket
 buffer for a few hundred of them. It blocks if its client waits for the GIL, or wakes up for every

@@ -150,8 +150,8 @@ class PythonFrames:
             self._times.append(send_time)
             self.nbytes += length - _HEAD.size
             if start >= stop_lsn and frame[_HEAD.size] in POSITIONS:
-                return Outcome.REACHED
-        return Outcome.FULL
+                return ReadOutcome.REACHED
+        return ReadOutcome.FULL
 
     def since(self, first: int) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
         tags = np.frombuffer(bytes(message[0] for message in self._data[first:]), np.uint8)
