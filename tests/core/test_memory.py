@@ -29,7 +29,7 @@ STARVE = """
     from pgwire_codec.codec.message_array import Messages
     from pgwire_codec.types import TypeOptions, column_type
     from tests.support.build import insert
-    from tests.support.twins import plain
+    from tests.support.differential import plain
 
     ROWS = 60_000
     STEP = 128 << 10
