@@ -35,13 +35,13 @@ PYTEST = $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup
 
 test: venv ## run the tests, and those that need neither Spark nor a server in plain Python too
 	$(PYTEST) -m "not thorough"
-	PGWIRE_CODEC_IMPL=python $(PYTEST) -m "not slow and not twins and not thorough"
+	PGWIRE_CODEC_IMPL=python $(PYTEST) -m "not slow and not differential and not thorough"
 
 thorough: venv ## run the tests that `make test` leaves out: more captures, options, interruptions
 	$(PYTEST) -m thorough
 
 quick: venv ## run the tests that take seconds: no Spark, no server, not the core beside its twin
-	$(PYTEST) -m "not slow and not twins and not thorough"
+	$(PYTEST) -m "not slow and not differential and not thorough"
 
 lint: venv ## check style, format, types and imports
 	$(BIN)/ruff check .

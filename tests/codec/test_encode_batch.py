@@ -57,7 +57,7 @@ def test_what_is_decoded_is_what_was_encoded(
     check()
 
 
-@pytest.mark.twins
+@pytest.mark.differential
 @given(tables(), st.booleans())
 def test_both_implementations_write_the_same_bytes(
     made: tuple[pgc.Relation, pa.Table], binary: bool
@@ -324,7 +324,7 @@ LEAKS = """
 """
 
 
-@pytest.mark.twins
+@pytest.mark.differential
 @pytest.mark.slow  # memory of the process: a measure that a busy machine can blur
 def test_nothing_is_leaked() -> None:
     done = subprocess.run(

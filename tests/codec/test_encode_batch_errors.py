@@ -20,7 +20,7 @@ ROWS = {
 }
 
 
-@pytest.mark.twins
+@pytest.mark.differential
 def test_the_first_bad_row_is_told_whichever_column_it_is_in() -> None:
     table = relation(1, column("a", "interval"), column("b", "int2"), column("c", "int2[]"))
     good, bad = pa.MonthDayNano([0, 0, 0]), pa.MonthDayNano([0, 0, 1])

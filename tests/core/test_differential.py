@@ -44,7 +44,7 @@ from tests.support.golden import MESSAGES
 from tests.support.implementations import implementation
 from tests.support.wrong import each_wrong
 
-pytestmark = pytest.mark.twins
+pytestmark = pytest.mark.differential
 
 #: Options that change what comes out, each with each; Spark reads no string views.
 COMBINATIONS = [

@@ -24,7 +24,7 @@ from tests.support.corpus import captures
 from tests.support.golden import FRAMES
 from tests.support.golden import MESSAGES as GOLDEN
 
-pytestmark = pytest.mark.twins
+pytestmark = pytest.mark.differential
 
 core: Any = pytest.importorskip("pgwire_codec._core.codec", reason="no compiled core is built")
 

@@ -177,7 +177,7 @@ def test_columns_too_large_for_32_bit_offsets(monkeypatch: pytest.MonkeyPatch) -
 # Both implementations compared.
 
 
-@pytest.mark.twins
+@pytest.mark.differential
 @pytest.mark.parametrize("run", captures("types"), ids=str)
 def test_captured_values_by_both(run: Capture) -> None:
     for options in OPTIONS:
@@ -186,7 +186,7 @@ def test_captured_values_by_both(run: Capture) -> None:
                 assert same_values(kind, rows, policy=policy) or policy == "raise"
 
 
-@pytest.mark.twins
+@pytest.mark.differential
 @pytest.mark.parametrize("name", IN_BOTH_FORMS)
 def test_captured_values_cut_and_changed_by_both(name: str) -> None:
     ways = [columns(capture(name), options) for options in OPTIONS]
@@ -200,7 +200,7 @@ def test_captured_values_cut_and_changed_by_both(name: str) -> None:
     assert outcomes.min() > 1000
 
 
-@pytest.mark.twins
+@pytest.mark.differential
 @settings(max_examples=400)
 @given(data=st.data())
 def test_any_bytes_by_both(data: st.DataObject) -> None:
@@ -212,7 +212,7 @@ def test_any_bytes_by_both(data: st.DataObject) -> None:
 # The core's own.
 
 
-@pytest.mark.twins
+@pytest.mark.differential
 @pytest.mark.parametrize(("offset", "length"), [(-1, 1), (0, -1), (0, 4), (3, 1), (2**62, 2)])
 def test_values_outside_the_data(offset: int, length: int) -> None:
     with pytest.raises(ValueError, match="outside the data"):
@@ -231,14 +231,14 @@ def by_core(kind: str, texts: list[bytes]) -> Any:
     return implementation("cython").functions.decode_values(type_of(kind), *laid_out(rows)).array
 
 
-@pytest.mark.twins
+@pytest.mark.differential
 def test_memory_outlives_the_decoder() -> None:
     numbers = by_core("int8", [b"%d" % n for n in range(1000)]).buffers[0]
     assert numbers.tolist() == list(range(1000))
     assert not numbers.flags.owndata
 
 
-@pytest.mark.twins
+@pytest.mark.differential
 def test_large_columns() -> None:
     """Buffers that outgrow the first guess, and pages of every size."""
     count = 600_000

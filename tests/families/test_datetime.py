@@ -247,7 +247,7 @@ _CLOCK = st.datetimes(datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31
 _ZONE = st.from_regex(rb"[-+][0-9]{2}(:[0-9]{2}){0,2}", fullmatch=True)
 
 
-@pytest.mark.twins
+@pytest.mark.differential
 @settings(max_examples=300)
 @given(_CLOCK, st.integers(0, 6), _ZONE)
 def test_any_time(when: datetime.datetime, decimals: int, zone: bytes) -> None:
@@ -259,7 +259,7 @@ def test_any_time(when: datetime.datetime, decimals: int, zone: bytes) -> None:
     same_values(type_of("timestamptz"), [(shown.encode() + zone, False)], lead=0)
 
 
-@pytest.mark.twins
+@pytest.mark.differential
 @given(
     st.from_regex(
         rb"([-+]?[0-9]{1,10} years? ?)?([-+]?[0-9]{1,3} mons? ?)?([-+]?[0-9]{1,11} days?)?"
@@ -280,7 +280,7 @@ def test_every_day_of_the_calendar(codec: Implementation) -> None:
     assert days.tolist() == [n - epoch for n in ordinals]
 
 
-@pytest.mark.twins
+@pytest.mark.differential
 def test_days_that_the_calendar_has_not() -> None:
     for year in (1900, 2000, 2023, 2024, 2100):
         for month in range(14):
@@ -288,7 +288,7 @@ def test_days_that_the_calendar_has_not() -> None:
                 same_values(type_of("date"), [(b"%04d-%02d-%02d" % (year, month, day), False)])
 
 
-@pytest.mark.twins
+@pytest.mark.differential
 @pytest.mark.parametrize(("policy", "null_count"), [("null", 2), ("clamp", 0)])
 def test_infinite_times_do_not_need_the_reference(
     policy: str, null_count: int, monkeypatch: pytest.MonkeyPatch

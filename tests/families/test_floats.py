@@ -128,7 +128,7 @@ def test_float4_round_trip(codec: Implementation, value: float) -> None:
     assert math.isnan(value) or array.buffers[0].astype(">f4").tobytes() == raw
 
 
-@pytest.mark.twins
+@pytest.mark.differential
 @settings(max_examples=300)
 @given(
     st.from_regex(rb"-?[0-9]{1,25}(\.[0-9]{1,30})?(e[-+]?[0-9]{1,3})?", fullmatch=True)
@@ -161,7 +161,7 @@ def test_any_bits_are_written(codec: Implementation, binary: bool) -> None:
         np.testing.assert_array_equal(batch.new["h"].to_numpy(), narrow.astype(np.float64))
 
 
-@pytest.mark.twins
+@pytest.mark.differential
 def test_digits_are_those_that_the_server_writes() -> None:
     random_ = random.Random(8)
     wide = [random_.getrandbits(64) for _ in range(3000)]

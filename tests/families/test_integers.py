@@ -159,7 +159,7 @@ def test_names_of_the_catalog_are_rendered_as_oids(codec: Implementation) -> Non
     assert one(codec, "regclass", struct.pack(">I", 1259), binary=True) == "1259"
 
 
-@pytest.mark.twins
+@pytest.mark.differential
 def test_the_first_of_many_problems() -> None:
     rows = [(b"1", False)] * 700
     for wrong, text in ((650, b"x"), (300, b"2147483648"), (299, b"{")):

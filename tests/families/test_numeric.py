@@ -197,7 +197,7 @@ def test_scales_are_the_columns_own(codec: Implementation) -> None:
         assert forms == [(b"1.00",), (b"-2.50",), (b"0.00",)]
 
 
-@pytest.mark.twins
+@pytest.mark.differential
 @settings(max_examples=300)
 @given(
     st.lists(
@@ -218,7 +218,7 @@ def test_any_text(texts: list[bytes], shape: str, policy: str) -> None:
         same_values(with_options("numeric", options), rows, policy=policy)
 
 
-@pytest.mark.twins
+@pytest.mark.differential
 @pytest.mark.parametrize("policy", ["null", "clamp"])
 def test_nan_does_not_need_the_reference(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(reference_values, "decode_values")

@@ -189,7 +189,7 @@ class FamilyTests:
 
     # Both implementations compared.
 
-    @pytest.mark.twins
+    @pytest.mark.differential
     @each_form
     def test_other_arrow_types(self, kind: str, array: pa.Array, binary: bool) -> None:
         """Arrays of other Arrow types than the column decodes to are written, too."""
@@ -203,7 +203,7 @@ class FamilyTests:
         batch = decoded(table, messages, unrepresentable="null")
         assert len(batch.new["c"].to_arrow()) == 3
 
-    @pytest.mark.twins
+    @pytest.mark.differential
     @each_form
     def test_unwritable(
         self, kind: str, array: pa.Array, typmod: int, wanted: str, binary: bool
@@ -215,7 +215,7 @@ class FamilyTests:
         assert message.startswith("column 'c', row 1: wanted ")
         assert wanted in message
 
-    @pytest.mark.twins
+    @pytest.mark.differential
     def test_golden_by_both(self) -> None:
         for name, text, binary in self.golden:
             rows = [(text.encode(), False), (bytes.fromhex(binary), True), (None, False)]
@@ -223,7 +223,7 @@ class FamilyTests:
                 for policy in POLICIES:
                     assert same_values(kind, rows * 2, policy=policy) or policy == "raise"
 
-    @pytest.mark.twins
+    @pytest.mark.differential
     @pytest.mark.parametrize("lead", [0, 1, 11, 12, 13])
     def test_golden_at_both_ends_of_the_data(self, lead: int) -> None:
         for name, text, binary in self.golden:
@@ -231,7 +231,7 @@ class FamilyTests:
                 assert same_values(kind, [(text.encode(), False)], lead=lead, policy="clamp")
                 assert same_values(kind, [(bytes.fromhex(binary), True)], lead=lead, policy="clamp")
 
-    @pytest.mark.twins
+    @pytest.mark.differential
     def test_golden_cut_and_changed(self) -> None:
         outcomes = np.zeros(2, int)
         for name, text, binary in self.golden:
@@ -240,7 +240,7 @@ class FamilyTests:
             outcomes += same_broken_values(kinds, bytes.fromhex(binary), True, name)
         assert outcomes.min() > len(self.golden)
 
-    @pytest.mark.twins
+    @pytest.mark.differential
     def test_random_values(self, kind: str) -> None:
         as_text = family_of(type_of(kind, types="text"))
 
@@ -261,7 +261,7 @@ class FamilyTests:
 
         check()
 
-    @pytest.mark.twins
+    @pytest.mark.differential
     def test_blocks(self, kind: str) -> None:
         """Many blocks; whole ones of values, of none, of hard rows, and all of them mixed."""
         chosen = random.Random(kind)
@@ -283,14 +283,14 @@ class FamilyTests:
             same_values(way, rows[600:905])
             same_values(way, rows[920:])
 
-    @pytest.mark.twins
+    @pytest.mark.differential
     @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 255, 256, 257])
     def test_counts_of_rows(self, kind: str, count: int) -> None:
         for row in (*self.mixed_rows(kind), (None, False)):
             assert same_values(type_of(kind), [row] * count, policy="clamp")
             same_values(type_of(kind), [row] * count)
 
-    @pytest.mark.twins
+    @pytest.mark.differential
     @pytest.mark.parametrize("arrow_types", [NATIVE, SPARK], ids=["arrow", "spark"])
     def test_ordinary_values_do_not_need_the_reference(
         self, kind: str, arrow_types: ArrowTypes, monkeypatch: pytest.MonkeyPatch
@@ -304,7 +304,7 @@ class FamilyTests:
             rows.append(binary)
         assert decode_values(column, *laid_out(rows)).array.length == len(rows)
 
-    @pytest.mark.twins
+    @pytest.mark.differential
     @pytest.mark.parametrize("arrow_types", [NATIVE, SPARK], ids=["arrow", "spark"])
     def test_text_does_not_need_the_reference(
         self, kind: str, text: str, arrow_types: ArrowTypes, monkeypatch: pytest.MonkeyPatch
@@ -315,7 +315,7 @@ class FamilyTests:
         got = decode_values(column, *laid_out([(text.encode(), False)]))
         assert got.array.null_count == 0
 
-    @pytest.mark.twins
+    @pytest.mark.differential
     def test_one_other_among_ordinary_values(
         self, kind: str, ordinary: list[bytes], others: list[bytes]
     ) -> None:
