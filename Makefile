@@ -40,7 +40,7 @@ test: venv ## run the tests, and those that need neither Spark nor a server in p
 thorough: venv ## run the tests that `make test` leaves out: more captures, options, interruptions
 	$(PYTEST) -m thorough
 
-quick: venv ## run the tests that take seconds: no Spark, no server, not the core beside its twin
+quick: venv ## run the tests that take seconds: no Spark, no server, no differential tests
 	$(PYTEST) -m "not slow and not differential and not thorough"
 
 lint: venv ## check style, format, types and imports

@@ -1,7 +1,7 @@
-"""What a fuzzer's input means, and the inputs to begin with.
+"""Meaning of a fuzzer's input, and the initial inputs.
 
-An input is a byte that says what to do, a byte of options, and parts, each behind its length in two
-bytes. What is left over after the last whole part is a part, too: every input means something.
+An input is a byte for the action, a byte of options, and parts, each after its length in two bytes.
+The rest after the last whole part is a part, too, so every input has a meaning.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.support.build import walk
 from tests.support.corpus import captures
 from tests.support.golden import FRAMES, MESSAGES
 
-#: What to do: decode single messages, a stream, or values of one type.
+#: Actions: decode single messages, a stream, or values of one type.
 SINGLE, STREAM, VALUES = range(3)
 ACTIONS = 3
 MAX_SIZE = 4000
@@ -113,7 +113,7 @@ def mutated(data: bytes, size: int, chosen: random.Random, mutate: Mutate) -> by
 
 
 def mutate_plainly(data: bytes, size: int) -> bytes:
-    """Change a few bytes at random, where there is no fuzzer that knows better."""
+    """Change a few bytes at random, for runs without a fuzzing engine."""
     changed = bytearray(data)
     for _ in range(random.randrange(1, 4)):
         place = random.randrange(len(changed) + 1)

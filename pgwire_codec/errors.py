@@ -1,4 +1,4 @@
-"""Errors that this package raises, with the place in the input where there is one."""
+"""Errors that this package raises, with their place in the input if they have one."""
 
 from __future__ import annotations
 

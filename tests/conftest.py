@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 
-#: Where plain Python was asked for, the compiled core is not tested.
+#: If plain Python is requested, the compiled core is not tested.
 IMPLEMENTATIONS = (
     ["python"] if os.environ.get("PGWIRE_CODEC_IMPL") == "python" else ["python", "cython"]
 )

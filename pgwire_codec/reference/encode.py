@@ -37,7 +37,7 @@ def encode_batch(
     binary: bool = False,
     registry: TypeRegistry | None = None,
 ) -> nanoarrow.Array:
-    """Write Arrow columns as pgoutput messages, one a row.
+    r"""Write Arrow columns as pgoutput messages, one a row.
 
     The bytes are those that the server sends for such rows, under the settings that a capture
     pins: DateStyle ISO, IntervalStyle postgres, TimeZone UTC, extra_float_digits 3, bytea_output
@@ -114,7 +114,7 @@ def encode_batch(
     >>> from pgwire_codec import Relation, RelationColumn
     >>> table = Relation(None, 1, "public", "t", "d", (RelationColumn(1, "id", 23, -1),))
     >>> encode_batch(table, {"id": pa.array([7])}).to_pylist()
-    [b'I\\x00\\x00\\x00\\x01N\\x00\\x01t\\x00\\x00\\x00\\x017']
+    [b'I\x00\x00\x00\x01N\x00\x01t\x00\x00\x00\x017']
     """
     plan = prepare(relation, columns, op, old, unchanged, xid, binary, registry or default_registry)
     messages = [data for part in plan.parts for data in encode_rows(plan, part, 0, part.rows)]

@@ -194,9 +194,10 @@ def test_columns_of_one_name() -> None:
 
 
 def damaged(capture: Capture, chosen: random.Random, share: float) -> list[bytes]:
-    """A share of the messages with a byte changed, or cut; tags stay, so that the rest makes sense.
+    """A share of the messages with a byte changed, or cut; tags stay, so that the rest decodes.
 
-    What others depend on (Relations, and what begins and ends transactions) is damaged less often.
+    Messages that others depend on (Relations, begins and ends of transactions) are damaged less
+    often.
     """
     several = []
     for data in capture.messages:
@@ -240,7 +241,7 @@ _TYPES = [
 
 
 def pieces(data: bytes, chosen: random.Random) -> Iterator[bytes]:
-    """The message cut at each byte, with each byte changed at random, with bytes behind it."""
+    """The message cut at each byte, with each byte changed at random, with bytes after it."""
     for place in range(len(data)):
         yield data[:place]
     for place, byte in enumerate(data):
@@ -272,7 +273,7 @@ def test_messages_cut_and_changed_at_each_byte() -> None:
 
 
 def test_a_message_alone_cut_at_each_byte() -> None:
-    """One by one: nothing stands behind the message, and a sanitizer sees every byte too far."""
+    """One by one: nothing follows the message, and a sanitizer reports every byte too far."""
     for data, streaming in shapes():
         for stop in range(len(data) + 1):
             differential("scan", exact([data[:stop]]), streaming=streaming, skip=True)
@@ -344,7 +345,7 @@ def test_every_message_of_the_corpus_cut_and_changed_somewhere() -> None:
             for _ in range(2):
                 several = []
                 for data in capture.messages:
-                    # The tag stays: it says whether those behind it are streamed.
+                    # The tag stays: by it, the messages after it are streamed or not.
                     place = chosen.randrange(1, len(data)) if len(data) > 1 else len(data)
                     changed = bytes(each ^ chosen.randrange(1, 256) for each in data[place:][:1])
                     several.append(data[:place] + (changed + data[place + 1 :]) * (share == 1.0))

@@ -33,7 +33,7 @@ Outcome = tuple[Any, ...]
 
 
 def outcome(function: Callable[..., Any], *args: Any, **options: Any) -> Outcome:
-    """What a call gave: the value with its fields' types, or the error with its fields."""
+    """Result of a call: the value with its fields' types, or the error with its fields."""
     try:
         value = function(*args, **options)
     except pgc.DecodeError as error:
@@ -72,7 +72,7 @@ def same_encoding(message: Any) -> Outcome:
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the compiled codec do without the reference, to which it leaves what is not ordinary."""
+    """Run the compiled codec without the reference, which decodes deferred messages."""
 
     def refuse(*args: Any, **options: Any) -> None:
         raise AssertionError("the compiled codec called the reference")
@@ -81,7 +81,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"pgwire_codec.reference.codec.{name}", refuse)
 
 
-# What servers sent, and what anyone may send.
+# Messages that servers sent, and other valid ones.
 
 
 def test_every_message_of_the_corpus_is_read_and_written_as_the_reference_does() -> None:
@@ -157,7 +157,7 @@ def test_functions_are_documented_as_the_reference_is() -> None:
         assert getattr(core, name).__doc__ == getattr(reference, name).__doc__
 
 
-# What is no message.
+# Bytes that are not a message.
 
 
 def test_a_message_cut_at_any_byte_gives_the_same_error() -> None:
@@ -228,7 +228,7 @@ def test_a_codec_that_refuses_what_the_reference_reads_says_so(
             decode(b"?")
 
 
-# What is no bytes, or unusual ones.
+# Objects that are not bytes, or unusual bytes-likes.
 
 
 class Bytes(bytes):

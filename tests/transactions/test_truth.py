@@ -129,6 +129,6 @@ def user_types(capture: corpus.Capture) -> pgc.TypeRegistry:
 def test_binary_gives_the_same_typed_values_as_text(capture: corpus.Capture) -> None:
     streamed = corpus.captures(capture.scenario, "v2-stream", capture.major)
     plain = corpus.captures(capture.scenario, "v1-text", capture.major)
-    twin = (streamed if streamed and "stream" in capture.options else plain)[0]
+    counterpart = (streamed if streamed and "stream" in capture.options else plain)[0]
     registry = user_types(capture)
-    assert typed_changes(capture, registry) == typed_changes(twin, registry)
+    assert typed_changes(capture, registry) == typed_changes(counterpart, registry)
