@@ -187,19 +187,27 @@ cdef inline int read_any_text(
 
 
 cdef inline int read_any(
-    const ColumnBuffers* c, const uint8_t* p, int32_t n, bint is_binary, uint64_t* words
+    const ColumnBuffers* c, const uint8_t* p, int32_t n, bint is_binary, uint64_t* limbs
 ) noexcept nogil:
     cdef uint8_t text[TEXT_CAPACITY]
-    cdef uint64_t limbs[LIMBS]
-    cdef int status
     if is_binary:
         n = render_numeric(p, n, text, TEXT_CAPACITY)
         if n < 0:
             return DEFERRED
         p = text
-    status = read_any_text(c, p, n, limbs)
+    return read_any_text(c, p, n, limbs)
+
+
+cdef inline int read_unusual(
+    const ColumnBuffers* c, const uint8_t* p, int32_t n, bint is_binary, uint64_t* words
+) noexcept nogil:
+    """Read into memory of its own: the words of usual values then stay in registers."""
+    cdef uint64_t limbs[LIMBS]
+    cdef int status = read_any(c, p, n, is_binary, limbs)
+    cdef int i
     if status == FINE:
-        memcpy(words, limbs, sizeof(limbs))
+        for i in range(LIMBS):
+            words[i] = limbs[i]
     return status
 
 
@@ -217,7 +225,7 @@ cdef inline int read_decimal_text(
     cdef uint64_t value = 0
     cdef int status = read_usual_text(c, p, n, &negative, &value)
     if unlikely(status or value > <uint64_t> c.high):
-        return read_any(c, p, n, False, words)
+        return read_unusual(c, p, n, False, words)
     put_decimal(value, negative, words)
     return FINE
 
@@ -229,7 +237,7 @@ cdef inline int read_decimal_binary(
     cdef uint64_t value = 0
     cdef int status = read_usual_binary(c, p, n, &negative, &value)
     if unlikely(status or value > <uint64_t> c.high):
-        return read_any(c, p, n, True, words)
+        return read_unusual(c, p, n, True, words)
     put_decimal(value, negative, words)
     return FINE
 
