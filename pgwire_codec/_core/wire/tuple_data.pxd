@@ -21,6 +21,7 @@ cdef extern from *:
 
 cdef enum:
     VALUE_HEAD = 5  # bytes of a field before its value: its kind and its length
+    MAX_LENGTH = 0x7FFFFFFF  # of a value: lengths are signed on the wire
     VALUELESS = -1
     TRUNCATED = -2
 
@@ -57,11 +58,13 @@ cdef inline Py_ssize_t value_length(const uint8_t* p, const uint8_t* end) noexce
     A field of an unknown kind is truncated, too.
     """
     cdef Py_ssize_t left = end - p - VALUE_HEAD
-    cdef Py_ssize_t length
+    cdef uint32_t length
     if likely(left >= 0 and has_value(p)):
-        length = load_i32(p + 1)
-        # A negative length becomes a large one.
-        return length if likely(<size_t> length <= <size_t> left) else TRUNCATED
+        length = load_u32(p + 1)
+        # Not load_i32: the next field waits for the length, and so would for its extended sign.
+        if likely(length <= left and length <= MAX_LENGTH):
+            return <Py_ssize_t> length
+        return TRUNCATED
     if left > -VALUE_HEAD and (p[0] == KIND_NULL or p[0] == KIND_UNCHANGED):
         return VALUELESS
     return TRUNCATED
