@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
-from hypothesis import given
-from hypothesis import strategies as st
 
 import pgwire_codec as pgc
 from pgwire_codec import log, report
-from pgwire_codec.cli.app import app
-from pgwire_codec.format import format_duration, format_share, format_size, format_timestamp
+from pgwire_codec.format import format_size
 from pgwire_codec.log import partition
-from pgwire_codec.protocol.epoch import EPOCH_MICROSECONDS
-from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.report import findings as columns
 from pgwire_codec.report.gather import name_of
-from pgwire_codec.report.time_bins import TimeBins
 from tests.support import corpus
 from tests.support.build import (
     T,
@@ -38,15 +29,11 @@ from tests.support.build import (
     update,
     wire,
 )
-from tests.support.logs import EPOCH, SOURCE, append, write
-from tests.support.pages import Page
+from tests.support.logs import SOURCE, append, write
+from tests.support.reports import as_counts, counted, page, written
 
 CAPTURES = corpus.captures(major=18)
 CHANGES = "Changes by table and operation, most bytes first"
-OPS = "IUDT"
-
-#: Row of a table in the report: inserts, updates, deletes, truncates, bytes.
-Counts = dict[str, list[int]]
 
 
 @pytest.fixture(params=[True, False], ids=["joined", "call by call"])
@@ -54,38 +41,6 @@ def calls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """Decode the log's record batches together, or one by one."""
     if not request.param:
         monkeypatch.setattr(partition, "_SMALL", 1)
-
-
-def counted(batches: Any) -> Counts:
-    """Return rows and bytes, counted one by one."""
-    found: Counts = {}
-    for batch in batches:
-        counts = found.setdefault(batch.version.qualified_name, [0] * 5)
-        for number, op in enumerate(batch.op.tolist()):
-            counts[OPS.index(chr(op))] += 1
-            counts[4] += len(batch.message(number)) if op != ord("T") else 0
-    return found
-
-
-def as_counts(tables: tuple[log.TableCount, ...]) -> Counts:
-    return {
-        each.table: [each.inserts, each.updates, each.deletes, each.truncates, each.bytes]
-        for each in tables
-    }
-
-
-def written(directory: Path, *messages: Any, times: Any = None, **options: Any) -> log.Log:
-    """Write a log of one session; ``times`` are microseconds since 2000, one a message, or None."""
-    data = wire(messages)
-    when = [None] * len(data) if times is None else [at + EPOCH_MICROSECONDS for at in times]
-    sent = np.array(["NaT" if at is None else at for at in when], "datetime64[us]")
-    with log.LogWriter(directory, SOURCE, **options) as writer:
-        writer.append(data, np.zeros(len(data), np.uint64), sent)
-    return log.Log(directory)
-
-
-def page(found: report.Findings) -> Page:
-    return Page(report.render(found))
 
 
 @pytest.mark.usefixtures("calls")
@@ -263,93 +218,6 @@ def test_lag_is_from_the_commit_to_the_sending_of_its_message(tmp_path: Path) ->
     assert "no commit in the log has the server's time" in page(unknown).text
 
 
-def test_schema_changes(tmp_path: Path) -> None:
-    versions = [
-        T,
-        relation(1, *T.columns, column("more", "numeric", typmod=(10 << 16 | 2) + 4)),
-        relation(1, *T.columns, column("more", "numeric", typmod=(12 << 16 | 0x7FF) + 4)),
-        relation(1, T.columns[0], T.columns[2], name="u", identity="f"),
-        relation(2, column("v", "varchar", typmod=24), T.columns[0], name="u"),
-        relation(2, T.columns[0], column("v", "varchar", typmod=24, key=True), name="u"),
-    ]
-    messages: list[Any] = []
-    for number, version in enumerate(versions):
-        values = ["1"] * len(version.columns)
-        # In the middle of a transaction, too.
-        again = versions[max(number - 1, 0)]
-        before = [insert(again.oid, *["1"] * len(again.columns))] if number else []
-        messages += transaction(
-            *before,
-            version,
-            insert(version.oid, *values),
-            lsn=100 + number,
-            time=number * 1_000_000,
-        )
-    found = report.gather(written(tmp_path, *messages)).schema
-    assert [(each.table, each.details) for each in found.first] == [
-        ("public.t", (("+", "more numeric(10,2)"),)),
-        ("public.t", (("~", "more numeric(10,2) → numeric(12,-1)"),)),
-        (
-            "public.u",
-            (
-                ("~", "was public.t"),
-                ("-", "v text"),
-                ("-", "more numeric(12,-1)"),
-                ("~", "replica identity default → full"),
-            ),
-        ),
-        (
-            "public.u",
-            (
-                ("~", "another table of this name"),
-                ("-", "note text"),
-                ("+", "v varchar(20)"),
-                ("~", "replica identity full → default"),
-            ),
-        ),
-        (
-            "public.u",
-            (("~", "v is now part of the key"), ("~", "the order of columns")),
-        ),
-    ]
-    assert [each.commit_lsn for each in found.first] == [101, 102, 103, 104, 105]
-    assert found.count == 5
-    shown = page(report.gather(log.Log(tmp_path)))
-    rows = shown.tables["What changed"]
-    assert [each[3] for each in rows[1:]] == [format_lsn(lsn) for lsn in range(101, 106)]
-    assert rows[1][2] == "+more numeric(10,2)"
-    [mark] = [each for each in shown.attributes["title"] if "was public.t\n- v text" in each]
-    assert mark.startswith("2000-01-01 00:00:03.000\n")
-    assert shown.text.count("table first seen") == 1
-
-
-def test_a_column_that_comes_and_goes(tmp_path: Path) -> None:
-    """Within one call of the decoder, and in the order of commits."""
-    wide = relation(1, *T.columns, column("more"))
-    messages: list[Any] = []
-    for number in range(4):
-        version = (T, wide)[number % 2]
-        messages += transaction(version, insert(1, *["1"] * len(version.columns)), lsn=100 + number)
-    found = report.gather(written(tmp_path, *messages)).schema
-    assert [each.details for each in found.first] == [
-        (("+", "more text"),),
-        (("-", "more text"),),
-        (("+", "more text"),),
-    ]
-
-
-def test_a_repeated_relation_is_no_schema_change(tmp_path: Path) -> None:
-    found = report.gather(
-        written(
-            tmp_path,
-            *transaction(T, insert(1, "1", "a", None), lsn=100),
-            *transaction(T, insert(1, "1", "a", None), lsn=200),
-        )
-    )
-    assert found.schema.count == 0
-    assert "No table definition changed." in page(found).text
-
-
 def test_messages_that_do_not_decode(tmp_path: Path) -> None:
     messages = wire(
         [
@@ -479,109 +347,8 @@ def test_a_pruned_log(tmp_path: Path) -> None:
     assert min(each.commit_lsn for each in found.largest) > middle
 
 
-times = st.integers(-(2**40), 2**50) | st.integers(-(2**63), 2**63 - 1)
-
-
-@given(st.lists(st.lists(st.tuples(times, st.integers(-1, 10**9)), max_size=20), max_size=5))
-def test_bins(parts: list[list[tuple[int, int]]]) -> None:
-    bins = TimeBins()
-    for part in parts:
-        values = np.zeros((len(part), 8), np.int64)
-        values[:, columns.TRANSACTIONS] = 1
-        bins.add(
-            np.array([time for time, _ in part], np.int64),
-            values,
-            np.array([lag for _, lag in part], np.int64),
-        )
-    line = bins.time_line()
-    everything = [each for part in parts for each in part]
-    assert len(line) <= 200
-    assert line.start % line.width == 0
-    expected = Counter((time - line.start) // line.width for time, _ in everything)
-    transactions = line.sums[:, columns.TRANSACTIONS].tolist()
-    assert {place: count for place, count in enumerate(transactions) if count} == expected
-    for place in expected:
-        lags = [lag for time, lag in everything if (time - line.start) // line.width == place]
-        assert line.worst_lag[place] == max(lags)
-    if everything:
-        assert (line.first, line.last) == (min(everything)[0], max(everything)[0])
-        assert len(line) == 1 or len(line) >= 10 or line.width == 1000
-
-
-@pytest.mark.parametrize(
-    ("format_it", "value", "text"),
-    [
-        (format_size, 0, "0 B"),
-        (format_size, 999, "999 B"),
-        (format_size, 1000, "1.0 kB"),
-        (format_size, 99_960, "100 kB"),
-        (format_size, 999_950, "1.0 MB"),
-        (format_size, 12_345_678_901, "12.3 GB"),
-        (format_size, 10**16, "10,000 TB"),
-        (format_duration, 0, "0 s"),
-        (format_duration, 394, "394 µs"),
-        (format_duration, 1500, "1.5 ms"),
-        (format_duration, 60_000_000, "1 min"),
-        (format_duration, 3 * 3_600_000_000, "3 h"),
-        (format_duration, 2.5 * 86_400_000_000, "2.5 d"),
-        (format_timestamp, 0, "1970-01-01 00:00:00"),
-        (format_timestamp, -1, "1969-12-31 23:59:59"),
-    ],
-)
-def test_formats(format_it: Callable[[Any], str], value: float, text: str) -> None:
-    assert format_it(value) == text
-
-
-def test_shares() -> None:
-    assert [format_share(each, 1000) for each in (0, 0.5, 1, 500, 999.99, 1000)] == [
-        *("0 %", "< 0.1 %", "0.1 %", "50.0 %", "> 99.9 %", "100 %")
-    ]
-    assert format_share(0, 0) == "0 %"
-
-
 @pytest.mark.parametrize(
     "uri", ["/a?b/shop.log", "/a/shop.log/", "s3://key:secret@bucket/shop.log?region=x/y"]
 )
 def test_the_page_contains_no_secret(uri: str) -> None:
     assert name_of(uri) == "shop.log"
-
-
-def run(*arguments: object) -> Result:
-    result = CliRunner().invoke(app, ["report", *map(str, arguments)])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
-
-
-def test_the_command(tmp_path: Path) -> None:
-    capture = corpus.capture("dml.pg18.v1-text")
-    reader = write(capture, tmp_path / "log")
-    output = tmp_path / "report.html"
-    result = run(tmp_path / "log", "-o", output)
-    assert (result.exit_code, result.stderr) == (0, "")
-    transactions = len(pgc.Decoder().decode(capture.messages).transactions)
-    assert result.stdout.startswith(f"{output}: {transactions:,} transactions, ")
-    assert output.read_text("utf-8") == report.render(report.gather(reader))
-    assert format_timestamp(int(EPOCH.astype(int))) in Page(output.read_text("utf-8")).text
-
-
-def test_the_command_reports_errors(tmp_path: Path) -> None:
-    result = run(tmp_path, "-o", tmp_path / "report.html")
-    assert (result.exit_code, "is not a log" in result.stderr) == (4, True)
-    directory = tmp_path / "log"
-    write(corpus.capture("dml.pg18.v1-text"), directory)
-    result = run(directory, "-o", tmp_path / "nowhere" / "report.html")
-    assert (result.exit_code, "does not exist" in result.stderr) == (2, True)
-    result = run(directory)
-    assert (result.exit_code, "'-o' / '--output'" in result.stderr) == (2, True)
-    [path] = directory.glob("0*.json")
-    segment = path.with_suffix(".arrow")
-    [part] = log.Log(directory).segments[0].parts
-    for file, place in ((segment, part.extent.offset), (path, part.extent.offset // 2)):
-        content = file.read_bytes()
-        file.write_bytes(content[:place] + b"x" + content[place + 1 :])
-        result = run(directory, "-o", tmp_path / "report.html")
-        assert result.exit_code == 4
-        assert f"{file.name} is damaged" in result.stderr
-        assert not (tmp_path / "report.html").exists()
-        file.write_bytes(content)

@@ -1,0 +1,56 @@
+"""Output and errors of ``pgwire-codec report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+import pgwire_codec as pgc
+from pgwire_codec import log, report
+from pgwire_codec.cli.app import app
+from pgwire_codec.format import format_timestamp
+from tests.support import corpus
+from tests.support.logs import EPOCH, write
+from tests.support.pages import Page
+
+
+def run(*arguments: object) -> Result:
+    result = CliRunner().invoke(app, ["report", *map(str, arguments)])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def test_the_command(tmp_path: Path) -> None:
+    capture = corpus.capture("dml.pg18.v1-text")
+    reader = write(capture, tmp_path / "log")
+    output = tmp_path / "report.html"
+    result = run(tmp_path / "log", "-o", output)
+    assert (result.exit_code, result.stderr) == (0, "")
+    transactions = len(pgc.Decoder().decode(capture.messages).transactions)
+    assert result.stdout.startswith(f"{output}: {transactions:,} transactions, ")
+    assert output.read_text("utf-8") == report.render(report.gather(reader))
+    assert format_timestamp(int(EPOCH.astype(int))) in Page(output.read_text("utf-8")).text
+
+
+def test_the_command_reports_errors(tmp_path: Path) -> None:
+    result = run(tmp_path, "-o", tmp_path / "report.html")
+    assert (result.exit_code, "is not a log" in result.stderr) == (4, True)
+    directory = tmp_path / "log"
+    write(corpus.capture("dml.pg18.v1-text"), directory)
+    result = run(directory, "-o", tmp_path / "nowhere" / "report.html")
+    assert (result.exit_code, "does not exist" in result.stderr) == (2, True)
+    result = run(directory)
+    assert (result.exit_code, "'-o' / '--output'" in result.stderr) == (2, True)
+    [path] = directory.glob("0*.json")
+    segment = path.with_suffix(".arrow")
+    [part] = log.Log(directory).segments[0].parts
+    for file, place in ((segment, part.extent.offset), (path, part.extent.offset // 2)):
+        content = file.read_bytes()
+        file.write_bytes(content[:place] + b"x" + content[place + 1 :])
+        result = run(directory, "-o", tmp_path / "report.html")
+        assert result.exit_code == 4
+        assert f"{file.name} is damaged" in result.stderr
+        assert not (tmp_path / "report.html").exists()
+        file.write_bytes(content)
