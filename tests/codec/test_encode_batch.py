@@ -46,7 +46,7 @@ def test_what_is_decoded_is_what_was_encoded(
     @given(kind.arrays().filter(len))
     def check(array: pa.Array) -> None:
         found = (
-            decoded(table, codec.package.encode_batch(table, {"c": array}, binary=binary))
+            decoded(table, codec.encode_batch(table, {"c": array}, binary=binary))
             .new["c"]
             .to_arrow()
         )
@@ -106,9 +106,7 @@ def test_values_are_written_as_the_server_sent_them(
         base = batch.new["v"].type.pg
         if base.oid != described.type_oid:  # a domain, whose base type the stream declares
             types.register(described.type_oid, "domain", like=base.oid)
-        messages = codec.package.encode_batch(
-            table, [array], binary=binary, registry=types
-        ).to_pylist()
+        messages = codec.encode_batch(table, [array], binary=binary, registry=types).to_pylist()
         invalid = set(batch.new["v"].decode().invalid.tolist())
         for number, (message, form) in enumerate(zip(messages, forms, strict=True)):
             new = pgc.decode_message(message).new
@@ -127,7 +125,7 @@ def test_every_type_can_be_given_as_its_text(codec: Implementation) -> None:
     compared = 0
     for batch in pgc.Decoder(types="text").decode(capture.messages).batches:
         described = next(each for each in batch.relation.columns if each.name == "v")
-        messages = codec.package.encode_batch(
+        messages = codec.encode_batch(
             relation(1, described), [batch.new["v"].to_arrow()]
         ).to_pylist()
         for message, form in zip(messages, sent(batch, "v"), strict=True):
@@ -157,7 +155,7 @@ FULL_OLD = [row(number, "o", None) for number in "789"]
 @pytest.mark.parametrize("xid", [None, 0, 2**32 - 1])
 def test_kinds_of_messages(codec: Implementation, xid: int | None) -> None:
     def messages(table: pgc.Relation, columns: Any, **options: Any) -> list[Any]:
-        written = codec.package.encode_batch(table, columns, xid=xid, **options).to_pylist()
+        written = codec.encode_batch(table, columns, xid=xid, **options).to_pylist()
         return [pgc.decode_message(data, streaming=xid is not None) for data in written]
 
     def with_xid(made: list[Any]) -> list[Any]:
@@ -181,7 +179,7 @@ def test_kinds_of_messages(codec: Implementation, xid: int | None) -> None:
 
 def test_unchanged_values(codec: Implementation) -> None:
     masks = {"note": np.array([True, False, True]), "v": [False, True, False]}
-    written = codec.package.encode_batch(T, ROWS, op="U", unchanged=masks).to_pylist()
+    written = codec.encode_batch(T, ROWS, op="U", unchanged=masks).to_pylist()
     assert [pgc.decode_message(data) for data in written] == [
         update(1, row("1", "a", ...)),
         update(1, row("2", ..., "y")),
@@ -191,10 +189,7 @@ def test_unchanged_values(codec: Implementation) -> None:
 
 def test_a_table_without_columns(codec: Implementation) -> None:
     rows = pa.StructArray.from_buffers(pa.struct([]), 2, [None])
-    assert (
-        codec.package.encode_batch(relation(3), rows).to_pylist()
-        == [pgc.encode_message(insert(3))] * 2
-    )
+    assert codec.encode_batch(relation(3), rows).to_pylist() == [pgc.encode_message(insert(3))] * 2
 
 
 # How columns are given.
@@ -234,38 +229,35 @@ def ways() -> dict[str, Any]:
 @pytest.mark.parametrize("way", ways())
 def test_ways_to_give_columns(codec: Implementation, binary: bool, way: str) -> None:
     wanted = pgc.reference.encode_batch(T, ROWS, binary=binary).to_pylist()
-    assert codec.package.encode_batch(T, ways()[way], binary=binary).to_pylist() == wanted
+    assert codec.encode_batch(T, ways()[way], binary=binary).to_pylist() == wanted
 
 
 def test_columns_of_polars(codec: Implementation) -> None:
     polars = pytest.importorskip("polars")
     frame = polars.DataFrame(pa.table(ROWS))
     assert (
-        codec.package.encode_batch(T, frame).to_pylist()
-        == pgc.reference.encode_batch(T, ROWS).to_pylist()
+        codec.encode_batch(T, frame).to_pylist() == pgc.reference.encode_batch(T, ROWS).to_pylist()
     )
 
 
 @each_form
 def test_every_type_sliced_and_chunked(codec: Implementation, binary: bool) -> None:
     table, columns = example_table()
-    wanted = codec.package.encode_batch(table, columns, binary=binary).to_pylist()
+    wanted = codec.encode_batch(table, columns, binary=binary).to_pylist()
     assert wanted == pgc.reference.encode_batch(table, columns, binary=binary).to_pylist()
     padded = pa.concat_tables([columns] * 3).combine_chunks()
-    assert (
-        codec.package.encode_batch(table, padded.slice(3, 3), binary=binary).to_pylist() == wanted
-    )
+    assert codec.encode_batch(table, padded.slice(3, 3), binary=binary).to_pylist() == wanted
     chunked = pa.concat_tables([padded.slice(6, 1), padded.slice(1, 2)])
-    assert codec.package.encode_batch(table, chunked, binary=binary).to_pylist() == wanted
+    assert codec.encode_batch(table, chunked, binary=binary).to_pylist() == wanted
     for empty in (columns.slice(0, 0), columns.schema.empty_table()):
-        assert codec.package.encode_batch(table, empty, binary=binary).to_pylist() == []
+        assert codec.encode_batch(table, empty, binary=binary).to_pylist() == []
 
 
 # Results.
 
 
 def test_the_messages_are_an_arrow_array(codec: Implementation) -> None:
-    messages = codec.package.encode_batch(T, ROWS)
+    messages = codec.encode_batch(T, ROWS)
     assert isinstance(messages, nanoarrow.Array)
     array = pa.array(messages)
     del messages

@@ -61,7 +61,7 @@ def test_an_arrow_type_that_a_column_is_not_written_from(
     codec: Implementation, name: str, array: pa.Array, wanted: str
 ) -> None:
     with pytest.raises(pgc.EncodeError, match=f"column 'c' of type .*: wanted .*{wanted}"):
-        codec.package.encode_batch(relation(1, column("c", name)), [array])
+        codec.encode_batch(relation(1, column("c", name)), [array])
 
 
 KEYLESS = relation(1, column("id", "int4"))
@@ -138,4 +138,4 @@ def test_what_is_refused(
     options: dict[str, Any],
 ) -> None:
     with pytest.raises(error, match=match):
-        codec.package.encode_batch(*arguments, **options)
+        codec.encode_batch(*arguments, **options)

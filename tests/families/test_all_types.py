@@ -46,6 +46,11 @@ def test_every_family_has_its_file_of_tests() -> None:
     shared = {"__init__", "family", "forms", "calendar"}
     modules = {path.stem for path in Path(families.__file__).parent.glob("*.py")} - shared
     assert {each.__module__.rpartition(".test_")[2] for each in FAMILIES} == modules
+    for each in FAMILIES:
+        assert each.golden, each
+        assert each.texts, each
+        assert each.malformed_text, each
+        assert each.malformed_binary, each
 
 
 def test_every_family_is_captured_or_golden() -> None:
@@ -216,7 +221,7 @@ def test_any_bytes_by_both(data: st.DataObject) -> None:
 @pytest.mark.parametrize(("offset", "length"), [(-1, 1), (0, -1), (0, 4), (3, 1), (2**62, 2)])
 def test_values_outside_the_data(offset: int, length: int) -> None:
     with pytest.raises(ValueError, match="outside the data"):
-        implementation("cython").functions.decode_values(
+        implementation("cython").decode_values(
             type_of("int4"),
             np.frombuffer(b"123", np.uint8),
             np.array([offset], np.int64),
@@ -228,7 +233,7 @@ def test_values_outside_the_data(offset: int, length: int) -> None:
 
 def by_core(kind: str, texts: list[bytes]) -> Any:
     rows: list[Row] = [(text, False) for text in texts]
-    return implementation("cython").functions.decode_values(type_of(kind), *laid_out(rows)).array
+    return implementation("cython").decode_values(type_of(kind), *laid_out(rows)).array
 
 
 @pytest.mark.differential

@@ -177,6 +177,11 @@ class TestArrays(FamilyTests):
         ("_numeric", b"{1,NaN,NULL}", {"typmod": 983046}, [Decimal("1.00"), None, None]),
     ]
 
+    malformed_text = [
+        ("int4[]", b"{1,22,2147483648}", "bad_value", 6),
+        ("text[]", b'{a,"b\xff"}', "invalid_utf8", 3),
+    ]
+
     malformed_binary = [
         ("_int4", struct.pack(">iiI", 7, 0, 23), "bad_length", 0),
         ("_int4", struct.pack(">iiI", -1, 0, 23), "bad_length", 0),
@@ -252,9 +257,7 @@ def test_malformed_structure(codec: Implementation, raw: bytes, offset: int) -> 
     assert problem(codec, "int4[]", raw) == ("bad_value", offset)
 
 
-def test_errors_in_elements_are_placed_in_the_array(codec: Implementation) -> None:
-    assert problem(codec, "int4[]", b"{1,22,2147483648}") == ("bad_value", 6)
-    assert problem(codec, "text[]", b'{a,"b\xff"}') == ("invalid_utf8", 3)
+def test_an_error_in_an_element_is_placed_in_the_array(codec: Implementation) -> None:
     raw = binary_array(25, [b"ab\xff"])
     assert problem(codec, "text[]", raw, binary=True) == ("invalid_utf8", 26)
 

@@ -294,7 +294,7 @@ def test_infinite_times_do_not_need_the_reference(
     policy: str, null_count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(reference_values, "decode_values")
-    decode_values = implementation("cython").functions.decode_values
+    decode_values = implementation("cython").decode_values
     for name in ("date", "timestamp", "timestamptz"):
         rows = [(b"infinity", False), (b"-infinity", False)]
         got = decode_values(type_of(name), *laid_out(rows), unrepresentable=policy)

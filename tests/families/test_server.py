@@ -15,6 +15,7 @@ import pytest
 from pgwire_codec.arrow.values import to_pylist
 from pgwire_codec.demo.server import EmbeddedServer
 from pgwire_codec.types import builtin as _pg_type
+from tests.families.golden import GOLDEN
 from tests.support.implementations import Implementation
 from tests.support.values import decode, type_of
 
@@ -301,6 +302,21 @@ def test_other_types(codec: Implementation, connection: Any, kind: str) -> None:
         cursor.execute("select typsend::text from pg_type where oid = %s::regtype", (kind,))
         ((send,),) = cursor.fetchall()
     check(codec, connection, kind, send, OTHERS[kind])
+
+
+def test_golden_values_are_what_the_server_sends(connection: Any) -> None:
+    wrong = []
+    with connection.cursor() as cursor:
+        for name, text, sent in GOLDEN:
+            kind = '"char"' if name == "char" else name
+            cursor.execute("select typsend::text from pg_type where oid = %s::regtype", (kind,))
+            ((send,),) = cursor.fetchall()
+            query = f"select format('%%s', v), {send}(v) from (select %s::{kind} as v) t"
+            cursor.execute(query, (text,))
+            ((shown, binary),) = cursor.fetchall()
+            if (shown, bytes(binary).hex()) != (text, sent):
+                wrong.append((name, text, shown, bytes(binary).hex()))
+    assert not wrong
 
 
 def test_char(codec: Implementation, connection: Any) -> None:

@@ -133,7 +133,7 @@ def test_bytea_round_trip(codec: Implementation, value: bytes) -> None:
 
 
 def test_types_that_are_registered_or_not_known_are_written(codec: Implementation) -> None:
-    encode_batch = codec.package.encode_batch
+    encode_batch = codec.encode_batch
     registry = TypeRegistry()
     registry.register(20_000, "mood", like="text")
     registry.register(20_001, "_mood", element="mood")

@@ -54,8 +54,8 @@ def outcome(call: Callable[..., Any], *args: Any, **options: Any) -> Any:
 
 def differential(name: str, *args: Any, **options: Any) -> Any:
     """Call a function of both implementations, and return the outcome, which must be the same."""
-    ours = outcome(implementation("cython").function(name), *args, **options)
-    theirs = outcome(implementation("python").function(name), *args, **options)
+    ours = outcome(getattr(implementation("cython"), name), *args, **options)
+    theirs = outcome(getattr(implementation("python"), name), *args, **options)
     assert ours == theirs
     return ours
 
@@ -67,8 +67,8 @@ class Pair:
     """A decoder of each implementation, which are given the same."""
 
     def __init__(self, **options: Any) -> None:
-        self.ours = implementation("cython").package.Decoder(**options)
-        self.theirs = implementation("python").package.Decoder(**options)
+        self.ours = implementation("cython").Decoder(**options)
+        self.theirs = implementation("python").Decoder(**options)
 
     def decode(self, messages: Any, lsn: Any = None) -> str | None:
         """Decode by both, and compare; the error's code if both raised the same."""
@@ -144,7 +144,7 @@ def same_functions(
     """Compare scan, and tuples and decode_columns of all changes that it accepts; give scan's."""
     found = differential("scan", messages, streaming=streaming, skip=True)
     differential("scan", messages, streaming=streaming, skip=False)
-    table = implementation("python").functions.scan(messages, streaming=streaming, skip=True)
+    table = implementation("python").scan(messages, streaming=streaming, skip=True)
     rows = np.flatnonzero((table.body >= 0) | (table.kind == ord("T")))
     place = (messages, rows, table.body[rows], columns)
     differential("tuples", *place)

@@ -23,7 +23,7 @@ def written(
     codec: Implementation, kind: str, array: Any, **options: Any
 ) -> tuple[bytes, bytes | None]:
     """Write an array of one value; return its kind in the message, and its form."""
-    messages = codec.package.encode_batch(relation(1, column("c", kind)), [array], **options)
+    messages = codec.encode_batch(relation(1, column("c", kind)), [array], **options)
     (data,) = messages.to_pylist()
     new = pgc.decode_message(data).new
     return new.kinds, new.values[0]

@@ -295,7 +295,7 @@ class FamilyTests:
     def test_ordinary_values_do_not_need_the_reference(
         self, kind: str, arrow_types: ArrowTypes, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        decode_values = implementation("cython").functions.decode_values
+        decode_values = implementation("cython").decode_values
         monkeypatch.setattr(reference_values, "decode_values", refuse)
         column = type_of(kind, arrow_types=arrow_types)
         ordinary, binary, _ = self.mixed_rows(kind)
@@ -309,7 +309,7 @@ class FamilyTests:
     def test_text_does_not_need_the_reference(
         self, kind: str, text: str, arrow_types: ArrowTypes, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        decode_values = implementation("cython").functions.decode_values
+        decode_values = implementation("cython").decode_values
         monkeypatch.setattr(reference_values, "decode_values", refuse)
         column = type_of(kind, arrow_types=arrow_types)
         got = decode_values(column, *laid_out([(text.encode(), False)]))

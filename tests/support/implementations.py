@@ -1,4 +1,4 @@
-"""The two implementations, under one name each for what tests call."""
+"""The two implementations, each as one object with all that tests call."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Implementation:
     package: Any
     functions: Any
 
-    def function(self, name: str) -> Any:
-        """Return a function of either module by its name."""
-        return getattr(self.functions, name, None) or getattr(self.package, name)
+    def __getattr__(self, name: str) -> Any:
+        """Return a name of either module: ``codec.decode_values``, ``codec.Decoder``."""
+        return getattr(self.functions if hasattr(self.functions, name) else self.package, name)
 
 
 @cache

@@ -97,9 +97,7 @@ def decode(
         column = type_of(column, typmod, **options)
     forms = [binary] * len(values) if isinstance(binary, bool) else binary
     arguments = laid_out(list(zip(values, forms, strict=True)), lead=1, tail=b"\xff")
-    decoded: Decoded = codec.functions.decode_values(
-        column, *arguments, unrepresentable=unrepresentable
-    )
+    decoded: Decoded = codec.decode_values(column, *arguments, unrepresentable=unrepresentable)
     return decoded
 
 

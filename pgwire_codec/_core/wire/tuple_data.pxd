@@ -1,11 +1,11 @@
 """Tuples of changes, and where they and their fields begin and end."""
 
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from pgwire_codec._core.protocol cimport (
     KIND_BINARY, KIND_NULL, KIND_TEXT, KIND_UNCHANGED, MARKER_NEW,
 )
-from pgwire_codec._core.wire.primitives cimport load_i16, load_i32
+from pgwire_codec._core.wire.primitives cimport load_i16, load_u32
 
 cdef extern from *:
     """
