@@ -14,6 +14,7 @@ import numpy as np
 
 from pgwire_codec.codec.tables import tagged
 from pgwire_codec.errors import CaptureError
+from pgwire_codec.options import DecoderOptions
 from pgwire_codec.protocol.epoch import unix_microseconds
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.reference import decode_message
@@ -52,7 +53,7 @@ class LoggedTransactions:
         plan = log.plan(self.after, on_error="skip")
         found = [np.empty(0, _TRANSACTION)]
         for partition in plan.partitions:
-            for batch in partition.decode({"on_error": "skip"}):
+            for batch in partition.decode(DecoderOptions(on_error="skip")):
                 rows = np.empty(len(batch), _TRANSACTION)
                 rows["commit_lsn"] = batch.commit_lsn
                 rows["xid"] = batch.xid

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from pgwire_codec.errors import DecodeError
 from pgwire_codec.log.ipc_file import lsns, read_extents
 from pgwire_codec.log.segment import Extent
 from pgwire_codec.log.store import open_store
+from pgwire_codec.options import DecoderOptions
 from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.transactions.plan import PartPlan
 
@@ -57,14 +58,14 @@ class LogPartition:
     after: int
     until: int
 
-    def decode(self, decoder_options: Mapping[str, Any] | None = None) -> Iterator[ChangeBatch]:
+    def decode(self, options: DecoderOptions | None = None) -> Iterator[ChangeBatch]:
         """Decode the changes.
 
         Parameters
         ----------
-        decoder_options : mapping, optional
-            Options of :class:`pgwire_codec.Decoder`; ``on_error`` must be that of the plan.
-            Rejected messages are left out.
+        options : DecoderOptions, optional
+            Options of the decoder; ``on_error`` must be that of the plan. Rejected messages are
+            left out.
 
         Raises
         ------
@@ -73,7 +74,7 @@ class LogPartition:
         LogError
             When the segment is damaged, or was pruned meanwhile.
         """
-        decoder = Decoder(**(decoder_options or {})).for_part(self.plan)
+        decoder = Decoder(options=options).for_part(self.plan)
         for changes, _ in decode_batches(decoder, self._batches(), self.segment):
             yield from self._in_range(changes)
         yield from self._in_range(decoder.decode([], last=True))

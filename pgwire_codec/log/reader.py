@@ -281,7 +281,7 @@ class Log:
             streamed or prepared comes where its changes are in the log. ``(commit_lsn, seq)`` is
             the order.
         """
-        DecoderOptions(**decoder_options)  # checks the options even if there is nothing to decode
+        options = DecoderOptions(**decoder_options)
         if table is not None and relation_oid is not None:
             raise OptionError("table and relation_oid exclude one another")
         at = None if until is None else min(commit_lsn_of(until, "until"), self.end.lsn)
@@ -292,9 +292,9 @@ class Log:
                 table=table,
                 relation_oid=relation_oid,
             ).relation.oid
-        plan = self.plan(after, until, on_error=decoder_options.get("on_error", "raise"))
+        plan = self.plan(after, until, on_error=options.on_error)
         for partition in plan.partitions:
-            for batch in partition.decode(decoder_options):
+            for batch in partition.decode(options):
                 if relation_oid is None or batch.relation.oid == relation_oid:
                     yield batch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from pgwire_codec.errors import OptionError
 from pgwire_codec.options import DecoderOptions
@@ -75,7 +75,7 @@ class SourceOptions:
     starting_lsn: int | None
     ending_lsn: int | None
     style: str
-    decoder: dict[str, Any]
+    decoder: DecoderOptions
     with_relation_oid: bool
     on_relation_change: str
     max_partition_bytes: int
@@ -89,7 +89,7 @@ class SourceOptions:
     @property
     def on_error(self) -> str:
         """Option ``on_error`` of the decoder."""
-        return str(self.decoder["on_error"])
+        return self.decoder.on_error
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
@@ -121,15 +121,14 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     # The formats of Debezium and Delta contain whole old rows. Rows of any table have their values
     # as text, and the old ones in a column of their own.
     before = options.get("before", "key") if style == "native" else "full"
-    decoder: dict[str, Any] = {
-        "types": options.get("types", "native") if is_of_a_table else "text",
-        "numeric": options.get("numeric", "string"),
-        "before": before if is_of_a_table else "none",
-        "unrepresentable": options.get("unrepresentable", "raise"),
-        "on_error": options.get("onError", "raise"),
-        "arrow_types": SPARK,
-    }
-    DecoderOptions(**decoder)  # checks them
+    decoder = DecoderOptions(
+        types=options.get("types", "native") if is_of_a_table else "text",
+        numeric=options.get("numeric", "string"),
+        before=before if is_of_a_table else "none",
+        unrepresentable=options.get("unrepresentable", "raise"),
+        on_error=options.get("onError", "raise"),
+        arrow_types=SPARK,
+    )
     starting, ending = _lsn(options, "startingLsn"), _lsn(options, "endingLsn")
     if starting is not None and ending is not None and ending < starting:
         raise OptionError(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pgwire_codec.errors import OptionError
+from pgwire_codec.options import DecoderOptions
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.spark.arrow_types import SPARK
 
@@ -27,7 +28,7 @@ def test_defaults() -> None:
     assert (options.starting_lsn, options.ending_lsn) == (None, None)
     assert (options.max_partition_bytes, options.max_bytes_per_trigger) == (32 << 20, None)
     assert options.on_error == "raise"
-    assert options.decoder["arrow_types"] == SPARK
+    assert options.decoder.arrow_types == SPARK
 
 
 def test_names_count_without_case() -> None:
@@ -56,14 +57,14 @@ def test_every_option_arrives() -> None:
     assert options.columns == ("id", "v")
     assert format_lsn(options.starting_lsn or 0) == "16/B374D848"
     assert options.ending_lsn == 0x16B374D849
-    assert options.decoder == {
-        "types": "text",
-        "numeric": "float64",
-        "before": "full",
-        "unrepresentable": "clamp",
-        "on_error": "skip",
-        "arrow_types": SPARK,
-    }
+    assert options.decoder == DecoderOptions(
+        types="text",
+        numeric="float64",
+        before="full",
+        unrepresentable="clamp",
+        on_error="skip",
+        arrow_types=SPARK,
+    )
     assert (options.max_partition_bytes, options.max_bytes_per_trigger) == (64 << 20, 10 << 20)
     given = {"path", "table", "columns", "startingLsn", "endingLsn", "types", "numeric", "before"}
     given |= {"unrepresentable", "onError", "maxPartitionBytes", "maxBytesPerTrigger"}
@@ -74,7 +75,7 @@ def test_every_option_arrives() -> None:
 def test_a_relation_in_place_of_a_table() -> None:
     options = parse_options({"path": "d", "relationOid": "4294967295", "columns": "a"})
     assert (options.table, options.relation_oid) == (None, 4294967295)
-    assert (options.is_of_a_table, options.decoder["types"]) == (True, "native")
+    assert (options.is_of_a_table, options.decoder.types) == (True, "native")
     assert parse_options({"path": "d", "relationOid": "1", "style": "delta"}).style == "delta"
 
 
@@ -93,11 +94,11 @@ def test_sizes(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("style", ["debezium", "delta"])
 def test_envelopes_have_the_whole_old_rows(style: str) -> None:
-    assert parse(style=style).decoder["before"] == "full"
+    assert parse(style=style).decoder.before == "full"
 
 
 def test_without_table_values_are_text() -> None:
-    assert parse_options({"path": "d"}).decoder["types"] == "text"
+    assert parse_options({"path": "d"}).decoder.types == "text"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ from pgwire_codec.spark.formats.spark_schema import spark_schema
 from pgwire_codec.spark.formats.table_rows import to_record_batch
 from pgwire_codec.spark.formats.table_schema import TableSchema, table_schema
 from pgwire_codec.transactions.plan import PartPlan, Plan, plan
-from pgwire_codec.types import TypeOptions, TypeRegistry, default_registry
+from pgwire_codec.types import TypeRegistry, default_registry
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -41,8 +41,7 @@ class DecodeJob:
     parts: dict[int, tuple[PartPlan, int]]  # by first ordinal: the plan, and how many messages
     in_parts: bool
     schema: TableSchema
-    options: dict[str, Any]
-    types: TypeOptions
+    options: DecoderOptions
 
 
 class PlannedChanges:
@@ -57,15 +56,12 @@ class PlannedChanges:
     """
 
     def __init__(
-        self, messages: DataFrame, parts: list[SurveyedPart], plan: Plan, options: dict[str, Any]
+        self, messages: DataFrame, parts: list[SurveyedPart], plan: Plan, options: DecoderOptions
     ) -> None:
         self._messages = messages
         self._parts = parts
         self._plan = plan
         self._options = options
-        self._types = TypeOptions(
-            types=options["types"], numeric=options["numeric"], arrow_types=SPARK
-        )
         known = plan.carry.scope.relations.values()
         self.tables = sorted({version.qualified_name for _, version in known})
         self.carry = plan.carry
@@ -87,10 +83,10 @@ class PlannedChanges:
                 self.carry.scope, lambda: versions, table=table, relation_oid=relation_oid
             ),
             versions,
-            self._types,
-            self._options["registry"],
-            before=self._options["before"],
-            invalid=self._options["unrepresentable"] != "raise",
+            self._options.type_options,
+            self._options.registry or default_registry,
+            before=self._options.before,
+            invalid=self._options.unrepresentable != "raise",
             relation_oid=with_relation_oid,
         )
         job = DecodeJob(
@@ -101,7 +97,6 @@ class PlannedChanges:
             in_parts=PART in self._messages.columns,
             schema=schema,
             options=self._options,
-            types=self._types,
         )
         return self._messages.mapInArrow(_decode_pass(job), spark_schema(schema.arrow))
 
@@ -207,16 +202,16 @@ def plan_changes(
         As for :class:`pgwire_codec.Decoder`. Under ``on_error="skip"`` rejected messages are left
         out.
     """
-    options: dict[str, Any] = {
-        "types": types,
-        "numeric": numeric,
-        "before": before,
-        "unrepresentable": unrepresentable,
-        "on_error": on_error,
-        "arrow_types": SPARK,
-        "registry": default_registry if registry is None else registry,
-    }
-    DecoderOptions(**options)  # checks them here, not in a task
+    options = DecoderOptions(
+        types=types,
+        numeric=numeric,
+        before=before,
+        unrepresentable=unrepresentable,
+        on_error=on_error,
+        arrow_types=SPARK,
+        # The driver's registry, which tasks do not have.
+        registry=default_registry if registry is None else registry,
+    )
     chosen, parts = _in_order(_choose(messages, ordinal, data, lsn), on_error)
     return PlannedChanges(chosen, parts, _plan(parts, on_error), options)
 
@@ -347,7 +342,7 @@ class _Task:
         if self._first not in job.parts:
             raise self._changed()
         part, self._left = job.parts[self._first]
-        self._decoder = Decoder(**job.options).for_part(part)
+        self._decoder = Decoder(options=job.options).for_part(part)
 
     def decode(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         self._left -= batch.num_rows
@@ -364,7 +359,7 @@ class _Task:
     def _records(self, changes: Changes) -> Iterator[pa.RecordBatch]:
         for batch in changes:
             if batch.version in self._job.schema.versions:
-                yield to_record_batch(batch, self._job.schema, self._job.types)
+                yield to_record_batch(batch, self._job.schema)
 
     def _changed(self) -> RuntimeError:
         return RuntimeError(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pgwire_codec._impl import Decoder
+from pgwire_codec.options import DecoderOptions
 from pgwire_codec.parallel import summarise_pieces
 from pgwire_codec.spark.arrow_types import SPARK
 from pgwire_codec.transactions.carry import Carry
@@ -77,7 +78,8 @@ def decode_partition(
         plan = plan_partitions(rdd)
         rdd.mapPartitionsWithIndex(lambda i, rows: decode_partition(rows, plan.parts[i]))
     """
-    decoder = Decoder(**{"arrow_types": SPARK} | options).for_part(part or PartPlan(Carry(), {}))
+    chosen = DecoderOptions(**{"arrow_types": SPARK} | options)
+    decoder = Decoder(options=chosen).for_part(part or PartPlan(Carry(), {}))
     for piece in itertools.chain(_pieces(messages), [None]):
         last = piece is None
         for batch in decoder.decode([] if piece is None else piece, last=last):

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.errors import TableError
-from pgwire_codec.spark.arrow_types import SPARK
 from pgwire_codec.spark.formats.spark_schema import cast_batch, spark_arrow_schema
 from pgwire_codec.spark.formats.table_rows import to_record_batch
 from pgwire_codec.spark.formats.table_schema import TableSchema, misfit, table_schema
@@ -38,16 +37,14 @@ class NativeRows:
         versions: Sequence[RelationVersion],
     ) -> NativeRows:
         """Return the format of a table, by its newest version and all versions of all tables."""
-        types = TypeOptions(
-            types=options.decoder["types"], numeric=options.decoder["numeric"], arrow_types=SPARK
-        )
+        types = options.decoder.type_options
         table = table_schema(
             newest,
             versions,
             types,
             default_registry,
-            before=options.decoder["before"],
-            invalid=options.decoder["unrepresentable"] != "raise",
+            before=options.decoder.before,
+            invalid=options.decoder.unrepresentable != "raise",
             relation_oid=options.with_relation_oid,
             columns=options.columns,
         )
@@ -70,7 +67,7 @@ class NativeRows:
 
     def convert(self, batch: ChangeBatch) -> pa.RecordBatch:
         """Return the rows in the types of ``table.arrow``."""
-        return to_record_batch(batch, self.table, self.types)
+        return to_record_batch(batch, self.table)
 
     @property
     def row_type(self) -> pa.StructType:

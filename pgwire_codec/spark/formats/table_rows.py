@@ -7,10 +7,9 @@ import pyarrow as pa
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.metadata import RELATION_OID, free_name
 from pgwire_codec.spark.formats.table_schema import TableSchema
-from pgwire_codec.types import TypeOptions
 
 
-def to_record_batch(batch: ChangeBatch, schema: TableSchema, types: TypeOptions) -> pa.RecordBatch:
+def to_record_batch(batch: ChangeBatch, schema: TableSchema) -> pa.RecordBatch:
     """Return a batch of any version of the table, or of another table, in the table's schema.
 
     A column that the version lacks is null. A column that the schema lacks is not decoded.
