@@ -42,8 +42,8 @@ def server(request: pytest.FixtureRequest) -> Iterator[EmbeddedServer]:
 
 @pytest.fixture(scope="module", params=[16, 18])
 def restarted(request: pytest.FixtureRequest) -> Iterator[EmbeddedServer]:
-    """A server that tests may restart."""
-    with EmbeddedServer(request.param, NOT_DURABLE) as started:
+    """A server that tests may restart; a timed checkpoint would write the slot's position."""
+    with EmbeddedServer(request.param, NOT_DURABLE | {"checkpoint_timeout": "1h"}) as started:
         yield started
 
 
