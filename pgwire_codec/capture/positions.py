@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pgwire_codec.codec.tables import tagged
+from pgwire_codec.protocol.spec import CLOSES, ENDS, OPENS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-
-_OPENS: Final = b"BbS"  # Begin, Begin Prepare, Stream Start
-_CLOSES: Final = b"CPE"  # Commit, Prepare, Stream Stop
-#: Commit, Prepare, Stream Commit, Stream Prepare, Commit Prepared, Rollback Prepared: after a
-#: restart the server repeats the transaction that such a message ends, unless it was confirmed.
-_ENDS: Final = b"CPcpKr"
 
 
 class Positions:
@@ -48,9 +42,9 @@ class Positions:
         if not len(tags):
             return
         self.received = max(self.received, int(lsns.max()))
-        opens = tagged(tags, _OPENS)
-        turns = np.flatnonzero(opens | tagged(tags, _CLOSES))
-        ends = tagged(tags, _ENDS)
+        opens = tagged(tags, OPENS)
+        turns = np.flatnonzero(opens | tagged(tags, CLOSES))
+        ends = tagged(tags, ENDS)
         alone = np.flatnonzero(tagged(tags, b"M"))
         if len(alone):
             # Outside of transactions a Message is a unit of its own.

@@ -17,10 +17,8 @@ import numpy.typing as npt
 from pgwire_codec.codec.message_array import Messages
 from pgwire_codec.codec.tables import MessageTable, tagged
 from pgwire_codec.protocol.messages import LogicalMessage
-from pgwire_codec.protocol.spec import in_stream_block
+from pgwire_codec.protocol.spec import ROW_CHANGES, in_stream_block
 from pgwire_codec.transactions.carry import Position
-
-_CHANGES: Final = b"IUD"
 
 #: Number of consecutive plain transactions from which on they are read as one run.
 _SHORTEST: Final = 8
@@ -79,7 +77,7 @@ class ScannedEvents:
     ) -> Iterator[tuple[int, ChangeRun | LogicalMessage]]:
         """Yield the events of some of the messages, without runs of plain transactions."""
         kind = self.table.kind[start:stop]
-        for index in (start + np.flatnonzero(~tagged(kind, _CHANGES))).tolist():
+        for index in (start + np.flatnonzero(~tagged(kind, ROW_CHANGES))).tolist():
             if index > start:
                 yield start, ChangeRun(start, index)
             start = index + 1
@@ -93,7 +91,7 @@ class ScannedEvents:
 
 def _plain_runs(kind: npt.NDArray[np.uint8]) -> list[PlainRun]:
     """Return the runs of plain transactions that are long enough."""
-    places = np.flatnonzero(~tagged(kind, _CHANGES))
+    places = np.flatnonzero(~tagged(kind, ROW_CHANGES))
     tags = kind[places]
     # A Begin whose next message that is not a change is a Commit.
     pairs = np.flatnonzero((tags[:-1] == ord("B")) & (tags[1:] == ord("C")))
