@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pgwire_codec.codec import tables
-from pgwire_codec.protocol import epoch, spec
+from pgwire_codec.protocol import epoch, spec, tags
 from pgwire_codec.protocol.spec import MessageSpec, Presence, Wire
 
 TARGET = Path(__file__).resolve().parent.parent / "pgwire_codec" / "_core" / "protocol.pxd"
@@ -101,9 +101,9 @@ def protocol() -> str:
     return TEMPLATE.format(
         epoch=epoch.EPOCH_MICROSECONDS,
         epoch_days=epoch.EPOCH_DAYS,
-        enters=_is_one_of(tag for tag in TAGS if spec.in_stream_block(tag, False)),
-        leaves=_is_one_of(tag for tag in TAGS if not spec.in_stream_block(tag, True)),
-        reaches=_is_one_of(tag for tag in TAGS if tag in spec.POSITIONS),
+        enters=_is_one_of(tag for tag in TAGS if tags.in_stream_block(tag, False)),
+        leaves=_is_one_of(tag for tag in TAGS if not tags.in_stream_block(tag, True)),
+        reaches=_is_one_of(tag for tag in TAGS if tag in tags.POSITIONS),
         **{name: "\n    ".join(each) for name, each in lines.items()},
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pgwire_codec.codec.tables import tagged
-from pgwire_codec.protocol.spec import CLOSES, ENDS, OPENS
+from pgwire_codec.protocol.tags import CLOSES, ENDS, OPENS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

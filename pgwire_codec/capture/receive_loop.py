@@ -13,7 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from pgwire_codec.errors import CaptureError, DecodeError
-from pgwire_codec.protocol.spec import COMMITS
+from pgwire_codec.protocol.tags import COMMITS
 from pgwire_codec.reference import decode_message
 
 if TYPE_CHECKING:

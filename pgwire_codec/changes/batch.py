@@ -24,7 +24,7 @@ from pgwire_codec.codec.tables import (
 from pgwire_codec.codec.values import ValueProblem
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.protocol.messages import Relation, RelationColumn
-from pgwire_codec.protocol.spec import WITH_OLD_TUPLE
+from pgwire_codec.protocol.tags import WITH_OLD_TUPLE
 from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.transactions.committed import Transactions
 from pgwire_codec.types import ColumnType, column_type, default_registry

@@ -15,7 +15,7 @@ from pgwire_codec.log.segment import Extent, Segment, SegmentHeader, SegmentPart
 from pgwire_codec.log.state import LogState, StateTracker
 from pgwire_codec.log.table_counts import TableCounter
 from pgwire_codec.parallel import summarise_pieces
-from pgwire_codec.protocol.spec import COMMITS
+from pgwire_codec.protocol.tags import COMMITS
 from pgwire_codec.transactions.carry import Carry, RelationVersion
 from pgwire_codec.transactions.summary import Summariser, Summary
 

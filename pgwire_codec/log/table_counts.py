@@ -13,7 +13,8 @@ from pgwire_codec.codec.message_array import Messages
 from pgwire_codec.codec.tables import MessageTable, tagged
 from pgwire_codec.log.segment import TableCount
 from pgwire_codec.protocol.messages import Relation, Truncate
-from pgwire_codec.protocol.spec import MESSAGES, STREAM_CONTENT
+from pgwire_codec.protocol.spec import MESSAGES
+from pgwire_codec.protocol.tags import STREAM_CONTENT
 from pgwire_codec.transactions.carry import Carry, RelationVersion
 
 _ROWS: Final = {ord("I"): 0, ord("U"): 1, ord("D"): 2}

@@ -10,7 +10,7 @@ from pgwire_codec.codec.message_array import Messages
 from pgwire_codec.codec.tables import MessageTable
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.protocol.messages import Delete, Insert, Message, Truncate, TupleData, Update
-from pgwire_codec.protocol.spec import in_stream_block
+from pgwire_codec.protocol.tags import in_stream_block
 from pgwire_codec.reference.codec import decode_message
 
 

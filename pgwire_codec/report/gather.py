@@ -20,7 +20,7 @@ from pgwire_codec.log import Log, Segment
 from pgwire_codec.log.ipc_file import lsns
 from pgwire_codec.log.partition import join_batches
 from pgwire_codec.log.statistics import statistics_of
-from pgwire_codec.protocol.spec import COMMITS
+from pgwire_codec.protocol.tags import COMMITS
 from pgwire_codec.report.counts import COUNTS, LagCounts, ProblemCounts, TableCounts, count_rows
 from pgwire_codec.report.findings import (
     BYTES,

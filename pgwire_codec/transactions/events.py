@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pgwire_codec.codec.message_array import Messages
 from pgwire_codec.codec.tables import MessageTable, tagged
 from pgwire_codec.protocol.messages import LogicalMessage
-from pgwire_codec.protocol.spec import ROW_CHANGES, in_stream_block
+from pgwire_codec.protocol.tags import ROW_CHANGES, in_stream_block
 from pgwire_codec.transactions.carry import Position
 
 #: Number of consecutive plain transactions from which on they are read as one run.

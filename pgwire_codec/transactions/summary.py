@@ -32,7 +32,8 @@ from pgwire_codec.protocol.messages import (
     Truncate,
     Type,
 )
-from pgwire_codec.protocol.spec import MESSAGES, STREAM_CONTENT
+from pgwire_codec.protocol.spec import MESSAGES
+from pgwire_codec.protocol.tags import STREAM_CONTENT
 from pgwire_codec.transactions.carry import START, Position
 from pgwire_codec.transactions.events import ChangeRun, PlainRun, ScannedEvents, first_of_each
 from pgwire_codec.transactions.plain import plain_transactions

@@ -35,7 +35,7 @@ def test_they_are_those_of_the_specification(tool: ModuleType) -> None:
 def test_a_change_of_the_specification_would_be_seen(
     tool: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tool.spec, "POSITIONS", b"C")
+    monkeypatch.setattr(tool.tags, "POSITIONS", b"C")
     assert HEADER.read_text() != tool.protocol()
 
 

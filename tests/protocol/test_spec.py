@@ -8,7 +8,7 @@ import typing
 import pytest
 
 import pgwire_codec as pgc
-from pgwire_codec.protocol import messages, spec
+from pgwire_codec.protocol import messages, spec, tags
 from pgwire_codec.protocol.spec import FRAMES, MESSAGES, MessageSpec, Presence, Wire
 
 #: "Logical Replication Message Formats": tag, name, first protocol version.
@@ -147,21 +147,21 @@ def test_stream_content_is_what_carries_an_xid_and_what_ends_the_block() -> None
         if any(field.presence is Presence.STREAMED for field in layout.fields)
     }
     assert with_xid == {b"R", b"Y", b"I", b"U", b"D", b"T", b"M"}
-    assert {bytes([tag]) for tag in spec.STREAM_CONTENT} == with_xid | {b"O"}
+    assert {bytes([tag]) for tag in tags.STREAM_CONTENT} == with_xid | {b"O"}
 
 
 @pytest.mark.parametrize("tag", DOCUMENTED)
 def test_what_opens_and_closes_a_stream_block(tag: str) -> None:
     data = tag.encode()
     inside = tag in "RYIUDTMO"
-    assert spec.in_stream_block(data, True) == (inside or tag == "S")
-    assert spec.in_stream_block(data, False) == (tag == "S")
+    assert tags.in_stream_block(data, True) == (inside or tag == "S")
+    assert tags.in_stream_block(data, False) == (tag == "S")
 
 
 @pytest.mark.parametrize("damaged", [b"", b"?", b"\xff"])
 def test_a_tag_that_is_none_leaves_the_stream_block_as_it_was(damaged: bytes) -> None:
-    assert spec.in_stream_block(damaged, True)
-    assert not spec.in_stream_block(damaged, False)
+    assert tags.in_stream_block(damaged, True)
+    assert not tags.in_stream_block(damaged, False)
 
 
 #: The public contract, name by name.

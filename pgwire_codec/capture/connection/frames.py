@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import numpy as np
 
 from pgwire_codec import _impl
-from pgwire_codec.protocol.spec import POSITIONS
+from pgwire_codec.protocol.tags import POSITIONS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
