@@ -28,7 +28,7 @@ _DEFAULTS = DecoderOptions()
 
 
 @dataclass(slots=True)
-class Session:
+class SessionState:
     """State of a decoder between two calls.
 
     Attributes
@@ -42,8 +42,9 @@ class Session:
     carry: Carry = field(default_factory=Carry)
     held: dict[Key, Held] = field(default_factory=dict)
 
-    def copy(self) -> Session:
-        return Session(self.carry.copy(), {key: held.copy() for key, held in self.held.items()})
+    def copy(self) -> SessionState:
+        held = {key: each.copy() for key, each in self.held.items()}
+        return SessionState(self.carry.copy(), held)
 
     def begin(self) -> None:
         """Begin a new connection: see ``Decoder.new_session``."""
@@ -53,11 +54,11 @@ class Session:
 def decode_messages(
     codec: Codec,
     options: DecoderOptions,
-    session: Session,
+    session: SessionState,
     messages: object,
     lsn: object,
     outcomes: Mapping[Key, Outcome],
-) -> tuple[Changes, Session]:
+) -> tuple[Changes, SessionState]:
     """Decode the next messages of a session; return the changes, and the session after them.
 
     ``outcomes`` are those of the transactions that the messages leave open. Raises ``DecodeError``.
@@ -164,7 +165,7 @@ class BaseDecoder:
                 "options= excludes the other parameters", hint="Use dataclasses.replace."
             )
         self.options: DecoderOptions = keywords if options is None else options
-        self._session = Session()
+        self._session = SessionState()
 
     @property
     def relations(self) -> Mapping[int, Relation]:
@@ -245,7 +246,7 @@ class PartDecoder:
             raise TypeError(f"part must be a PartPlan, of plan().parts, not {type(part).__name__}")
         self._codec = codec
         self._options = replace(options, atomic=True)
-        self._session = Session(part.carry.copy())
+        self._session = SessionState(part.carry.copy())
         self._outcomes = part.outcomes
 
     def new_session(self) -> None:
