@@ -160,9 +160,12 @@ class BaseDecoder:
             threads=threads,
             registry=registry,
         )
+        if not isinstance(options, (DecoderOptions, type(None))):
+            raise OptionError(f"options must be DecoderOptions, not {type(options).__name__}")
         if options is not None and keywords != _DEFAULTS:
             raise OptionError(
-                "options= excludes the other parameters", hint="Use dataclasses.replace."
+                "options= excludes the other parameters",
+                hint="Change some of them with dataclasses.replace(options, ...).",
             )
         self.options: DecoderOptions = keywords if options is None else options
         self._session = SessionState()

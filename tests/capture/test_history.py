@@ -139,10 +139,8 @@ class TestRepeated:
         with made_on(server) as made:
             folder = tmp_path / "log"
             capture(made, folder, **options)
-            went_back = []
             for number in range(3):
-                # As long as it is open the slot is rarely written to disk: the server may log a
-                # snapshot of the running transactions, upon which it saves the slot's position.
+                # As long as it is open the slot is not written to disk.
                 open_ = psycopg2.connect(made.dsn)
                 open_.cursor().execute("INSERT INTO t VALUES (-1)")
                 keys = range(100 * number, 100 * number + 20)
@@ -158,8 +156,7 @@ class TestRepeated:
                 capture(made, folder, **options)
                 confirmed = confirmed_by_server(made)
                 server.restart("immediate")
-                went_back.append(confirmed_by_server(made) < confirmed)
-            assert any(went_back)
+                assert confirmed_by_server(made) < confirmed  # it went back
             insert(made, range(500, 505), "last")
             capture(made, folder, **options)
             rows = applied(folder, "public.t", "k").rows

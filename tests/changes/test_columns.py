@@ -418,6 +418,10 @@ def test_options_as_one_value() -> None:
     assert pgc.Decoder(types="text", before="full").options == options
     with pytest.raises(pgc.OptionError, match="options= excludes"):
         pgc.Decoder(options=options, before="none")
+    wrong: Any
+    for wrong in ("text", {"types": "text"}):
+        with pytest.raises(pgc.OptionError, match="options must be DecoderOptions, not"):
+            pgc.Decoder(options=wrong)
     assert pickle.loads(pickle.dumps(options)) == options
     assert len({options, pgc.DecoderOptions(before="full", types="text")}) == 1
     with pytest.raises(dataclasses.FrozenInstanceError):
