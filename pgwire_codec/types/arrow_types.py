@@ -236,14 +236,22 @@ def _format(pg: PgType, typmod: int, options: TypeOptions) -> str:
 
 
 def _numeric_format(typmod: int) -> str | None:
-    """Return the decimal128 of a numeric(p,s), or None if Arrow has no such type.
+    """Return the decimal128 of a numeric(p,s), or None if Arrow has no such type."""
+    modifier = numeric_modifier(typmod)
+    if modifier is None:
+        return None
+    precision, scale = modifier
+    digits = max(precision - min(scale, 0), scale)
+    return f"d:{digits},{max(scale, 0)}" if 1 <= digits <= 38 and precision else None
 
-    numerictypmodin packs precision and scale above the header's four bytes; the scale has
-    11 bits and a sign (15 on), so numeric(3,-2) holds thousands and numeric(3,5) thousandths.
+
+def numeric_modifier(typmod: int) -> tuple[int, int] | None:
+    """Return precision and scale of a numeric(p,s), or None for one without.
+
+    numerictypmodin packs them above the header's four bytes; the scale has 11 bits and a sign
+    (15 on), so numeric(3,-2) holds thousands and numeric(3,5) thousandths.
     """
     if typmod < 4:
         return None
-    precision = (typmod - 4) >> 16 & 0xFFFF
     scale = ((typmod - 4) & 0x7FF ^ 0x400) - 0x400
-    digits = max(precision - min(scale, 0), scale)
-    return f"d:{digits},{max(scale, 0)}" if 1 <= digits <= 38 and precision else None
+    return (typmod - 4) >> 16 & 0xFFFF, scale

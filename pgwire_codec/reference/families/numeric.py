@@ -19,6 +19,7 @@ from pgwire_codec.reference.families.forms import (
     refuse,
 )
 from pgwire_codec.types import ColumnType
+from pgwire_codec.types.arrow_types import numeric_modifier
 
 _TEXT: Final = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?|NaN|-?Infinity")
 _SPECIAL: Final = {0xC000: b"NaN", 0xD000: b"Infinity", 0xF000: b"-Infinity"}
@@ -140,10 +141,10 @@ def _write(column: ColumnType, formats: Sequence[str], value: int) -> bytes:
 
 def numeric_digits(typmod: int) -> tuple[int | None, int | None]:
     """Return the most digits of a numeric(p,s), and those after its point; None for any."""
-    if typmod < 4:
+    modifier = numeric_modifier(typmod)
+    if modifier is None:
         return None, None
-    precision = (typmod - 4) >> 16 & 0xFFFF
-    scale = ((typmod - 4) & 0x7FF ^ 0x400) - 0x400  # 11 bits and a sign
+    precision, scale = modifier
     return precision - min(scale, 0), max(scale, 0)
 
 
