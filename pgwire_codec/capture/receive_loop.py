@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from _thread import allocate_lock, start_new_thread
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
-from threading import Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +31,7 @@ _ADVANCE_SECONDS: Final = 10.0  # between confirmations of WAL without changes f
 _SEARCHED: Final = 1000  # messages at the end of a batch in which to find the last commit
 _MOST_BUFFERED: Final = 4  # batches that are read and not written
 _KEEPALIVE_SECONDS: Final = 1.0
+_START_SECONDS: Final = 10.0  # in which a thread starts, if it has the memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +53,16 @@ class _Background:
     def __init__(self) -> None:
         self._calls: SimpleQueue[tuple[Future[None], Callable[[], None]] | None] = SimpleQueue()
         self._failure: BaseException | None = None
-        self._thread = Thread(target=self._run, name="log", daemon=True)
+        # threading.Thread would wait for ever for a thread that has no memory for its first call.
+        self._starting, self._running = allocate_lock(), allocate_lock()
+        self._starting.acquire()
+        self._running.acquire()
         try:
-            self._thread.start()
+            start_new_thread(self._run, ())
         except RuntimeError as error:  # no memory for a thread
             raise MemoryError(str(error)) from error
+        if not self._starting.acquire(timeout=_START_SECONDS):
+            raise MemoryError("the thread that writes the log did not start")
 
     def submit(self, call: Callable[..., None], *arguments: Any, **named: Any) -> Future[None]:
         """Queue a call; its future has the exception of the first failed call, if there is one."""
@@ -69,7 +75,7 @@ class _Background:
 
         Raises ``MemoryError`` when the thread has died for lack of memory.
         """
-        alive = self._thread.is_alive()
+        alive = self._running.locked()
         is_over = bool(wait([done], seconds).done)
         if not (is_over or alive):
             raise MemoryError("the thread that writes the log ended without a result")
@@ -78,9 +84,17 @@ class _Background:
     def close(self) -> None:
         """Wait for the calls."""
         self._calls.put(None)
-        self._thread.join()
+        with self._running:
+            pass
 
     def _run(self) -> None:
+        try:
+            self._starting.release()
+            self._make_calls()
+        finally:
+            self._running.release()
+
+    def _make_calls(self) -> None:
         while (item := self._calls.get()) is not None:
             done, call = item
             if self._failure is None:
