@@ -1,11 +1,18 @@
-"""The ``pgwire-codec`` command, which needs the extra ``cli``."""
+"""The ``pgwire-codec`` command, which needs the extra ``cli``.
+
+Its exit status is 0 for success. A service manager can restart a command after ``RETRY``, and
+should not after the others.
+"""
 
 from __future__ import annotations
 
 import io
 import sys
+from typing import Final
 
-from pgwire_codec.cli.exit_codes import PERMANENT
+USAGE: Final = 2  #: Invalid options or arguments.
+RETRY: Final = 3  #: The cause can pass by itself: the server is unreachable, a disk is full.
+PERMANENT: Final = 4  #: A retry fails in the same way until the cause is fixed.
 
 
 def main() -> None:

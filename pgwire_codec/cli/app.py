@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
+from pgwire_codec.cli import PERMANENT
 from pgwire_codec.cli.arguments import name_options
 from pgwire_codec.cli.capture import capture
 from pgwire_codec.cli.demo import demo
-from pgwire_codec.cli.exit_codes import PERMANENT, exit_code_of
-from pgwire_codec.cli.failure import Failure
+from pgwire_codec.cli.failure import Failure, exit_code_of
 from pgwire_codec.cli.inspect import inspect
 from pgwire_codec.cli.log import log
 from pgwire_codec.cli.report import report
@@ -21,7 +21,7 @@ from pgwire_codec.format import printable
 class _Group(click.Group):
     """Command group that shows this package's errors as one line, without a traceback.
 
-    The exit status shows whether a retry can help, see :mod:`pgwire_codec.cli.exit_codes`. Names of
+    The exit status shows whether a retry can help, see :mod:`pgwire_codec.cli`. Names of
     tables and slots in an error can contain any character, and are escaped.
     """
 

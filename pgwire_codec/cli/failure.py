@@ -1,4 +1,4 @@
-"""Failures of a command that are not errors of the library."""
+"""Failures of a command, and the exit statuses of errors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import errno
 
 import click
 
-from pgwire_codec.cli.exit_codes import PERMANENT, RETRY
+from pgwire_codec.cli import PERMANENT, RETRY, USAGE
+from pgwire_codec.errors import OptionError, PgwireError
 
 
 class Failure(click.ClickException):
@@ -21,6 +22,13 @@ class Failure(click.ClickException):
     def __init__(self, message: str, exit_code: int = PERMANENT) -> None:
         super().__init__(message)
         self.exit_code = exit_code  # type: ignore[misc]  # click declares it as a class variable
+
+
+def exit_code_of(error: PgwireError) -> int:
+    """Return the exit status for an error of this package."""
+    if isinstance(error, OptionError):
+        return USAGE
+    return RETRY if error.is_transient else PERMANENT
 
 
 def cannot_write(path: object, error: OSError) -> Failure:

@@ -15,14 +15,19 @@ from pgwire_codec.cli.capture_file import BadEntry, StoredMessage, read_messages
 from pgwire_codec.cli.failure import Failure
 from pgwire_codec.cli.message_json import problem_to_json, to_json
 from pgwire_codec.cli.message_line import Line, format_message, format_problem
-from pgwire_codec.cli.relation_tracker import RelationTracker
-from pgwire_codec.cli.table_filter import CLOSING, OPENING, TableFilter
+from pgwire_codec.cli.relation_tracker import Change, RelationTracker, qualified_name
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.protocol import messages as m
 from pgwire_codec.protocol.lsn import format_lsn
 
 #: Index, entry of the file, and its message or the reason why it cannot be decoded.
 _Item: TypeAlias = tuple[int, StoredMessage | BadEntry, m.LogicalMessage | DecodeError | str]
+
+#: Messages that open a group of others, and those that close one.
+_OPENING = (m.Begin, m.BeginPrepare, m.StreamStart)
+_CLOSING = (m.Commit, m.Prepare, m.StreamStop)
+#: Messages about a whole transaction, outside of any group.
+_ENDING = (m.StreamCommit, m.StreamAbort, m.StreamPrepare, m.CommitPrepared, m.RollbackPrepared)
 
 _EPILOG = """\b
 Examples:
@@ -50,7 +55,7 @@ def inspect(file: Path, as_json: bool, limit: int | None, table: str | None) -> 
     printer = _JsonPrinter(tracker) if as_json else _Printer(tracker)
     items = _decoded(file, tracker)
     if table:
-        items = _with_table(items, TableFilter(table, tracker))
+        items = _of_table(items, _TableFilter(table, tracker))
     bad = 0
     for index, entry, message in islice(items, limit):
         if isinstance(message, DecodeError | str):
@@ -75,11 +80,11 @@ def _decoded(file: Path, tracker: RelationTracker) -> Iterator[_Item]:
         yield index, entry, message
 
 
-def _with_table(items: Iterator[_Item], table_filter: TableFilter) -> Iterator[_Item]:
+def _of_table(items: Iterator[_Item], table_filter: _TableFilter) -> Iterator[_Item]:
     opening: _Item | None = None  # buffered until the table occurs in its group
     for item in items:
         message = item[2]
-        if isinstance(message, OPENING):
+        if isinstance(message, _OPENING):
             opening = item
             table_filter.open(message)
         elif isinstance(message, DecodeError | str):
@@ -89,8 +94,50 @@ def _with_table(items: Iterator[_Item], table_filter: TableFilter) -> Iterator[_
                 yield opening
             opening = None
             yield item
-        elif isinstance(message, CLOSING):
+        elif isinstance(message, _CLOSING):
             opening = None
+
+
+class _TableFilter:
+    """Filter that selects a table's messages and the ends of their transactions."""
+
+    def __init__(self, table: str, tracker: RelationTracker) -> None:
+        self._table = table
+        self._tracker = tracker
+        self._xid = 0  # of the transaction that is open
+        self._occurs = False  # in the group that is open
+        self._xids: set[int] = set()  # of transactions in which it occurs
+
+    def open(self, message: m.Begin | m.BeginPrepare | m.StreamStart) -> None:
+        """Start a transaction, or a block of one."""
+        self._xid = message.xid
+        self._occurs = False
+
+    def selects(self, message: m.LogicalMessage) -> bool:
+        """Check whether a message, which is not an opening one, is to be shown."""
+        if isinstance(message, _CLOSING):
+            # A Prepare without Begin Prepare closes a transaction that nothing opened.
+            occurs, self._occurs = self._occurs, False
+            return occurs
+        if isinstance(message, _ENDING):
+            return message.xid in self._xids
+        found = any(self._is_named(relation) for relation in self._relations_of(message))
+        if found:
+            self._occurs = True
+            self._xids.add(self._xid)
+        return found
+
+    def _relations_of(self, message: m.LogicalMessage) -> list[m.Relation | None]:
+        if isinstance(message, m.Relation):
+            return [message]
+        if isinstance(message, Change):
+            return [self._tracker.relation(message.relation_oid)]
+        if isinstance(message, m.Truncate):
+            return [self._tracker.relation(oid) for oid in message.relation_oids]
+        return []
+
+    def _is_named(self, relation: m.Relation | None) -> bool:
+        return relation is not None and self._table in (relation.name, qualified_name(relation))
 
 
 class _Printer:
@@ -102,10 +149,10 @@ class _Printer:
         self._inside = False  # between the first message of a transaction and its end
 
     def show(self, index: int, entry: StoredMessage | BadEntry, message: m.LogicalMessage) -> None:
-        if isinstance(message, CLOSING + OPENING):
+        if isinstance(message, _CLOSING + _OPENING):
             self._inside = False
         self._print(index, _lsn(entry), format_message(message, self._tracker))
-        if isinstance(message, OPENING):
+        if isinstance(message, _OPENING):
             self._inside = True
 
     def show_problem(
