@@ -26,10 +26,9 @@ except ImportError as error:
         hint="Install it with: pip install 'pgwire-codec[log]'",
     ) from error
 
+from pgwire_codec.log.bounds import Manifest
 from pgwire_codec.log.copying import copy
-from pgwire_codec.log.manifest import Manifest
-from pgwire_codec.log.partition import LogPartition, LogPlan
-from pgwire_codec.log.position import LogPosition
+from pgwire_codec.log.partition import LogPartition, LogPlan, LogPosition
 from pgwire_codec.log.prune import prune
 from pgwire_codec.log.reader import Log
 from pgwire_codec.log.relations import LoggedRelation

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pgwire_codec.errors import LogError
+from pgwire_codec.log.bounds import MANIFEST, Manifest, manifest_to_bytes
 from pgwire_codec.log.directory import not_a_log, read_directory, read_sidecar
 from pgwire_codec.log.ipc_file import check_extent
 from pgwire_codec.log.local_store import FILE_MODE
-from pgwire_codec.log.manifest import MANIFEST, Manifest, manifest_to_bytes
 from pgwire_codec.log.segment import SEGMENT, SIDECAR, Segment
 from pgwire_codec.log.sidecar import segment_to_bytes
 from pgwire_codec.log.store import Store, open_store

@@ -9,12 +9,18 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from pgwire_codec.errors import LogError
+from pgwire_codec.log.bounds import (
+    MANIFEST,
+    WATERMARK,
+    Manifest,
+    Watermark,
+    manifest_from_bytes,
+    watermark_from_bytes,
+)
 from pgwire_codec.log.checked_json import RESTORE
-from pgwire_codec.log.manifest import MANIFEST, Manifest, manifest_from_bytes
 from pgwire_codec.log.segment import SEGMENT, SIDECAR, Segment, segment_name
 from pgwire_codec.log.sidecar import segment_from_bytes
 from pgwire_codec.log.store import Store
-from pgwire_codec.log.watermark import WATERMARK, Watermark, watermark_from_bytes
 
 _OF_SEGMENT: Final = re.compile(r"([0-9]{20})(\.arrow|\.json)")
 _TEMPORARY: Final = re.compile(r"([0-9]{20}\.arrow|([0-9]{20}|watermark|manifest)\.json)\.tmp")

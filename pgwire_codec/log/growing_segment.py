@@ -7,13 +7,13 @@ from time import monotonic
 
 import pyarrow as pa
 
+from pgwire_codec.log.bounds import DurableSegment
 from pgwire_codec.log.ipc_file import END, encode_batch, encode_header
 from pgwire_codec.log.segment import SEGMENT, SIDECAR, SegmentHeader
 from pgwire_codec.log.segment_builder import SegmentBuilder
 from pgwire_codec.log.sidecar import segment_to_bytes
 from pgwire_codec.log.state import LogState
 from pgwire_codec.log.store import Store
-from pgwire_codec.log.watermark import DurableSegment
 
 
 class GrowingSegment:

@@ -1,10 +1,11 @@
-"""LogPlan and LogPartition: work that can be decoded anywhere and in any order."""
+"""LogPosition, LogPartition and LogPlan: places in a log, and its decoding in any order."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from operator import index
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -24,6 +25,34 @@ if TYPE_CHECKING:
 
 #: Record batches smaller than this are joined: a decoder has a fixed cost for each batch.
 _SMALL = 1 << 20
+
+
+class LogPosition(NamedTuple):
+    """A place between two messages of a log.
+
+    Attributes
+    ----------
+    ordinal : int
+        Ordinal of the message after it.
+    lsn : int
+        Commit LSN of the last transaction delivered before it. Ranges of a log are ranges of these.
+    """
+
+    ordinal: int = 0
+    lsn: int = 0
+
+
+def commit_lsn_of(position: LogPosition | int, name: str) -> int:
+    """Return the commit LSN of an argument; raise ``TypeError`` for an argument without one."""
+    if isinstance(position, LogPosition):
+        return position.lsn
+    try:
+        return index(position)
+    except TypeError:
+        raise TypeError(
+            f"{name} must be a commit LSN as a number or a LogPosition, not {position!r}: "
+            "pgwire_codec.parse_lsn reads the text of one"
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +154,10 @@ def decode_batches(
         try:
             changes = decoder.decode(records.column("data"), lsns(records))
         except DecodeError as error:
-            index = error.message_index or 0
-            where = f"segment {segment}, ordinal {first + index}"
+            number = error.message_index or 0
+            where = f"segment {segment}, ordinal {first + number}"
             context = f"{where}; {error.context}" if error.context else where
-            raise error.at(index, context) from None
+            raise error.at(number, context) from None
         yield changes, first
 
 

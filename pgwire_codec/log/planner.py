@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from pgwire_codec.errors import LogError, OptionError
-from pgwire_codec.log.partition import LogPartition, LogPlan
-from pgwire_codec.log.position import LogPosition
+from pgwire_codec.log.partition import LogPartition, LogPlan, LogPosition
 from pgwire_codec.log.segment import Segment, SegmentPart
 from pgwire_codec.log.state import LogState, StateTracker
 from pgwire_codec.protocol.lsn import format_lsn

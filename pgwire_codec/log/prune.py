@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pgwire_codec.errors import OptionError
-from pgwire_codec.log.manifest import MANIFEST, manifest_to_bytes
-from pgwire_codec.log.position import commit_lsn_of
+from pgwire_codec.log.bounds import MANIFEST, manifest_to_bytes
+from pgwire_codec.log.partition import commit_lsn_of
 from pgwire_codec.log.reader import Log
 from pgwire_codec.log.segment import SEGMENT, SIDECAR
 from pgwire_codec.log.state import StateTracker

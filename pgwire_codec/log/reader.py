@@ -14,12 +14,11 @@ from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.changes import Changes
 from pgwire_codec.decoder import PartDecoder
 from pgwire_codec.errors import LogError, OptionError
+from pgwire_codec.log.bounds import Manifest
 from pgwire_codec.log.directory import check_end, missing, not_a_log, read_directory, read_sidecar
 from pgwire_codec.log.ipc_file import read_extents
-from pgwire_codec.log.manifest import Manifest
-from pgwire_codec.log.partition import LogPlan, decode_batches
+from pgwire_codec.log.partition import LogPlan, LogPosition, commit_lsn_of, decode_batches
 from pgwire_codec.log.planner import plan_range
-from pgwire_codec.log.position import LogPosition, commit_lsn_of
 from pgwire_codec.log.recovery import read_growing
 from pgwire_codec.log.relations import (
     LoggedRelation,

@@ -9,15 +9,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pgwire_codec.errors import LogError
+from pgwire_codec.log.bounds import (
+    NOTHING_GROWS,
+    WATERMARK,
+    Manifest,
+    Watermark,
+    watermark_to_bytes,
+)
 from pgwire_codec.log.checked_json import RESTORE, checksum
 from pgwire_codec.log.directory import Directory, check_end, missing, read_directory, read_sidecar
 from pgwire_codec.log.ipc_file import END, read_batches, read_header
-from pgwire_codec.log.manifest import Manifest
 from pgwire_codec.log.segment import SEGMENT, SIDECAR, Segment, segment_name
 from pgwire_codec.log.segment_builder import SegmentBuilder
 from pgwire_codec.log.sidecar import segment_to_bytes
 from pgwire_codec.log.store import Store
-from pgwire_codec.log.watermark import NOTHING_GROWS, WATERMARK, Watermark, watermark_to_bytes
 
 
 def recover(

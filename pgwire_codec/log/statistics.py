@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pgwire_codec.log.position import LogPosition
+from pgwire_codec.log.partition import LogPosition
 from pgwire_codec.log.reader import Log
 from pgwire_codec.log.relations import LoggedRelation
 from pgwire_codec.log.segment import Segment, TableCount

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pgwire_codec._impl import Decoder
 from pgwire_codec.decoder import PartDecoder
 from pgwire_codec.errors import DecodeError, LogError
+from pgwire_codec.log.bounds import WATERMARK, Watermark
 from pgwire_codec.log.checked_json import checksum
 from pgwire_codec.log.directory import (
     Directory,
@@ -27,7 +28,6 @@ from pgwire_codec.log.segment import SEGMENT, SIDECAR, Segment, SegmentHeader, s
 from pgwire_codec.log.segment_builder import SegmentBuilder
 from pgwire_codec.log.state import LogState
 from pgwire_codec.log.store import Store, open_store
-from pgwire_codec.log.watermark import WATERMARK, Watermark
 from pgwire_codec.transactions.plan import PartPlan
 
 if TYPE_CHECKING:

@@ -16,10 +16,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pgwire_codec.errors import LogError, OptionError
+from pgwire_codec.log.bounds import (
+    MANIFEST,
+    NOTHING_GROWS,
+    WATERMARK,
+    Manifest,
+    Watermark,
+    manifest_to_bytes,
+    watermark_to_bytes,
+)
 from pgwire_codec.log.growing_segment import GrowingSegment
 from pgwire_codec.log.ipc_file import SCHEMA
 from pgwire_codec.log.local_store import FILE_MODE
-from pgwire_codec.log.manifest import MANIFEST, Manifest, manifest_to_bytes
 from pgwire_codec.log.message_buffer import MessageBuffer, to_batches
 from pgwire_codec.log.recovery import recover
 from pgwire_codec.log.segment import SegmentHeader
@@ -28,7 +36,6 @@ from pgwire_codec.log.source import LogSource
 from pgwire_codec.log.state import LogState
 from pgwire_codec.log.store import open_store
 from pgwire_codec.log.store_errors import out_of_memory
-from pgwire_codec.log.watermark import NOTHING_GROWS, WATERMARK, Watermark, watermark_to_bytes
 from pgwire_codec.transactions.carry import Carry
 
 if TYPE_CHECKING:

@@ -13,8 +13,15 @@ from hypothesis import strategies as st
 
 import pgwire_codec as pgc
 from pgwire_codec import log
+from pgwire_codec.log.bounds import (
+    Manifest,
+    Watermark,
+    manifest_from_bytes,
+    manifest_to_bytes,
+    watermark_from_bytes,
+    watermark_to_bytes,
+)
 from pgwire_codec.log.checked_json import checksum, dump, load
-from pgwire_codec.log.manifest import Manifest, manifest_from_bytes, manifest_to_bytes
 from pgwire_codec.log.segment import Extent, Segment, SegmentHeader
 from pgwire_codec.log.sidecar import segment_from_bytes, segment_to_bytes
 from pgwire_codec.log.state import LogState
@@ -24,7 +31,6 @@ from pgwire_codec.log.state_json import (
     summary_from_json,
     summary_to_json,
 )
-from pgwire_codec.log.watermark import Watermark, watermark_from_bytes, watermark_to_bytes
 from pgwire_codec.transactions.carry import OpenTransaction, Position, RelationVersion, Scope
 from pgwire_codec.transactions.resolver import Advance
 from pgwire_codec.transactions.summary import ChangeCount
