@@ -13,14 +13,12 @@ from pgwire_codec.capture.catalog.slots import SlotMissing
 from pgwire_codec.capture.connection.backoff import Backoff
 from pgwire_codec.capture.connection.connect import current_lsn
 from pgwire_codec.capture.connection.interrupt import Interrupt, Interrupted
-from pgwire_codec.capture.log_history import (
+from pgwire_codec.capture.log_continuity import (
     LoggedTransactions,
     RepeatedTransactions,
-    check_same_history,
-)
-from pgwire_codec.capture.log_positions import (
     check_begins_with_snapshot,
     check_positions,
+    check_same_history,
     end_of,
     midway_note,
     slot_lost,

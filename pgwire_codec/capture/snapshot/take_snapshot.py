@@ -10,10 +10,11 @@ Functions".
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from pgwire_codec.capture.batch import EPOCH
 from pgwire_codec.capture.catalog.publications import ensure_publications
 from pgwire_codec.capture.catalog.published_tables import (
     PublishedTable,
@@ -30,18 +31,68 @@ from pgwire_codec.capture.connection.connect import (
 )
 from pgwire_codec.capture.connection.error_hints import capture_error
 from pgwire_codec.capture.connection.session_settings import disable_timeouts, pin
-from pgwire_codec.capture.snapshot.snapshot_transaction import SnapshotTransaction
 from pgwire_codec.capture.snapshot.table_copies import CopiedRows, TableCopies
 from pgwire_codec.errors import CaptureError
 from pgwire_codec.protocol.lsn import parse_lsn
+from pgwire_codec.protocol.messages import Begin, Commit
 from pgwire_codec.protocol.quoting import quote_identifier, quote_literal
+from pgwire_codec.reference import encode_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from numpy.typing import NDArray
+
     from pgwire_codec.capture.connection.interrupt import Interrupt
     from pgwire_codec.capture.start_replication import StreamRequest
     from pgwire_codec.log import LogWriter
+
+_XID: Final = 0  # which no transaction of a server has
+
+
+class _SnapshotTransaction:
+    """A synthetic plain transaction, in a session of its own of the log.
+
+    Parameters
+    ----------
+    writer : LogWriter
+    time : numpy.datetime64
+        Commit time, in microseconds.
+    """
+
+    def __init__(self, writer: LogWriter, time: np.datetime64) -> None:
+        self._writer = writer
+        self._time = time
+        self._commit_time = int((time - EPOCH).astype(np.int64))
+        self._lsn = 0
+
+    def begin(self, commit_lsn: int) -> None:
+        """Write the Begin of a new session; an earlier one is abandoned."""
+        self._lsn = commit_lsn
+        self._writer.new_session(snapshot=True)
+        self._append_one(Begin(final_lsn=commit_lsn, commit_time=self._commit_time, xid=_XID))
+
+    def append(self, data: NDArray[np.uint8], offsets: NDArray[np.int32]) -> None:
+        """Write concatenated messages."""
+        import pyarrow as pa
+
+        count = len(offsets) - 1
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+        self._writer.append(
+            pa.Array.from_buffers(pa.binary(), count, buffers),
+            np.full(count, self._lsn, np.uint64),
+            np.full(count, self._time),
+        )
+
+    def commit(self, end_lsn: int) -> None:
+        """Write the Commit."""
+        self._append_one(
+            Commit(flags=0, commit_lsn=self._lsn, end_lsn=end_lsn, commit_time=self._commit_time)
+        )
+
+    def _append_one(self, message: Begin | Commit) -> None:
+        data = np.frombuffer(encode_message(message), np.uint8)
+        self.append(data, np.array([0, len(data)], np.int32))
 
 
 class SnapshotTaker:
@@ -126,7 +177,7 @@ class SnapshotTaker:
             "SELECT pg_current_wal_flush_lsn(), (extract(epoch FROM now()) * 1000000)::bigint"
         )
         lsn, now = catalog.fetchone()
-        transaction = SnapshotTransaction(writer, np.datetime64(now, "us"))
+        transaction = _SnapshotTransaction(writer, np.datetime64(now, "us"))
         # The log then contains messages, by which the next attempt recognises the slot as its own.
         transaction.begin(parse_lsn(lsn))
         writer.flush()
@@ -168,7 +219,7 @@ class SnapshotTaker:
         tables: Sequence[PublishedTable],
         snapshot: str,
         begin_lsn: int,
-        transaction: SnapshotTransaction,
+        transaction: _SnapshotTransaction,
     ) -> None:
         options = self._request.options
         with TableCopies(
