@@ -1,10 +1,15 @@
-"""Arrow types that Spark takes from a Python worker."""
+"""Arrow types that Spark takes from a Python worker, and its schemas of them."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from pgwire_codec.types import NATIVE, ArrowTypes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
 
 #: Without unsigned integers, time, interval, views, and decimals of more than 38 digits: Spark's
 #: ``ArrowUtils.fromArrowType`` has no type for them.
@@ -23,3 +28,33 @@ SPARK: Final = ArrowTypes(
     has_string_views=False,
     decimal_digits=38,
 )
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """Return the Spark schema of an Arrow schema."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    # Explicit, because the default of older releases differs: a timestamp without a time zone is
+    # a timestamp_ntz.
+    found: StructType = from_arrow_schema(schema, prefer_timestamp_ntz=True)
+    return found
+
+
+def spark_arrow_schema(schema: pa.Schema) -> pa.Schema:
+    """Return a schema in the exact form that Spark has in Arrow: names of list elements."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(spark_schema(schema), timezone="UTC")
+
+
+def cast_batch(arrays: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+    """Return a record batch of arrays whose types differ from the schema in element names only."""
+    import pyarrow as pa
+
+    fitting = [cast_array(each, field.type) for each, field in zip(arrays, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(fitting, schema=schema)
+
+
+def cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return an array in a type, without a copy if it has that type already."""
+    return array if array.type == kind else array.cast(kind)

@@ -12,9 +12,8 @@ from pyspark.sql.types import StructType
 from pgwire_codec.errors import TableError
 from pgwire_codec.log import Log
 from pgwire_codec.log.relations import select_relation
-from pgwire_codec.spark.formats.row_format import RowFormat
-from pgwire_codec.spark.formats.selection import row_format
-from pgwire_codec.spark.formats.spark_schema import spark_schema
+from pgwire_codec.spark.arrow_types import spark_schema
+from pgwire_codec.spark.formats.row_format import RowFormat, row_format
 from pgwire_codec.spark.options import SourceOptions, parse_options
 from pgwire_codec.spark.partitions import plan_partitions, read_partition
 

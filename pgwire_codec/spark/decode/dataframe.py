@@ -15,7 +15,7 @@ from pgwire_codec.changes.changes import Changes
 from pgwire_codec.errors import DecodeError, TableError
 from pgwire_codec.log.relations import select_relation
 from pgwire_codec.options import DecoderOptions
-from pgwire_codec.spark.arrow_types import SPARK
+from pgwire_codec.spark.arrow_types import SPARK, spark_schema
 from pgwire_codec.spark.decode.survey import (
     PART,
     SurveyedPart,
@@ -23,9 +23,7 @@ from pgwire_codec.spark.decode.survey import (
     split_by_part,
     survey,
 )
-from pgwire_codec.spark.formats.spark_schema import spark_schema
-from pgwire_codec.spark.formats.table_rows import to_record_batch
-from pgwire_codec.spark.formats.table_schema import TableSchema, table_schema
+from pgwire_codec.spark.formats.table_schema import TableSchema, table_schema, to_record_batch
 from pgwire_codec.transactions.plan import PartPlan, Plan, plan
 from pgwire_codec.types import TypeRegistry, default_registry
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pgwire_codec.changes.batch import ChangeBatch
+from pgwire_codec.spark.arrow_types import cast_batch, spark_arrow_schema
 from pgwire_codec.spark.formats.native import NativeRows
-from pgwire_codec.spark.formats.spark_schema import cast_batch, spark_arrow_schema
 from pgwire_codec.transactions.carry import RelationVersion
 
 _SOURCE: Final = pa.struct(

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.metadata import free_name
+from pgwire_codec.spark.arrow_types import cast_batch, spark_arrow_schema
 from pgwire_codec.spark.formats.native import NativeRows
-from pgwire_codec.spark.formats.spark_schema import cast_batch, spark_arrow_schema
 from pgwire_codec.transactions.carry import RelationVersion
 
 

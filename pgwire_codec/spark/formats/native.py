@@ -10,9 +10,13 @@ import pyarrow as pa
 
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.errors import TableError
-from pgwire_codec.spark.formats.spark_schema import cast_batch, spark_arrow_schema
-from pgwire_codec.spark.formats.table_rows import to_record_batch
-from pgwire_codec.spark.formats.table_schema import TableSchema, misfit, table_schema
+from pgwire_codec.spark.arrow_types import cast_batch, spark_arrow_schema
+from pgwire_codec.spark.formats.table_schema import (
+    TableSchema,
+    misfit,
+    table_schema,
+    to_record_batch,
+)
 from pgwire_codec.spark.options import SourceOptions
 from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.types import TypeOptions, default_registry

@@ -1,4 +1,4 @@
-"""RowFormat: the schema of the rows of ``format("pgoutput")``, and the conversion of changes."""
+"""RowFormat: schema of the rows of ``format("pgoutput")`` and conversion of changes, by options."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from typing import Protocol
 import pyarrow as pa
 
 from pgwire_codec.changes.batch import ChangeBatch
+from pgwire_codec.spark.formats.any_table import AnyTableRows
+from pgwire_codec.spark.formats.debezium import DebeziumRows
+from pgwire_codec.spark.formats.delta_feed import DeltaFeedRows
+from pgwire_codec.spark.formats.native import NativeRows
+from pgwire_codec.spark.options import SourceOptions
 from pgwire_codec.transactions.carry import RelationVersion
 
 
@@ -27,3 +32,24 @@ class RowFormat(Protocol):
 
     def check(self, versions: Sequence[RelationVersion]) -> None:
         """Raise ``TableError`` when one of these versions of the table does not fit."""
+
+
+def row_format(
+    options: SourceOptions,
+    newest: RelationVersion | None,
+    versions: Sequence[RelationVersion],
+    database: str,
+) -> RowFormat:
+    """Return the format that the options ask for.
+
+    ``newest`` is the newest version of the table, or None for all tables; ``versions`` are those of
+    all relations. Raises ``TableError`` when the table does not have a column.
+    """
+    if newest is None:
+        return AnyTableRows.of(relation_oid=options.with_relation_oid)
+    native = NativeRows.of(options, newest, versions)
+    if options.style == "debezium":
+        return DebeziumRows.of(native, database)
+    if options.style == "delta":
+        return DeltaFeedRows.of(native)
+    return native

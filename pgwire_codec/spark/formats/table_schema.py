@@ -1,4 +1,4 @@
-"""Schema of a table's changes on Spark, across all versions of the table."""
+"""Schema of a table's changes on Spark, across all versions of the table, and rows in it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.metadata import METADATA_COLUMNS, RELATION_OID, free_name
 from pgwire_codec.errors import TableError
+from pgwire_codec.spark.arrow_types import cast_array
 from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.types import ColumnType, TypeOptions, TypeRegistry, column_type
 
@@ -210,3 +212,53 @@ def _widest(kinds: set[pa.DataType]) -> pa.DataType | None:
         whole = max(kind.precision - kind.scale for kind in kinds)
         return pa.decimal128(whole + scale, scale) if whole + scale <= 38 else None
     return None
+
+
+def to_record_batch(batch: ChangeBatch, schema: TableSchema) -> pa.RecordBatch:
+    """Return a batch of any version of the table, or of another table, in the table's schema.
+
+    A column that the version lacks is null. A column that the schema lacks is not decoded.
+    """
+    ours = {column.name for column in batch.relation.columns}
+    metadata = {name: key for key, name in schema.metadata.items()}
+    wanted = [
+        field.name for field in schema.arrow if field.name in ours and field.name not in metadata
+    ]
+    native = batch.to_arrow([name for name in wanted if name not in schema.as_text])
+    text = native
+    if schema.as_text:
+        as_text = batch.with_types("text")
+        text = as_text.to_arrow([name for name in wanted if name in schema.as_text])
+    arrays = []
+    for field in schema.arrow:
+        if metadata.get(field.name) == RELATION_OID:
+            arrays.append(pa.repeat(pa.scalar(batch.relation.oid, field.type), len(batch)))
+            continue
+        if field.name in metadata:
+            # Names in the batch depend on the columns of its own version of the table.
+            name = free_name(metadata[field.name], ours)
+            is_present = name in native.schema.names
+        else:
+            name = field.name
+            is_present = name in ours
+        if not is_present:
+            arrays.append(pa.nulls(len(batch), field.type))
+        elif pa.types.is_struct(field.type):
+            arrays.append(_before(native.column(name), text.column(name), field.type, schema))
+        else:
+            chosen = text if name in schema.as_text else native
+            arrays.append(cast_array(chosen.column(name), field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
+
+
+def _before(
+    native: pa.StructArray, text: pa.StructArray, wanted: pa.StructType, schema: TableSchema
+) -> pa.StructArray:
+    """Return ``_before`` with the fields of the table's schema."""
+    children = []
+    for field in wanted:
+        source = text if field.name in schema.as_text else native
+        number = source.type.get_field_index(field.name)
+        child = pa.nulls(len(native), field.type) if number < 0 else source.field(number)
+        children.append(cast_array(child, field.type))
+    return pa.StructArray.from_arrays(children, fields=list(wanted), mask=native.is_null())

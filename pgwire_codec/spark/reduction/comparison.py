@@ -1,4 +1,4 @@
-"""Comparison of Arrow arrays, element by element."""
+"""Comparison of Arrow arrays, element by element, and masks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def differs(left: pa.Array, right: pa.Array) -> Mask:
 
     NULL equals NULL, and NaN equals NaN.
     """
-    is_null = _mask(left.is_null()), _mask(right.is_null())
+    is_null = mask_of(left.is_null()), mask_of(right.is_null())
     if pa.types.is_list(left.type):
         different = _lists_differ(left, right)
     elif pa.types.is_struct(left.type):
@@ -23,10 +23,10 @@ def differs(left: pa.Array, right: pa.Array) -> Mask:
         for one, other in zip(left.flatten(), right.flatten(), strict=True):
             different |= differs(one, other)
     else:
-        different = _mask(pc.not_equal(left, right).fill_null(False))
+        different = mask_of(pc.not_equal(left, right).fill_null(False))
         if pa.types.is_floating(left.type):
             nan = pc.and_(pc.is_nan(left), pc.is_nan(right)).fill_null(False)
-            different &= ~_mask(nan)
+            different &= ~mask_of(nan)
     return np.where(is_null[0] | is_null[1], is_null[0] != is_null[1], different)
 
 
@@ -49,6 +49,7 @@ def _lengths(lists: pa.ListArray) -> npt.NDArray[np.int32]:
     return lengths
 
 
-def _mask(array: pa.BooleanArray) -> Mask:
+def mask_of(array: pa.BooleanArray) -> Mask:
+    """Return a boolean array without nulls as a mask."""
     mask: Mask = array.to_numpy(zero_copy_only=False)
     return mask

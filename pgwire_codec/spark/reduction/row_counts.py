@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from pgwire_codec.errors import TableError
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
-from pgwire_codec.spark.reduction.comparison import Mask, differs
+from pgwire_codec.spark.reduction.comparison import Mask, differs, mask_of
 from pgwire_codec.spark.reduction.net_changes import lasting_changes
 from pgwire_codec.spark.reduction.unsent_values import missing_values, with_old_values
 
@@ -83,7 +83,7 @@ def split_updates(batch: pa.RecordBatch, columns: ChangeColumns) -> pa.RecordBat
         before = None
     if before is None and np.isin(op, ("U", "D")).any():
         raise _no_old_row("update or delete")
-    if before is not None and (_mask(before.is_null()) & (op == "U")).any():
+    if before is not None and (mask_of(before.is_null()) & (op == "U")).any():
         raise _no_old_row("update")
     data, missing = with_old_values(
         data, columns, missing_values(data["_unchanged"], columns.table)
@@ -161,7 +161,7 @@ def count_rows(
                 schema=batch.schema,
             )
         equal = _equals_previous(batch, compared)
-        weight = np.where(_mask(batch.column("removed")), 1, -1)
+        weight = np.where(mask_of(batch.column("removed")), 1, -1)
         # A change that was stored twice counts once.
         weight[1:][equal & _is_same_change(batch)] = 0
         if last is not None:
@@ -220,11 +220,6 @@ def _is_same_change(batch: pa.RecordBatch) -> Mask:
         column = batch.column(name)
         same &= ~differs(column[:-1], column[1:])
     return same
-
-
-def _mask(array: pa.BooleanArray) -> Mask:
-    mask: Mask = array.to_numpy(zero_copy_only=False)
-    return mask
 
 
 def _rows(
