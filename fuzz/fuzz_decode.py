@@ -28,7 +28,7 @@ with atheris.instrument_imports(include=["pgwire_codec"]) if atheris else contex
 
     from fuzz import inputs
     from pgwire_codec import reference
-    from pgwire_codec._core.encode import batch as compiled_encode
+    from pgwire_codec._core.columns import encode_batch as compiled_encode
     from pgwire_codec.changes.batch import ChangeBatch
     from pgwire_codec.reference import encode as plain_encode
     from pgwire_codec.spark.arrow_types import SPARK

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pgwire_codec.errors import OptionError
 
-_MODULES: Final = {"cython": "pgwire_codec._core.codec", "python": "pgwire_codec.reference"}
+_MODULES: Final = {"cython": "pgwire_codec._core", "python": "pgwire_codec.reference"}
 
 
 def choose(request: str) -> tuple[str, Any]:
@@ -40,9 +40,7 @@ def _is_compiled() -> bool:
     """Return whether the compiled core is installed, even if it does not load."""
     core = Path(__file__).with_name("_core")
     suffixes = tuple(importlib.machinery.EXTENSION_SUFFIXES)
-    return (core / "codec.py").exists() and any(
-        path.name.endswith(suffixes) for path in (core / "wire").glob("scan.*")
-    )
+    return any(path.name.endswith(suffixes) for path in (core / "wire").glob("scan.*"))
 
 
 __all__ = [

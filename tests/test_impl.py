@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -26,7 +29,7 @@ def run(request: str | None, code: str = SHOW) -> subprocess.CompletedProcess[st
 
 def test_an_installation_has_its_compiled_core() -> None:
     """A build that lost its extensions would be slow, and nobody would know why."""
-    assert run(None).stdout.split() == ["cython", "pgwire_codec._core.codec"]
+    assert run(None).stdout.split() == ["cython", "pgwire_codec._core"]
 
 
 @pytest.mark.parametrize("request_", ["auto", "", "cython"])
@@ -54,8 +57,20 @@ def test_a_request_that_cannot_be_met_raises(
 
 
 def test_both_have_the_same_names() -> None:
-    from pgwire_codec import reference
-    from pgwire_codec._core import codec
+    from pgwire_codec import _core, reference
 
-    assert set(reference.__all__) == set(codec.__all__)
-    assert pgc.reference.Decoder is not codec.Decoder
+    assert set(reference.__all__) == set(_core.__all__)
+    assert pgc.reference.Decoder is not _core.Decoder
+
+
+def test_their_functions_have_the_same_parameters() -> None:
+    """Compiled modules have no stubs: callers are checked against the reference's signatures."""
+    from pgwire_codec import _core, reference
+
+    def parameters(module: ModuleType, name: str) -> list[tuple[str, Any, Any]]:
+        signature = inspect.signature(getattr(module, name))
+        return [(each.name, each.kind, each.default) for each in signature.parameters.values()]
+
+    for ours, theirs in ((_core, reference), (_core.implementation, reference.implementation)):
+        for name in set(theirs.__all__) - {"Decoder"}:
+            assert parameters(ours, name) == parameters(theirs, name), name

@@ -12,7 +12,6 @@ import numpy.typing as npt
 from pgwire_codec.errors import EncodeError
 from pgwire_codec.protocol.messages import Delete, Insert, Relation, TupleData, Update
 from pgwire_codec.reference.codec import encode_message
-from pgwire_codec.reference.encode_arrow import stored_values
 from pgwire_codec.reference.encode_plan import (
     EncodePart,
     EncodePlan,
@@ -21,6 +20,7 @@ from pgwire_codec.reference.encode_plan import (
     prepare,
 )
 from pgwire_codec.reference.families.forms import Unwritable
+from pgwire_codec.reference.stored_values import stored_values
 from pgwire_codec.types import TypeRegistry, default_registry
 
 MAX_VALUE: Final = 2**31 - 1  # the most that a value's length field can hold

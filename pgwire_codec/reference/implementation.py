@@ -1,10 +1,8 @@
 """Functions that a decoder calls, under the names that both implementations use."""
 
-from pgwire_codec.reference.boundaries import boundaries
 from pgwire_codec.reference.codec import decode_message
-from pgwire_codec.reference.columns import decode_columns
-from pgwire_codec.reference.scan import scan
-from pgwire_codec.reference.tuples import tuples
+from pgwire_codec.reference.columns import decode_columns, tuples
+from pgwire_codec.reference.scan import boundaries, scan
 from pgwire_codec.reference.values import decode_values
 
 __all__ = [

@@ -18,7 +18,7 @@ from pgwire_codec.reference.families import family_of
 from pgwire_codec.reference.families.arrays import ArrayParts
 from pgwire_codec.reference.families.family import Family, Read
 from pgwire_codec.reference.families.forms import check_utf8
-from pgwire_codec.reference.values_build import Span, build
+from pgwire_codec.reference.stored_values import Span, build
 from pgwire_codec.types import ColumnType
 
 _VALUE: Final = 1  # of the four states, the only one that has bytes

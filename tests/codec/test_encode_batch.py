@@ -283,7 +283,7 @@ LEAKS = """
 
     import pyarrow as pa
     import pgwire_codec as pgc
-    from pgwire_codec._core.encode.batch import encode_batch
+    from pgwire_codec._core.columns.encode_batch import encode_batch
     from tests.support.arrow_columns import example_table
     from tests.support.build import column, relation
 

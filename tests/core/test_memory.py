@@ -15,7 +15,7 @@ pytestmark = [
         "asan" in os.environ.get("LD_PRELOAD", ""), reason="a sanitizer aborts without memory"
     ),
 ]
-pytest.importorskip("pgwire_codec._core.codec", reason="no compiled core is built")
+pytest.importorskip("pgwire_codec._core", reason="no compiled core is built")
 
 #: Calls under a limit of memory that rises from what the process has, so that each large allocation
 #: fails at some limit. A call raises MemoryError, or returns what it returns without a limit.

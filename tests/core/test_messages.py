@@ -26,7 +26,7 @@ from tests.support.golden import MESSAGES as GOLDEN
 
 pytestmark = pytest.mark.differential
 
-core: Any = pytest.importorskip("pgwire_codec._core.codec", reason="no compiled core is built")
+core: Any = pytest.importorskip("pgwire_codec._core", reason="no compiled core is built")
 
 KINDS = typing.get_args(LogicalMessage)
 Outcome = tuple[Any, ...]
@@ -359,7 +359,7 @@ LEAKS = """
     import gc, resource, sys
 
     import pgwire_codec as pgc
-    from pgwire_codec._core import codec as core
+    from pgwire_codec import _core as core
     from tests.support.golden import FRAMES, MESSAGES
 
     LONG = pgc.Insert(None, 1, pgc.TupleData(b"tn", (bytes(1_000_000), None)))

@@ -21,7 +21,7 @@ from tests.support.build import insert
 from tests.support.corpus import captures
 from tests.support.differential import observed, plain
 
-codec: Any = pytest.importorskip("pgwire_codec._core.codec", reason="no compiled core is built")
+codec: Any = pytest.importorskip("pgwire_codec._core", reason="no compiled core is built")
 compiled: Any = pytest.importorskip("pgwire_codec._core.implementation")
 
 SEVERAL = [

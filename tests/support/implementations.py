@@ -42,5 +42,5 @@ def implementation(name: str) -> Implementation:
         _, package = choose(name)
     except ImportError as error:
         pytest.skip(str(error))
-    parent = package.__name__.removesuffix(".codec")
-    return Implementation(name, package, importlib.import_module(f"{parent}.implementation"))
+    functions = importlib.import_module(f"{package.__name__}.implementation")
+    return Implementation(name, package, functions)

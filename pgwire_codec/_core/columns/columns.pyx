@@ -1,6 +1,6 @@
 """tuples and decode_columns: the fields of many tuples, as tables of places or as columns.
 
-The counterparts are :mod:`pgwire_codec.reference.tuples` and :mod:`pgwire_codec.reference.columns`.
+The counterpart is :mod:`pgwire_codec.reference.columns`.
 For columns, a block of rows is read into slices; then the kernel of each column decodes its values
 of the block, while they are in the cache. Places outside the block are not kept, and all of it runs
 without the GIL.
@@ -65,7 +65,7 @@ cdef object not_accepted(str function):
 def tuples(messages, rows, body, Py_ssize_t columns):
     """Tabulate the old and the new tuples of messages that ``scan`` accepted.
 
-    See ``reference.tuples``.
+    See ``reference.columns``.
     """
     cdef const uint8_t[::1] data = messages.data
     cdef const int64_t[::1] indexes = np.ascontiguousarray(rows, np.int64)

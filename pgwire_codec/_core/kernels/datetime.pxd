@@ -10,11 +10,8 @@ from libc.stdint cimport (
 from libc.string cimport memcmp
 
 from pgwire_codec._core.kernels.calendar cimport (
-    DAY, MAX_DATE, MIN_DATE, MIN_TIMESTAMP, split_days,
-)
-from pgwire_codec._core.kernels.clock cimport (
-    iso_date_strays, parse_clock_unchecked, parse_date_unchecked, parse_zone_unchecked,
-    zone_length,
+    DAY, MAX_DATE, MIN_DATE, MIN_TIMESTAMP, iso_date_strays, parse_clock_unchecked,
+    parse_date_unchecked, parse_zone_unchecked, split_days, zone_length,
 )
 from pgwire_codec._core.kernels.column cimport (
     ABOVE, BELOW, DEFERRED, FINE, ColumnBuffers, Kernel, Slice, likely, unlikely,

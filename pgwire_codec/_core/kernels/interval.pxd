@@ -8,7 +8,7 @@ from libc.stdint cimport (
 )
 from libc.string cimport memcmp
 
-from pgwire_codec._core.kernels.clock cimport parse_clock_unchecked
+from pgwire_codec._core.kernels.calendar cimport parse_clock_unchecked
 from pgwire_codec._core.kernels.column cimport DEFERRED, FINE, ColumnBuffers, Slice
 from pgwire_codec._core.kernels.skeleton cimport TwoWords, decode_fixed
 from pgwire_codec._core.wire.primitives cimport load_i32, load_i64

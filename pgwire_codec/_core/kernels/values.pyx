@@ -30,7 +30,7 @@ from pgwire_codec.arrow.layout import DTYPES, ArrowBuffers
 from pgwire_codec.codec.values import Decoded, ValueProblem
 from pgwire_codec.reference import values as reference
 from pgwire_codec.reference.families.arrays import element_oid
-from pgwire_codec.reference.values_build import chunks_of, overflow
+from pgwire_codec.reference.stored_values import chunks_of, overflow
 
 __all__ = ["ColumnDecoder", "Decoded", "ValueProblem", "decode_values", "has_kernel"]
 

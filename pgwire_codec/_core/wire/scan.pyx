@@ -1,7 +1,6 @@
 """scan and boundaries: the heads of messages as arrays.
 
-The counterparts are :mod:`pgwire_codec.reference.scan` and
-:mod:`pgwire_codec.reference.boundaries`.
+The counterpart is :mod:`pgwire_codec.reference.scan`.
 Changes, and the messages that begin and end plain transactions and stream blocks, are checked here
 to their last byte, without the GIL. The reference decoder checks the others, and raises all errors.
 """
@@ -195,7 +194,7 @@ cdef inline bint read_change(
 def boundaries(messages, begin, commit):
     """Read the fields of Begin and Commit messages that ``scan`` accepted.
 
-    See ``reference.boundaries``.
+    See ``reference.scan``.
     """
     cdef const uint8_t[::1] data = messages.data
     cdef const int64_t[::1] offsets = messages.offsets

@@ -88,13 +88,14 @@ def open_frames(libpq: ctypes.CDLL, connection: int, socket: int) -> Frames:
         return PythonFrames(libpq, connection, socket)
     from pgwire_codec.capture.connection._frames import FrameBuffer
 
-    return FrameBuffer(
+    frames: Frames = FrameBuffer(
         connection,
         socket,
         _address(libpq.PQgetCopyData),
         _address(libpq.PQconsumeInput),
         _address(libpq.PQfreemem),
     )
+    return frames
 
 
 def _address(function: Any) -> int:

@@ -5,9 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 DAY: Final = 86_400_000_000  #: microseconds
-#: Days and microseconds from 1970-01-01 to 2000-01-01, PostgreSQL's own epoch.
-EPOCH_DAYS: Final = 10_957
-EPOCH: Final = EPOCH_DAYS * DAY
 
 # datatype/timestamp.h, moved to 1970: a date from Julian day 0 (4714-11-24 BC) to 5874897-12-31,
 # a timestamp from the same day to the end of the year 294276.

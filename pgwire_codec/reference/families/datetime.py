@@ -15,10 +15,9 @@ from functools import partial
 from typing import Final
 
 from pgwire_codec.codec.values import Unrepresentable
+from pgwire_codec.protocol.epoch import EPOCH_DAYS, EPOCH_MICROSECONDS
 from pgwire_codec.reference.families.calendar import (
     DAY,
-    EPOCH,
-    EPOCH_DAYS,
     MAX_DATE,
     MAX_TIMESTAMP,
     MIN_DATE,
@@ -193,7 +192,7 @@ def _read_timestamp(raw: bytes) -> int | float:
     micros = read_number("q", "timestamp", raw)
     if micros in (INT64_MIN, INT64_MAX):
         return math.copysign(math.inf, micros)
-    return _checked(micros + EPOCH)
+    return _checked(micros + EPOCH_MICROSECONDS)
 
 
 def _read_interval(raw: bytes) -> tuple[int, int, int] | float:
@@ -330,7 +329,7 @@ def _write_timestamp(column: ColumnType, formats: Sequence[str], value: int) -> 
     micros = _whole_micros(formats[0], value, "a timestamp")
     if not MIN_TIMESTAMP <= micros <= MAX_TIMESTAMP:
         raise Unwritable(f"{_TIMESTAMPS}, not {micros} us from 1970")
-    return struct.pack(">q", micros - EPOCH)
+    return struct.pack(">q", micros - EPOCH_MICROSECONDS)
 
 
 def _write_interval(

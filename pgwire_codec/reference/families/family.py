@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgwire_codec.codec.values import ValueProblem
-from pgwire_codec.reference.encode_arrow import STRINGS
 from pgwire_codec.reference.families.forms import Unwritable
+from pgwire_codec.reference.stored_values import STRINGS
 from pgwire_codec.types import ColumnType
 
 #: Reads one form.

@@ -35,7 +35,7 @@ import numpy as np
 
 from pgwire_codec.errors import EncodeError
 from pgwire_codec.reference import encode as reference
-from pgwire_codec.reference.encode_arrow import BINARIES, STRINGS, stored_values
+from pgwire_codec.reference.stored_values import BINARIES, STRINGS, stored_values
 from pgwire_codec.reference.encode_plan import prepare
 from pgwire_codec.reference.families.datetime import UNITS
 from pgwire_codec.reference.families.numeric import numeric_digits

@@ -1,6 +1,0 @@
-from pgwire_codec.protocol.messages import Frame, LogicalMessage
-
-def decode_message(
-    data: bytes | bytearray | memoryview, *, streaming: bool = False
-) -> LogicalMessage: ...
-def decode_frame(data: bytes | bytearray | memoryview) -> Frame: ...

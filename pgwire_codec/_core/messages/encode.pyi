@@ -1,3 +1,0 @@
-from pgwire_codec.protocol.messages import Frame, LogicalMessage
-
-def encode_message(message: LogicalMessage | Frame) -> bytes: ...
