@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container
+from collections.abc import Container, Sequence
+from itertools import takewhile
 from typing import Final
 
 #: The metadata column that identifies a table, whatever its name was. Only Spark has it.
@@ -26,13 +27,16 @@ def free_name(name: str, taken: Container[str]) -> str:
     return name
 
 
-def metadata_names(columns: Collection[str]) -> dict[str, str]:
-    """Return the metadata columns among some columns: the actual names, by the usual names."""
+def metadata_names(columns: Sequence[str]) -> dict[str, str]:
+    """Return the metadata columns among some columns: the actual names, by the usual names.
+
+    Of several names that differ in underscores only, the last column is the metadata column: the
+    table's columns precede it.
+    """
+    places = {name: place for place, name in enumerate(columns)}
     found = {}
     for name in METADATA_COLUMNS:
-        actual = name
-        while f"_{actual}" in columns:  # the table has a column of that name, too
-            actual = f"_{actual}"
-        if actual in columns:
-            found[name] = actual
+        longer = (f"{'_' * count}{name}" for count in range(len(places)))
+        if possible := list(takewhile(places.__contains__, longer)):
+            found[name] = max(possible, key=places.__getitem__)
     return found
