@@ -126,6 +126,22 @@ TUPLE_KINDS = {
     b"b": "binary form",
 }
 
+#: Fields that Commit and Stream Commit have in common.
+_COMMIT = (
+    _lsn("commit_lsn", "LSN of the commit record."),
+    _lsn("end_lsn", "End LSN of the transaction."),
+    _time("commit_time", "Commit time"),
+)
+
+#: Fields that Begin Prepare, Prepare and Stream Prepare have in common.
+_PREPARE = (
+    _lsn("prepare_lsn", "LSN of the prepare."),
+    _lsn("end_lsn", "End LSN of the prepared transaction."),
+    _time("prepare_time", "Prepare time"),
+    _xid(),
+    _gid(),
+)
+
 MESSAGES = (
     MessageSpec(
         "Begin",
@@ -154,12 +170,7 @@ MESSAGES = (
         "Commit",
         b"C",
         1,
-        (
-            _flags(),
-            _lsn("commit_lsn", "LSN of the commit record."),
-            _lsn("end_lsn", "End LSN of the transaction."),
-            _time("commit_time", "Commit time"),
-        ),
+        (_flags(), *_COMMIT),
     ),
     MessageSpec(
         "Origin",
@@ -271,13 +282,7 @@ MESSAGES = (
         "StreamCommit",
         b"c",
         2,
-        (
-            _xid(),
-            _flags(),
-            _lsn("commit_lsn", "LSN of the commit record."),
-            _lsn("end_lsn", "End LSN of the transaction."),
-            _time("commit_time", "Commit time"),
-        ),
+        (_xid(), _flags(), *_COMMIT),
     ),
     MessageSpec(
         "StreamAbort",
@@ -307,26 +312,13 @@ MESSAGES = (
         "BeginPrepare",
         b"b",
         3,
-        (
-            _lsn("prepare_lsn", "LSN of the prepare."),
-            _lsn("end_lsn", "End LSN of the prepared transaction."),
-            _time("prepare_time", "Prepare time"),
-            _xid(),
-            _gid(),
-        ),
+        _PREPARE,
     ),
     MessageSpec(
         "Prepare",
         b"P",
         3,
-        (
-            _flags(),
-            _lsn("prepare_lsn", "LSN of the prepare."),
-            _lsn("end_lsn", "End LSN of the prepared transaction."),
-            _time("prepare_time", "Prepare time"),
-            _xid(),
-            _gid(),
-        ),
+        (_flags(), *_PREPARE),
     ),
     MessageSpec(
         "CommitPrepared",
@@ -359,14 +351,7 @@ MESSAGES = (
         "StreamPrepare",
         b"p",
         3,
-        (
-            _flags(),
-            _lsn("prepare_lsn", "LSN of the prepare."),
-            _lsn("end_lsn", "End LSN of the prepared transaction."),
-            _time("prepare_time", "Prepare time"),
-            _xid(),
-            _gid(),
-        ),
+        (_flags(), *_PREPARE),
     ),
 )
 
