@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta
 
-from pgwire_codec.cli.relation_tracker import RelationTracker
+from pgwire_codec.cli.relation_tracker import RelationTracker, schema_of
 from pgwire_codec.format import printable
 from pgwire_codec.protocol import messages as m
 from pgwire_codec.protocol.lsn import format_lsn
@@ -196,7 +196,7 @@ def _literal(text: str) -> str:
 
 
 def _qualified(named: m.Relation | m.Type) -> str:
-    return f"{_identifier(named.namespace or 'pg_catalog')}.{_identifier(named.name)}"
+    return f"{_identifier(schema_of(named))}.{_identifier(named.name)}"
 
 
 def _identifier(name: str) -> str:

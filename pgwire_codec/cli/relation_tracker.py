@@ -64,5 +64,10 @@ class RelationTracker:
 
 
 def qualified_name(relation: m.Relation) -> str:
-    """Return ``schema.table``, not quoted; an empty schema on the wire is pg_catalog."""
-    return f"{relation.namespace or 'pg_catalog'}.{relation.name}"
+    """Return ``schema.table``, not quoted."""
+    return f"{schema_of(relation)}.{relation.name}"
+
+
+def schema_of(named: m.Relation | m.Type) -> str:
+    """Return a table's or type's schema; an empty one on the wire is pg_catalog."""
+    return named.namespace or "pg_catalog"
