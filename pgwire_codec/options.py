@@ -1,11 +1,14 @@
-"""Options of a decoder, as a value that checks itself."""
+"""Options of a decoder and of a log's segments, as values that check themselves."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 from pgwire_codec.errors import OptionError, check_choice, check_on_error
 from pgwire_codec.types import NATIVE, ArrowTypes, TypeOptions, TypeRegistry
+
+Compression = Literal["lz4", "zstd"]
 
 
 # Without slots: a decoder takes its parameters' defaults from the class.
@@ -74,3 +77,40 @@ class DecoderOptions:
             )
         options = TypeOptions(self.types, self.numeric, self.strings, self.arrow_types)
         object.__setattr__(self, "type_options", options)
+
+
+@dataclass(frozen=True)
+class SegmentOptions:
+    """Segments of a log, as a writer creates them.
+
+    Attributes
+    ----------
+    compression : {"lz4", "zstd"} or None
+        Compression of the record batches. Without compression, reading copies nothing.
+    segment_bytes : int
+        Size of a file, in bytes, at which its segment is sealed.
+    segment_seconds : float
+        Age of a segment, in seconds, from which a flush seals it.
+    file_mode : int
+        Permissions of the files that are created on a local disk: by default only their owner's, as
+        in PostgreSQL's data directory. Those who may read them may search a directory that is
+        created.
+    """
+
+    compression: Compression | None = None
+    segment_bytes: int = 128 << 20
+    segment_seconds: float = 600.0
+    file_mode: int = 0o600
+
+    def __post_init__(self) -> None:
+        if self.compression not in (None, *get_args(Compression)):
+            raise OptionError(
+                f'compression must be None, "lz4" or "zstd", not {self.compression!r}'
+            )
+        if self.segment_bytes < 1:
+            raise OptionError(f"segment_bytes must be 1 or more, not {self.segment_bytes}")
+        mode = self.file_mode
+        if not isinstance(mode, int):
+            raise OptionError(f"file_mode must be an int, as 0o640, not {mode!r}")
+        if not 0o600 == mode & 0o700 <= mode <= 0o666:
+            raise OptionError(f"file_mode must be from 0o600 to 0o666, not {mode:#o}")

@@ -15,9 +15,10 @@ from pgwire_codec.capture.batch import MessageBatch
 from pgwire_codec.capture.capture import Capture
 from pgwire_codec.capture.connection.interrupt import Interrupt, Interrupted
 from pgwire_codec.capture.log_capture import LogCapture
-from pgwire_codec.capture.options import PluginOptions, SegmentOptions
+from pgwire_codec.capture.options import PluginOptions
 from pgwire_codec.capture.peek import peek
 from pgwire_codec.capture.status import Status
+from pgwire_codec.options import SegmentOptions
 
 __all__ = [
     "Capture",

@@ -29,13 +29,13 @@ from pgwire_codec.capture.options import (
     SLOT_TIMEOUT,
     SNAPSHOT_JOBS,
     PluginOptions,
-    SegmentOptions,
 )
 from pgwire_codec.capture.receive_loop import ReceiveLoop
 from pgwire_codec.capture.snapshot.take_snapshot import SnapshotTaker
 from pgwire_codec.capture.start_replication import StreamRequest, identify
 from pgwire_codec.capture.status import Status, StatusBoard
 from pgwire_codec.errors import CaptureError, OptionError
+from pgwire_codec.options import SegmentOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

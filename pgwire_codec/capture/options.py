@@ -1,4 +1,4 @@
-"""Options of a capture: pgoutput's own, the log's segments, and the limits of a batch."""
+"""Options of a capture: pgoutput's own, and the limits of a batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 Streaming = Literal["off", "on", "parallel"]
 Origin = Literal["any", "none"]
-Compression = Literal["lz4", "zstd"]
 
 #: Seconds to wait for a slot that another connection still holds.
 SLOT_TIMEOUT: Final = 5.0
@@ -149,28 +148,6 @@ class PluginOptions:
                     f"{option} needs PostgreSQL {first}; the server is PostgreSQL {major}",
                     hint="Omit the option.",
                 )
-
-
-@dataclass(frozen=True)
-class SegmentOptions:
-    """Segments that a capture writes, as arguments of :class:`~pgwire_codec.log.LogWriter`.
-
-    Attributes
-    ----------
-    compression : {"lz4", "zstd"} or None
-        Codec of the messages.
-    segment_bytes : int
-        A segment is sealed at this size, in bytes.
-    segment_seconds : float
-        A segment is sealed at this age, in seconds.
-    file_mode : int
-        Permissions of the log's files.
-    """
-
-    compression: Compression | None = None
-    segment_bytes: int = 128 << 20
-    segment_seconds: float = 600.0
-    file_mode: int = 0o600
 
 
 @dataclass(frozen=True)

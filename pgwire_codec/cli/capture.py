@@ -19,13 +19,13 @@ from pgwire_codec.capture.lag import LagMeter
 from pgwire_codec.capture.options import (
     FLUSH_SECONDS,
     SNAPSHOT_JOBS,
-    Compression,
     Origin,
     Streaming,
 )
 from pgwire_codec.capture.status import Status
 from pgwire_codec.cli.arguments import DsnCommand, name_options
 from pgwire_codec.cli.capture_report import JsonReport, StatusReport, TerminalReport
+from pgwire_codec.options import Compression
 from pgwire_codec.protocol.lsn import parse_lsn
 
 _POLL_SECONDS = 0.1

@@ -10,10 +10,10 @@ from pgwire_codec.errors import LogError
 from pgwire_codec.log.bounds import MANIFEST, Manifest, manifest_to_bytes
 from pgwire_codec.log.directory import not_a_log, read_directory, read_sidecar
 from pgwire_codec.log.ipc_file import check_extent
-from pgwire_codec.log.local_store import FILE_MODE
 from pgwire_codec.log.segment import SEGMENT, SIDECAR, Segment
 from pgwire_codec.log.sidecar import segment_to_bytes
 from pgwire_codec.log.store import Store, open_store
+from pgwire_codec.options import SegmentOptions
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -25,7 +25,7 @@ def copy(
     *,
     filesystem: FileSystem | None = None,
     target_filesystem: FileSystem | None = None,
-    file_mode: int = FILE_MODE,
+    file_mode: int = SegmentOptions.file_mode,
 ) -> list[str]:
     """Copy the sealed segments of a log that a copy of it does not have yet.
 

@@ -14,12 +14,10 @@ import pyarrow as pa
 
 from pgwire_codec.log.lock import locked
 from pgwire_codec.log.store_errors import creating, reading, too_short, writing
+from pgwire_codec.options import SegmentOptions
 
 _TEMPORARY: Final = ".tmp"
 LOCK: Final = "lock"
-
-#: Permissions of a log's files: only their owner's, as in PostgreSQL's data directory.
-FILE_MODE: Final = 0o600
 
 #: Bytes written at once. Linux writes 8 MB in one call at a tenth of the speed that it has with
 #: 1 MB: it looks for a run of free memory of that size.
@@ -39,7 +37,7 @@ class LocalStore:
 
     grows = True
 
-    def __init__(self, directory: Path, file_mode: int = FILE_MODE) -> None:
+    def __init__(self, directory: Path, file_mode: int = SegmentOptions.file_mode) -> None:
         self._directory = directory
         self._file_mode = file_mode
         self.name = str(directory)

@@ -10,8 +10,9 @@ import pyarrow as pa
 from pyarrow import fs
 
 from pgwire_codec.errors import LogError
-from pgwire_codec.log.local_store import FILE_MODE, LocalStore
+from pgwire_codec.log.local_store import LocalStore
 from pgwire_codec.log.object_store import ObjectStore
+from pgwire_codec.options import SegmentOptions
 
 
 class Appender(Protocol):
@@ -68,7 +69,7 @@ def open_store(
     uri: str | os.PathLike[str],
     filesystem: fs.FileSystem | None = None,
     *,
-    file_mode: int = FILE_MODE,
+    file_mode: int = SegmentOptions.file_mode,
 ) -> Store:
     """Return the store of a log: a directory, a URI, or a path in a ``pyarrow.fs`` filesystem."""
     if filesystem is None:

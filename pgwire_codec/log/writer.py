@@ -27,7 +27,6 @@ from pgwire_codec.log.bounds import (
 )
 from pgwire_codec.log.growing_segment import GrowingSegment
 from pgwire_codec.log.ipc_file import SCHEMA
-from pgwire_codec.log.local_store import FILE_MODE
 from pgwire_codec.log.message_buffer import MessageBuffer, to_batches
 from pgwire_codec.log.recovery import recover
 from pgwire_codec.log.segment import SegmentHeader
@@ -36,6 +35,7 @@ from pgwire_codec.log.source import LogSource
 from pgwire_codec.log.state import LogState
 from pgwire_codec.log.store import open_store
 from pgwire_codec.log.store_errors import out_of_memory
+from pgwire_codec.options import Compression, SegmentOptions
 from pgwire_codec.transactions.carry import Carry
 
 if TYPE_CHECKING:
@@ -67,17 +67,10 @@ class LogWriter:
         A directory, or a URI that ``pyarrow.fs`` understands. It is created if it does not exist.
     source : LogSource
         Replication slot that the messages come from.
-    compression : {None, "lz4", "zstd"}
-        Compression of the record batches. Without compression, reading copies nothing.
-    segment_bytes : int
-        Size of a file, in bytes, at which its segment is sealed.
-    segment_seconds : float
-        Age of a segment, in seconds, from which a flush seals it.
+    compression, segment_bytes, segment_seconds, file_mode
+        As for :class:`~pgwire_codec.capture.SegmentOptions`.
     part_bytes : int
         Message bytes of a part, the unit of parallel decode; at most ``segment_bytes``.
-    file_mode : int
-        Permissions of the files that are created on a local disk, 0o600 by default. Those who may
-        read them may search a directory that is created.
     filesystem : pyarrow.fs.FileSystem, optional
         File system in which ``uri`` is a path.
 
@@ -100,28 +93,20 @@ class LogWriter:
         uri: str | os.PathLike[str],
         source: LogSource,
         *,
-        compression: str | None = None,
-        segment_bytes: int = 128 << 20,
-        segment_seconds: float = 600,
+        compression: Compression | None = SegmentOptions.compression,
+        segment_bytes: int = SegmentOptions.segment_bytes,
+        segment_seconds: float = SegmentOptions.segment_seconds,
         part_bytes: int = PART_BYTES,
-        file_mode: int = FILE_MODE,
+        file_mode: int = SegmentOptions.file_mode,
         filesystem: FileSystem | None = None,
     ) -> None:
-        if compression not in (None, "lz4", "zstd"):
-            raise OptionError(f'compression must be None, "lz4" or "zstd", not {compression!r}')
+        segments = SegmentOptions(compression, segment_bytes, segment_seconds, file_mode)
         if not 0 < part_bytes <= _LARGEST_PART:
             raise OptionError(f"part_bytes must be from 1 to {_LARGEST_PART}, not {part_bytes}")
-        if segment_bytes < 1:
-            raise OptionError(f"segment_bytes must be 1 or more, not {segment_bytes}")
-        if not isinstance(file_mode, int):
-            raise OptionError(f"file_mode must be an int, as 0o640, not {file_mode!r}")
-        if not 0o600 == file_mode & 0o700 <= file_mode <= 0o666:
-            raise OptionError(f"file_mode must be from 0o600 to 0o666, not {file_mode:#o}")
         if not isinstance(source, LogSource):
             raise TypeError(f"source must be a LogSource, not {type(source).__name__}")
         self._options = pa.ipc.IpcWriteOptions(compression=compression)
-        self._segment_bytes = segment_bytes
-        self._segment_seconds = segment_seconds
+        self._segments = segments
         self._part_bytes = min(part_bytes, segment_bytes)
         self._source = source
         self._store = open_store(uri, filesystem, file_mode=file_mode)
@@ -333,7 +318,7 @@ class LogWriter:
         self._confirm_lsn = max(self._confirm_lsn, confirm_lsn or 0)
         self._received_lsn = max(self._received_lsn, received_lsn or 0)
         if self._growing is not None:
-            if seal or self._growing.age >= self._segment_seconds or not self._store.grows:
+            if seal or self._growing.age >= self._segments.segment_seconds or not self._store.grows:
                 self._seal(self._growing)
             else:
                 self._growing.sync()
@@ -353,7 +338,7 @@ class LogWriter:
             message_bytes=written.message_bytes + segment.message_bytes - message_bytes_before,
             bytes=written.bytes + segment.bytes - bytes_before,
         )
-        if segment.bytes >= self._segment_bytes:
+        if segment.bytes >= self._segments.segment_bytes:
             self._seal(segment)
             self._advance_watermark()
 
