@@ -43,9 +43,13 @@ class PgwireError(Exception):
         self.hint = hint
         self.is_transient = is_transient
 
+    @property
+    def primary(self) -> str:
+        """The error's text without the hint."""
+        return super().__str__()
+
     def __str__(self) -> str:
-        text = super().__str__()
-        return text if self.hint is None else f"{text} — hint: {self.hint}"
+        return with_hint(self.primary, self.hint)
 
 
 class OptionError(PgwireError, ValueError):
@@ -104,8 +108,9 @@ class DecodeError(PgwireError, ValueError):
         expected: str,
         message_index: int | None = None,
         context: str = "",
+        hint: str | None = None,
     ) -> None:
-        super().__init__(code, offset, expected, message_index, context)
+        super().__init__(code, offset, expected, message_index, context, hint, hint=hint)
         self.code = ErrorCode(code)
         self.offset = offset
         self.expected = expected
@@ -115,7 +120,9 @@ class DecodeError(PgwireError, ValueError):
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, self.args
 
-    def __str__(self) -> str:
+    @property
+    def primary(self) -> str:
+        """The error's text without the hint."""
         message = "" if self.message_index is None else f"message {self.message_index}, "
         context = f" ({self.context})" if self.context else ""
         return f"{self.code}: {message}byte {self.offset}{context}: {self.expected}"
@@ -134,14 +141,25 @@ class DecodeError(PgwireError, ValueError):
             expected=self.expected,
             message_index=message_index,
             context=context or self.context,
+            hint=self.hint,
         )
 
 
 def _rebuild(
-    code: str, offset: int, expected: str, message_index: int | None, context: str
+    code: str,
+    offset: int,
+    expected: str,
+    message_index: int | None,
+    context: str,
+    hint: str | None,
 ) -> DecodeError:
     return DecodeError(
-        code, offset=offset, expected=expected, message_index=message_index, context=context
+        code,
+        offset=offset,
+        expected=expected,
+        message_index=message_index,
+        context=context,
+        hint=hint,
     )
 
 
@@ -162,6 +180,11 @@ class Rejected:
     message_index: int
     data: bytes
     error: DecodeError
+
+
+def with_hint(text: str, hint: str | None) -> str:
+    """Return an error's text and its hint, if it has one, as one line."""
+    return text if hint is None else f"{text} — hint: {hint}"
 
 
 def check_choice(name: str, value: str, *allowed: str) -> str:

@@ -188,6 +188,7 @@ class Column:
             expected=problem.expected,
             message_index=self._source.base + index,
             context=f"column {self.name} ({self.type.pg.name}){value}",
+            hint=problem.hint,
         )
 
     def _row_of(self, error: DecodeError) -> int:

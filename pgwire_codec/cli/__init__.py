@@ -23,8 +23,8 @@ def main() -> None:
         missing = (error.name or "").partition(".")[0]
         if missing not in ("click", "rich"):
             raise
-        hint = "Run pip install 'pgwire-codec[cli]'."
-        print(f"Error: pgwire-codec needs {missing} — hint: {hint}", file=sys.stderr)
+        print(f"Error: pgwire-codec needs {missing}", file=sys.stderr)
+        print("hint: Run pip install 'pgwire-codec[cli]'.", file=sys.stderr)
         sys.exit(PERMANENT)
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A character that the terminal's encoding lacks is printed as its code point.

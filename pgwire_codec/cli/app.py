@@ -19,7 +19,7 @@ from pgwire_codec.format import printable
 
 
 class _Group(click.Group):
-    """Command group that shows this package's errors as one line, without a traceback.
+    """Command group that shows this package's errors without a traceback, and hints below them.
 
     The exit status shows whether a retry can help, see :mod:`pgwire_codec.cli`. Names of
     tables and slots in an error can contain any character, and are escaped.
@@ -30,13 +30,19 @@ class _Group(click.Group):
             return super().invoke(ctx)
         except PgwireError as error:
             command = self.commands.get(ctx.invoked_subcommand or "")
-            line = printable(name_options(" ".join(str(error).split()), command))
-            raise Failure(line, exit_code_of(error)) from error
+            primary = _line(error.primary, command)
+            hint = None if error.hint is None else _line(error.hint, command)
+            raise Failure(primary, exit_code_of(error), hint=hint) from error
         except click.UsageError:
             raise
         except click.ClickException as error:
             status = error.exit_code if isinstance(error, Failure) else PERMANENT
             raise Failure(printable(error.message), status) from error
+
+
+def _line(text: str, command: click.Command | None) -> str:
+    """Return an error's text or hint as one line, with the command's options."""
+    return printable(name_options(" ".join(text.split()), command))
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})

@@ -11,17 +11,25 @@ from pgwire_codec.errors import OptionError, PgwireError
 
 
 class Failure(click.ClickException):
-    """An error that ends a command with a line on stderr and an exit status.
+    """An error that ends a command with a line on stderr, a line for its hint, and an exit status.
 
     Parameters
     ----------
     message : str
     exit_code : int
+    hint : str or None
     """
 
-    def __init__(self, message: str, exit_code: int = PERMANENT) -> None:
+    def __init__(
+        self, message: str, exit_code: int = PERMANENT, *, hint: str | None = None
+    ) -> None:
         super().__init__(message)
+        self.hint = hint
         self.exit_code = exit_code  # type: ignore[misc]  # click declares it as a class variable
+
+    def format_message(self) -> str:
+        """Return the message, and the hint on a line of its own."""
+        return self.message if self.hint is None else f"{self.message}\nhint: {self.hint}"
 
 
 def exit_code_of(error: PgwireError) -> int:

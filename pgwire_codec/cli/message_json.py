@@ -42,8 +42,11 @@ def problem_to_json(
     index: int, lsn: int | None, place: str, data: bytes | None, reason: DecodeError | str
 ) -> str:
     """Return the line for a message that cannot be decoded."""
+    error: dict[str, Any]
     if isinstance(reason, DecodeError):
         error = {"code": reason.code, "offset": reason.offset, "expected": reason.expected}
+        if reason.hint is not None:
+            error["hint"] = reason.hint
     else:
         error = {"code": "bad_entry", "expected": reason}
     problem = {"index": index, "lsn": _lsn(lsn), "place": place, "error": error}

@@ -40,15 +40,20 @@ class ValueProblem(Exception):
         Byte offset in the value: of the first wrong byte in text that is not UTF-8 and in a
         structure (an array, a binary form); of the scalar that cannot be read otherwise.
     expected : str
-        What the type requires there, and the session setting that is the likely cause.
+        What the type requires there.
+    hint : str or None
+        Advice, such as the session setting that is the likely cause.
     """
 
-    def __init__(self, code: str, offset: int, expected: str, row: int = -1) -> None:
-        super().__init__(code, offset, expected, row)
+    def __init__(
+        self, code: str, offset: int, expected: str, row: int = -1, hint: str | None = None
+    ) -> None:
+        super().__init__(code, offset, expected, row, hint)
         self.code = code
         self.row = row
         self.offset = offset
         self.expected = expected
+        self.hint = hint
 
     def __str__(self) -> str:
         return f"{self.code}: row {self.row}, byte {self.offset} of the value: {self.expected}"

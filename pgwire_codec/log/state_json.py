@@ -95,7 +95,7 @@ class MessageJson(msgspec.Struct, tag="message"):
     streaming: bool = False
 
 
-class ErrorJson(msgspec.Struct):
+class ErrorJson(msgspec.Struct, omit_defaults=True):
     """A :class:`DecodeError`."""
 
     code: str
@@ -103,6 +103,7 @@ class ErrorJson(msgspec.Struct):
     expected: str
     message_index: Count | None
     context: str
+    hint: str | None = None
 
 
 _ReadingJson: TypeAlias = list[AdvanceJson | ChangesJson | MessageJson] | ErrorJson | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Final
 
 from pgwire_codec.errors import DecodeError, EncodeError, ErrorCode
 
@@ -15,6 +16,9 @@ _STRUCTS = {
     "Int64": struct.Struct(">q"),
     "UInt64": struct.Struct(">Q"),
 }
+
+#: Hint for text that is not UTF-8.
+SET_UTF8: Final = "Set client_encoding=UTF8 in the session that reads the slot."
 
 
 class Cursor:
@@ -31,8 +35,11 @@ class Cursor:
     def remaining(self) -> int:
         return self.end - self.pos
 
-    def error(self, code: str, expected: str, *, offset: int | None = None) -> DecodeError:
-        return DecodeError(code, offset=self.pos if offset is None else offset, expected=expected)
+    def error(
+        self, code: str, expected: str, *, offset: int | None = None, hint: str | None = None
+    ) -> DecodeError:
+        at = self.pos if offset is None else offset
+        return DecodeError(code, offset=at, expected=expected, hint=hint)
 
     def read_int(self, wire: str, what: str) -> int:
         layout = _STRUCTS[wire]
@@ -72,8 +79,9 @@ class Cursor:
         except UnicodeDecodeError as error:
             raise self.error(
                 ErrorCode.INVALID_UTF8,
-                f"{what} in UTF-8 (the server sends client_encoding: pin it to UTF8)",
+                f"{what} in UTF-8",
                 offset=self.pos + error.start,
+                hint=SET_UTF8,
             ) from None
         self.pos = stop + 1
         return value

@@ -117,9 +117,9 @@ def overflow(row: int) -> ValueProblem:
     return ValueProblem(
         ErrorCode.UNREPRESENTABLE,
         0,
-        f"at most {MAX_BYTES} bytes or elements of one column in a batch: decode fewer "
-        "messages at once",
+        f"at most {MAX_BYTES} bytes or elements of one column in a batch",
         row=row,
+        hint="Decode fewer messages at once.",
     )
 
 

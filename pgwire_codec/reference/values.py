@@ -23,6 +23,7 @@ from pgwire_codec.types import ColumnType
 
 _VALUE: Final = 1  # of the four states, the only one that has bytes
 _BINARY_FORM: Final = 1
+_REPRESENT_OTHERWISE: Final = 'To decode it all the same, use unrepresentable="null" or "clamp".'
 
 
 def decode_values(
@@ -110,8 +111,9 @@ def _decode(
         return family.store(column.format, value), True
     except Unrepresentable as problem:
         if policy == "raise":
-            advice = 'the option unrepresentable goes on with "null" or "clamp"'
-            raise ValueProblem(ErrorCode.UNREPRESENTABLE, 0, f"{problem.what}; {advice}") from None
+            raise ValueProblem(
+                ErrorCode.UNREPRESENTABLE, 0, problem.what, hint=_REPRESENT_OTHERWISE
+            ) from None
         return problem.nearest if policy == "clamp" else None, False
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pgwire_codec.changes.changes import Changes
-from pgwire_codec.errors import DecodeError
+from pgwire_codec.errors import DecodeError, with_hint
 from pgwire_codec.log import TableCount
 from pgwire_codec.report.findings import BYTES, LAG_BOUNDS, Lags, Problem, Problems
 
@@ -126,5 +126,5 @@ class ProblemCounts:
 
     def _keep(self, ordinal: int | None, error: DecodeError, *, is_warning: bool) -> None:
         where = f" ({error.context})" if error.context else ""
-        text = f"byte {error.offset}{where}: {error.expected}"
+        text = with_hint(f"byte {error.offset}{where}: {error.expected}", error.hint)
         self._first.append(Problem(ordinal, error.code, text, is_warning))

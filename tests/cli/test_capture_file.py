@@ -80,7 +80,7 @@ def test_a_directory(tmp_path: Path) -> None:
 def test_not_a_capture(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "file"
     path.write_bytes(content)
-    assert_fails(path, "is not a capture — hint: Use JSON lines")
+    assert_fails(path, "is not a capture\nhint: Use JSON lines")
 
 
 def test_an_empty_file(tmp_path: Path) -> None:

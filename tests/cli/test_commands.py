@@ -53,7 +53,7 @@ def test_demo_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pgwire_codec.cli.demo.import_module", fail)
     result = run("demo")
     assert result.exit_code == 4
-    assert "the demo needs pyspark — hint: Run pip install 'pgwire-codec[demo]'." in result.stderr
+    assert "the demo needs pyspark\nhint: Run pip install 'pgwire-codec[demo]'." in result.stderr
 
 
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -72,7 +72,7 @@ def test_entry_point_names_its_extra(missing: str) -> None:
     done = run_python(code)
     assert done.returncode == 4
     assert (
-        f"pgwire-codec needs {missing} — hint: Run pip install 'pgwire-codec[cli]'." in done.stderr
+        f"pgwire-codec needs {missing}\nhint: Run pip install 'pgwire-codec[cli]'." in done.stderr
     )
     assert "Traceback" not in done.stderr
 

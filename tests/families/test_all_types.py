@@ -171,9 +171,10 @@ def test_columns_too_large_for_32_bit_offsets(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(stored_values, "MAX_BYTES", 6)
     found = decode(codec, "text", [b"abc", None, b"def"])
     assert to_pylist(found.array) == ["abc", None, "def"]
-    with pytest.raises(ValueProblem, match="decode fewer messages") as caught:
+    with pytest.raises(ValueProblem, match="in a batch") as caught:
         decode(codec, "text", [b"abc", None, b"def", b"g", b"h"])
     assert (caught.value.code, caught.value.row) == ("unrepresentable", 3)
+    assert caught.value.hint == "Decode fewer messages at once."
     with pytest.raises(ValueProblem) as caught:
         decode(codec, "text[]", [b"{}", b"{abc,def}", None, b"{NULL,g}"])
     assert (caught.value.code, caught.value.row) == ("unrepresentable", 3)

@@ -117,8 +117,9 @@ def test_unknown_types_are_strings_if_the_options_promise_strings(codec: Impleme
 
 def test_text_that_is_not_utf8_names_the_setting(codec: Implementation) -> None:
     for kind in ("text", 99999):
-        with pytest.raises(ValueProblem, match="client_encoding"):
+        with pytest.raises(ValueProblem) as problem:
             decode(codec, kind, [b"\xe9"])
+        assert "client_encoding" in (problem.value.hint or "")
 
 
 @given(st.binary(max_size=60))

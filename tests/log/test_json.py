@@ -97,6 +97,7 @@ errors = st.builds(
     expected=names,
     message_index=st.none() | count,
     context=names,
+    hint=st.none() | names,
 )
 events = st.one_of(
     st.builds(Advance, uint64),

@@ -248,8 +248,14 @@ def test_an_error_reads_as_a_sentence_and_survives_pickling() -> None:
 
 
 def test_names_that_are_not_utf8_tell_of_the_setting() -> None:
-    with pytest.raises(pgc.DecodeError, match="client_encoding"):
+    with pytest.raises(pgc.DecodeError) as raised:
         pgc.decode_message(b"O" + bytes(8) + "Ü".encode("latin-1") + b"\0")
+    error = raised.value
+    assert error.hint == "Set client_encoding=UTF8 in the session that reads the slot."
+    assert error.primary == "invalid_utf8: byte 9: Origin.name in UTF-8"
+    assert str(error) == f"{error.primary} — hint: {error.hint}"
+    assert error.at(3).hint == error.hint
+    assert pickle.loads(pickle.dumps(error)).hint == error.hint
 
 
 # Values that are not bytes.

@@ -32,7 +32,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, pgc.EncodeError):
         return "EncodeError", str(value)
     if isinstance(value, ValueProblem):
-        return "ValueProblem", value.code, value.row, value.offset, value.expected
+        return "ValueProblem", value.code, value.row, value.offset, value.expected, value.hint
     if isinstance(value, nanoarrow.Array):
         return "Array", value.to_pylist()
     if is_dataclass(value) and not isinstance(value, type):

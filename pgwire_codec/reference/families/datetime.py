@@ -64,8 +64,8 @@ UNITS: Final = {"s": 1_000_000_000, "m": 1_000_000, "u": 1_000, "n": 1}
 
 _DATES = "a date from 4714-11-24 BC to 5874897-12-31"
 _TIMESTAMPS = "a timestamp from 4714-11-24 BC to the year 294276"
-_ISO = "; pin datestyle=ISO"
-_POSTGRES = "; pin intervalstyle=postgres"
+_ISO = "Set datestyle=ISO in the session that reads the slot."
+_POSTGRES = "Set intervalstyle=postgres in the session that reads the slot."
 
 
 def _read_date_text(raw: bytes) -> int | float:
@@ -74,7 +74,7 @@ def _read_date_text(raw: bytes) -> int | float:
         return _INFINITY[raw]
     parts = _DATE_FORM.fullmatch(raw)
     if parts is None:
-        refuse("a date as 2024-02-29" + _ISO)
+        refuse("a date as 2024-02-29", _ISO)
     days = _days(parts[1], parts[2], parts[3], bc=parts[4] is not None)
     if not MIN_DATE <= days <= MAX_DATE:
         refuse(_DATES)
@@ -98,7 +98,7 @@ def _read_timestamp_text(raw: bytes) -> int | float:
         return _INFINITY[raw]
     parts = _TIMESTAMP_FORM.fullmatch(raw)
     if parts is None:
-        refuse("a timestamp as 2024-02-29 12:34:56.789" + _ISO)
+        refuse("a timestamp as 2024-02-29 12:34:56.789", _ISO)
     day, month, year = parts[3], parts[2], parts[1]
     micros = _clock(*parts.group(4, 5, 6, 7))
     return _checked(_days(year, month, day, bc=parts[8] is not None) * DAY + micros)
@@ -110,7 +110,7 @@ def _read_timestamptz_text(raw: bytes) -> int | float:
         return _INFINITY[raw]
     parts = _TIMESTAMPTZ_FORM.fullmatch(raw)
     if parts is None:
-        refuse("a timestamp with its zone's offset as 2024-02-29 12:34:56.789+00" + _ISO)
+        refuse("a timestamp with its zone's offset as 2024-02-29 12:34:56.789+00", _ISO)
     micros = _clock(*parts.group(4, 5, 6, 7))
     east = _micros(parts[9], parts[10] or b"00", parts[11] or b"00", None)
     days = _days(parts[1], parts[2], parts[3], bc=parts[12] is not None)
@@ -123,7 +123,7 @@ def _read_interval_text(raw: bytes) -> tuple[int, int, int] | float:
         return _INFINITY[raw]
     parts = _INTERVAL_FORM.fullmatch(raw)
     if parts is None or not raw:
-        refuse("an interval as 1 year 2 mons -3 days +04:05:06.789" + _POSTGRES)
+        refuse("an interval as 1 year 2 mons -3 days +04:05:06.789", _POSTGRES)
     years, months, days, sign, *clock = parts.groups()
     micros = 0 if clock[0] is None else _micros(*clock)
     if sign == b"-":
@@ -140,9 +140,9 @@ def _read_interval_text(raw: bytes) -> tuple[int, int, int] | float:
 def _days(year: bytes, month: bytes, day: bytes, *, bc: bool) -> int:
     astronomical = 1 - int(year) if bc else int(year)
     if int(year) == 0 or not 1 <= int(month) <= 12:
-        refuse("a date that the calendar has" + _ISO)
+        refuse("a date that the calendar has", _ISO)
     if not 1 <= int(day) <= days_in_month(astronomical, int(month)):
-        refuse("a date that the calendar has" + _ISO)
+        refuse("a date that the calendar has", _ISO)
     return days_from_date(astronomical, int(month), int(day))
 
 

@@ -8,6 +8,7 @@ from typing import Final, NoReturn
 
 from pgwire_codec.codec.values import Unrepresentable, ValueProblem
 from pgwire_codec.errors import ErrorCode
+from pgwire_codec.reference.cursor import SET_UTF8
 
 INT32_MIN: Final = -(2**31)
 INT32_MAX: Final = 2**31 - 1
@@ -63,14 +64,14 @@ class ValueReader:
             raise ValueProblem(ErrorCode.BAD_LENGTH, self.at, "the end of the value")
 
 
-def bad_value(offset: int, expected: str) -> ValueProblem:
+def bad_value(offset: int, expected: str, hint: str | None = None) -> ValueProblem:
     """Return the error for bytes that no value of the type has."""
-    return ValueProblem(ErrorCode.BAD_VALUE, offset, expected)
+    return ValueProblem(ErrorCode.BAD_VALUE, offset, expected, hint=hint)
 
 
-def refuse(expected: str) -> NoReturn:
+def refuse(expected: str, hint: str | None = None) -> NoReturn:
     """Raise the error for a value that as a whole is not a form of its type."""
-    raise bad_value(0, expected)
+    raise bad_value(0, expected, hint)
 
 
 def check_utf8(raw: bytes) -> bytes:
@@ -81,7 +82,8 @@ def check_utf8(raw: bytes) -> bytes:
         raise ValueProblem(
             ErrorCode.INVALID_UTF8,
             error.start,
-            "UTF-8; if the session's encoding is another, pin client_encoding=UTF8",
+            "UTF-8",
+            hint=SET_UTF8,
         ) from None
     return raw
 
