@@ -98,8 +98,8 @@ def _time(name: str, doc: str) -> Field:
     return Field(name, Wire.INT64, f"{doc}, in microseconds since 2000-01-01 UTC.")
 
 
-def _xid(doc: str = "The transaction's ID.") -> Field:
-    return Field("xid", Wire.UINT32, doc)
+def _xid() -> Field:
+    return Field("xid", Wire.UINT32, "The transaction's ID.")
 
 
 def _gid() -> Field:
@@ -108,6 +108,11 @@ def _gid() -> Field:
 
 def _relation_oid() -> Field:
     return Field("relation_oid", Wire.UINT32, "OID of the relation, as in its Relation message.")
+
+
+def _old_tuple(presence: Presence) -> Field:
+    doc = "The old tuple, under REPLICA IDENTITY FULL."
+    return Field("old", Wire.TUPLE, doc, presence, marker=b"O", alternative_to="key")
 
 
 #: A column of a Relation message.
@@ -229,14 +234,7 @@ MESSAGES = (
             _streamed_xid(),
             _relation_oid(),
             Field("key", Wire.TUPLE, "The old key, if it changed.", Presence.MARKED, marker=b"K"),
-            Field(
-                "old",
-                Wire.TUPLE,
-                "The old tuple, under REPLICA IDENTITY FULL.",
-                Presence.MARKED,
-                marker=b"O",
-                alternative_to="key",
-            ),
+            _old_tuple(Presence.MARKED),
             Field("new", Wire.TUPLE, "The new tuple.", marker=b"N"),
         ),
     ),
@@ -248,13 +246,7 @@ MESSAGES = (
             _streamed_xid(),
             _relation_oid(),
             Field("key", Wire.TUPLE, "The old key.", Presence.MARKED, marker=b"K"),
-            Field(
-                "old",
-                Wire.TUPLE,
-                "The old tuple, under REPLICA IDENTITY FULL.",
-                marker=b"O",
-                alternative_to="key",
-            ),
+            _old_tuple(Presence.ALWAYS),
         ),
     ),
     MessageSpec(
