@@ -1,4 +1,4 @@
-"""Files of a log on a local disk, which grow and are locked."""
+"""Files of a log on a local disk, and the lock of its writer, which ends with its process."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 
-from pgwire_codec.log.lock import locked
+from pgwire_codec.errors import LogError, MissingExtraError
 from pgwire_codec.log.store_errors import creating, reading, too_short, writing
 from pgwire_codec.options import SegmentOptions
 
 _TEMPORARY: Final = ".tmp"
 LOCK: Final = "lock"
+_PID_DIGITS: Final = 20  # more than any system's process IDs have
+_NOFOLLOW: Final[int] = getattr(os, "O_NOFOLLOW", 0)
 
 #: Bytes written at once. Linux writes 8 MB in one call at a tenth of the speed that it has with
 #: 1 MB: it looks for a run of free memory of that size.
@@ -112,7 +114,7 @@ class LocalStore:
         path = self._directory / LOCK
         with ExitStack() as held:
             with writing(path):
-                held.enter_context(locked(path, self.name, self._file_mode))
+                held.enter_context(_locked(path, self.name, self._file_mode))
             yield
 
     def _make_directory(self) -> None:
@@ -174,3 +176,85 @@ class LocalAppender:
         # Closing writes buffered bytes, which may fail: nothing durable is lost.
         with suppress(OSError):
             self._file.close()
+
+
+@contextmanager
+def _locked(path: Path, log: str, mode: int) -> Iterator[None]:
+    """Hold the lock of a log.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The lock file, which contains the holder's process ID. It is kept when the lock is released:
+        others may already wait for it.
+    log : str
+        Name of the log in errors.
+    mode : int
+        Permissions of the lock file.
+
+    Raises
+    ------
+    LogError
+        When another writer holds the lock, in this process or another one, or when the file is a
+        symbolic link, which is not followed.
+    MissingExtraError
+        When filelock is not installed.
+    """
+    filelock = _load_filelock()
+    lock = filelock.FileLock(
+        path,
+        timeout=0,
+        mode=mode,
+        thread_local=False,  # another thread may close the log
+        fallback_to_soft=False,  # a lock that outlives its process would have to be broken by hand
+        preserve_lock_file=True,
+        on_acquired=_write_pid,
+    )
+    try:
+        lock.acquire()
+    except filelock.Timeout:
+        pid = _read_pid(path)
+        whom = "another writer of this process" if pid == os.getpid() else "another process"
+        raise LogError(
+            f"the log {log} is being written by {whom} (pid {pid or 'unknown'})",
+            hint="A log has one writer at a time. End the other one, or write to another log.",
+            is_transient=True,
+        ) from None
+    except OSError as error:
+        if path.is_symlink():
+            raise LogError(
+                f"the lock file {path} is a symbolic link",
+                hint="A log never creates one. Remove it.",
+            ) from error
+        raise
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _load_filelock() -> Any:
+    try:
+        import filelock
+    except ImportError as error:
+        raise MissingExtraError(
+            "writing a log needs filelock",
+            hint="Install it with: pip install 'pgwire-codec[log]'",
+        ) from error
+    return filelock
+
+
+def _write_pid(descriptor: int) -> None:
+    """Write this process's ID into the lock file, which is locked."""
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, b"%d" % os.getpid())
+
+
+def _read_pid(path: Path) -> int | None:
+    """Return the ID of the process that holds the lock, if the file contains one."""
+    try:
+        with open(os.open(path, os.O_RDONLY | _NOFOLLOW), "rb") as file:  # noqa: PTH123
+            text = file.read(_PID_DIGITS)
+    except OSError:  # on some systems others cannot read a locked file
+        return None
+    return int(text) if text.isdigit() else None
