@@ -21,7 +21,14 @@ from pgwire_codec.log.ipc_file import lsns
 from pgwire_codec.log.partition import join_batches
 from pgwire_codec.log.statistics import statistics_of
 from pgwire_codec.protocol.tags import COMMITS
-from pgwire_codec.report.counts import COUNTS, LagCounts, ProblemCounts, TableCounts, count_rows
+from pgwire_codec.report.counts import (
+    COUNTS,
+    LagCounts,
+    ProblemCounts,
+    TableCounts,
+    TimeBins,
+    count_rows,
+)
 from pgwire_codec.report.findings import (
     BYTES,
     LAG_SUM,
@@ -31,7 +38,6 @@ from pgwire_codec.report.findings import (
     LargeTransaction,
 )
 from pgwire_codec.report.schema_changes import SchemaTracker
-from pgwire_codec.report.time_bins import TimeBins
 from pgwire_codec.transactions.committed import Transactions
 
 _LARGEST: Final = 20

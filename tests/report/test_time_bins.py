@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgwire_codec.report import findings as columns
-from pgwire_codec.report.time_bins import TimeBins
+from pgwire_codec.report.counts import TimeBins
 
 times = st.integers(-(2**40), 2**50) | st.integers(-(2**63), 2**63 - 1)
 
