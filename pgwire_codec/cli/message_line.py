@@ -13,6 +13,7 @@ from pgwire_codec.cli.relation_tracker import RelationTracker, schema_of
 from pgwire_codec.format import printable
 from pgwire_codec.protocol import messages as m
 from pgwire_codec.protocol.lsn import format_lsn
+from pgwire_codec.protocol.spec import REPLICA_IDENTITIES
 from pgwire_codec.types import default_registry
 
 Line = list[tuple[str, str]]
@@ -25,7 +26,6 @@ _VALUE = "green"
 _STATE = "dim italic"  # shown in place of a value
 _ERROR = "bold red"
 _VERBS = {m.Insert: "INSERT", m.Update: "UPDATE", m.Delete: "DELETE"}
-_IDENTITY = {"d": "default", "n": "nothing", "f": "full", "i": "index"}
 _SIMPLE_NAME = re.compile(r"[a-z_][a-z0-9_$]*", re.ASCII)
 _EPOCH = datetime(2000, 1, 1)
 
@@ -119,7 +119,9 @@ def _describe(message: m.LogicalMessage) -> tuple[str, str]:
 
 
 def _format_relation(relation: m.Relation) -> Line:
-    identity = _IDENTITY.get(relation.replica_identity, _escaped(relation.replica_identity))
+    identity = REPLICA_IDENTITIES.get(
+        relation.replica_identity, _escaped(relation.replica_identity)
+    )
     line: Line = [("RELATION ", _VERB), (_qualified(relation), _TABLE)]
     line.append((f" (oid {relation.oid}, replica identity {identity}):", ""))
     for number, column in enumerate(relation.columns):

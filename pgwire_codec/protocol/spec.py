@@ -123,6 +123,9 @@ RELATION_COLUMN = (
     Field("type_modifier", Wire.INT32, "The column's atttypmod; -1 for none."),
 )
 
+#: Letters of a Relation's replica identity, relreplident.
+REPLICA_IDENTITIES = {"d": "default", "n": "nothing", "f": "full", "i": "index"}
+
 #: Kinds of a column of a TupleData. After ``t`` and ``b`` come an Int32 length and the bytes.
 TUPLE_KINDS = {
     b"n": "NULL, or not part of the key in a key tuple",
@@ -199,7 +202,7 @@ MESSAGES = (
                 "replica_identity",
                 Wire.CHAR,
                 "relreplident: d default, n nothing, f full, i index.",
-                choices=b"dnfi",
+                choices="".join(REPLICA_IDENTITIES).encode(),
             ),
             Field("n_columns", Wire.COUNT16, "Number of columns.", of="columns"),
             Field("columns", Wire.COLUMNS, "The columns that are published."),

@@ -9,12 +9,12 @@ import numpy as np
 
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.protocol.messages import RelationColumn
+from pgwire_codec.protocol.spec import REPLICA_IDENTITIES
 from pgwire_codec.report.findings import SchemaChange, SchemaChanges
 from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.types import default_registry
 
 _MAX_KEPT: Final = 100
-_IDENTITY: Final = {"d": "default", "n": "nothing", "f": "full", "i": "index"}
 _CHARACTERS: Final = ("bpchar", "varchar")
 _PLAIN_MODIFIER: Final = ("bit", "varbit", "time", "timetz", "timestamp", "timestamptz")
 
@@ -82,7 +82,7 @@ def differences(before: RelationVersion, after: RelationVersion) -> Iterator[tup
     if order != [name for name in new if name in old]:
         yield "~", "the order of columns"
     identities = [
-        _IDENTITY.get(letter, letter)
+        REPLICA_IDENTITIES.get(letter, letter)
         for letter in (before.relation.replica_identity, after.relation.replica_identity)
     ]
     if identities[0] != identities[1]:
