@@ -187,6 +187,11 @@ def with_hint(text: str, hint: str | None) -> str:
     return text if hint is None else f"{text} — hint: {hint}"
 
 
+def missing_extra(text: str, extra: str) -> MissingExtraError:
+    """Return the error for a library that is not installed; the extra installs it."""
+    return MissingExtraError(text, hint=f"Run pip install 'pgwire-codec[{extra}]'.")
+
+
 def check_choice(name: str, value: str, *allowed: str) -> str:
     """Return an option's value if it is one of those allowed; else raise ``OptionError``."""
     if value not in allowed:

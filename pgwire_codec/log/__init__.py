@@ -14,17 +14,14 @@ in parallel, from any commit LSN on.
 Needs the extra ``log``: ``pip install 'pgwire-codec[log]'``.
 """
 
-from pgwire_codec.errors import LogError, MissingExtraError
+from pgwire_codec.errors import LogError, missing_extra
 
 try:  # here, for a clear error message
     import msgspec  # noqa: F401
     import pyarrow  # noqa: F401
     import xxhash  # noqa: F401
 except ImportError as error:
-    raise MissingExtraError(
-        f"pgwire_codec.log needs {error.name}",
-        hint="Install it with: pip install 'pgwire-codec[log]'",
-    ) from error
+    raise missing_extra(f"pgwire_codec.log needs {error.name}", "log") from error
 
 from pgwire_codec.log.bounds import Manifest
 from pgwire_codec.log.copying import copy

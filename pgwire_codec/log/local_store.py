@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 
-from pgwire_codec.errors import LogError, MissingExtraError
+from pgwire_codec.errors import LogError, missing_extra
 from pgwire_codec.log.store_errors import creating, reading, too_short, writing
 from pgwire_codec.options import SegmentOptions
 
@@ -237,10 +237,7 @@ def _load_filelock() -> Any:
     try:
         import filelock
     except ImportError as error:
-        raise MissingExtraError(
-            "writing a log needs filelock",
-            hint="Install it with: pip install 'pgwire-codec[log]'",
-        ) from error
+        raise missing_extra("writing a log needs filelock", "log") from error
     return filelock
 
 

@@ -7,14 +7,12 @@ The page is one file: it loads nothing, runs nothing, and follows the reader's c
 dark. Needs the extras ``log`` and ``cli``: ``pip install 'pgwire-codec[log,cli]'``.
 """
 
-from pgwire_codec.errors import MissingExtraError
+from pgwire_codec.errors import missing_extra
 
 try:  # asked for here, so that the message is a clear one
     import jinja2  # noqa: F401
 except ImportError as error:
-    raise MissingExtraError(
-        "pgwire_codec.report needs jinja2", hint="Run pip install 'pgwire-codec[cli]'."
-    ) from error
+    raise missing_extra("pgwire_codec.report needs jinja2", "cli") from error
 
 from pgwire_codec.report.findings import (
     Findings,

@@ -3,7 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from pgwire_codec.errors import MissingExtraError
+from pgwire_codec.errors import missing_extra
 
 if TYPE_CHECKING:
     from pgwire_codec.spark.decode.dataframe import PlannedChanges, decode_changes, plan_changes
@@ -49,10 +49,7 @@ def __getattr__(name: str) -> Any:
         import pyarrow  # noqa: F401  (here, for a clear error message)
         import pyspark  # noqa: F401
     except ImportError as error:
-        raise MissingExtraError(
-            f"pgwire_codec.spark needs {error.name}",
-            hint="Install it with: pip install 'pgwire-codec[spark]'",
-        ) from error
+        raise missing_extra(f"pgwire_codec.spark needs {error.name}", "spark") from error
     value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
     globals()[name] = value
     return value

@@ -11,7 +11,7 @@ from pgwire_codec.capture.connection.dsn import parse_dsn, shows_secret
 from pgwire_codec.capture.connection.error_hints import capture_error, is_transient
 from pgwire_codec.capture.connection.interrupt import Interrupt
 from pgwire_codec.capture.connection.libpq import failed_connection_codes
-from pgwire_codec.errors import CaptureError, MissingExtraError
+from pgwire_codec.errors import CaptureError, missing_extra
 from pgwire_codec.protocol.lsn import parse_lsn
 from pgwire_codec.protocol.quoting import quote_identifier
 
@@ -44,10 +44,7 @@ def load_psycopg2() -> Any:
     try:
         import psycopg2.extras
     except ImportError as error:
-        raise MissingExtraError(
-            "a capture needs psycopg2",
-            hint="Install it with: pip install 'pgwire-codec[capture]'",
-        ) from error
+        raise missing_extra("a capture needs psycopg2", "capture") from error
     return psycopg2
 
 

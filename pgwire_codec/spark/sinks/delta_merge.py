@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pgwire_codec.changes.metadata import RELATION_OID
-from pgwire_codec.errors import MissingExtraError, TableError
+from pgwire_codec.errors import TableError, missing_extra
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.protocol.quoting import quote_identifier
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
@@ -229,8 +229,5 @@ def _deltalake() -> Any:
     try:
         import deltalake
     except ImportError:
-        raise MissingExtraError(
-            "merge_into needs deltalake",
-            hint="Install it with: pip install 'pgwire-codec[delta]'",
-        ) from None
+        raise missing_extra("merge_into needs deltalake", "delta") from None
     return deltalake
