@@ -7,6 +7,7 @@ SIZE ?= full
 FUZZ_SECONDS ?= 600
 RUNS ?= 100
 RESTARTS ?= 20
+BASE ?= main
 VERSION ?= next
 JOBS ?= 3
 
@@ -15,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help venv test thorough quick test-spark test-postgresql crash lint sanitize fuzz demo bench \
-	bench-wheel bench-compare bench-page bench-capture bench-spark wheel test-arm64 docs changelog tutorial clean
+	bench-versions bench-wheel bench-compare bench-page bench-capture bench-spark wheel test-arm64 docs changelog tutorial clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -93,6 +94,13 @@ bench: $(VENV)/bench ## measure each step beside its peers, write docs/benchmark
 		--benchmark-json=build/benchmarks/results.json
 	$(BIN)/python -m benchmarks.results_page build/benchmarks/results.json \
 		$(if $(filter full,$(SIZE)),docs,build/benchmarks)
+
+# The other version is built in a copy, and both get the same messages.
+bench-versions: $(VENV)/bench ## measure every shape of input on another revision, too: BASE=main
+	rm -rf build/base && mkdir -p build/base
+	git archive $(BASE) | tar -xf - -C build/base
+	cd build/base && $(abspath $(BIN))/python setup.py --quiet build_ext --inplace
+	$(BIN)/python -m benchmarks.side_by_side build/base $(SHAPES)
 
 bench-capture: $(VENV)/bench ## measure a capture into a log beside pg_recvlogical into a file
 	$(BIN)/python -m benchmarks.capture_speed $(SIZE) $(if $(filter full,$(SIZE)),docs,build/benchmarks)

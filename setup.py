@@ -18,6 +18,7 @@ from setuptools.command.build_ext import build_ext
 CORE = "pgwire_codec/_core"
 #: For POSIX systems only: psycopg2's wheels for Windows keep their libpq to themselves.
 CAPTURE = "pgwire_codec/capture"
+BENCH = "pgwire_codec/bench"
 
 SANITIZE = os.environ.get("PGWIRE_CODEC_SANITIZE", "")
 DEBUG = bool(SANITIZE or os.environ.get("PGWIRE_CODEC_DEBUG"))
@@ -45,7 +46,7 @@ def compiler_arguments() -> tuple[list[str], list[str]]:
 
 def extensions() -> list[Extension]:
     """Return the extensions, one for each Cython source."""
-    folders = [CORE] if sys.platform == "win32" else [CORE, CAPTURE]
+    folders = [CORE, BENCH] if sys.platform == "win32" else [CORE, BENCH, CAPTURE]
     compile_args, link_args = compiler_arguments()
     return [
         Extension(

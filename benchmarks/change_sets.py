@@ -12,10 +12,10 @@ import pyarrow as pa
 import pgwire_codec as pgc
 from benchmarks import datasets
 from benchmarks.datasets import SIZES, Size
+from pgwire_codec.bench import tables
+from pgwire_codec.bench.shapes import LSN, XID, bounds
 
 CACHE = Path(__file__).parent.parent / "build" / "benchmarks"
-XID = 700
-LSN = 0x1_0000_0000
 
 
 @dataclass(frozen=True)
@@ -104,30 +104,11 @@ def small_transactions(size: str) -> pa.LargeBinaryArray:
     """Return many plain transactions of one insert each: Begin, Insert, Commit."""
     inserts = change_set("accounts text", size)
     count = len(inserts.messages)
-    begin, commit = bounds(LSN + 64 * np.arange(count), XID + np.arange(count))
+    begin, commit = bounds(count)
     relation = pa.array([pgc.encode_message(inserts.relation)], pa.large_binary())
     apart = pa.concat_arrays([begin, inserts.messages, commit, relation])
     places = np.arange(3 * count).reshape(3, count).T.ravel()
     return apart.take(pa.array(np.insert(places, 1, 3 * count)))
-
-
-def bounds(lsn: np.ndarray, xid: np.ndarray) -> tuple[pa.LargeBinaryArray, pa.LargeBinaryArray]:
-    """Return the Begin and the Commit messages of plain transactions."""
-    count = len(lsn)
-    begin = np.zeros(count, [("tag", "S1"), ("lsn", ">u8"), ("time", ">i8"), ("xid", ">u4")])
-    begin["tag"], begin["lsn"], begin["xid"] = b"B", lsn, xid
-    commit = np.zeros(
-        count, [("tag", "S1"), ("flags", "u1"), ("lsn", ">u8"), ("end", ">u8"), ("time", ">i8")]
-    )
-    commit["tag"], commit["lsn"], commit["end"] = b"C", lsn, lsn + 8
-    return _fixed(begin), _fixed(commit)
-
-
-def _fixed(records: np.ndarray) -> pa.LargeBinaryArray:
-    """Return each record as a message."""
-    offsets = np.arange(len(records) + 1, dtype=np.int64) * records.itemsize
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(records.tobytes())]
-    return pa.Array.from_buffers(pa.large_binary(), len(records), buffers)
 
 
 def _make(name: str, size: Size) -> tuple[pgc.Relation, pa.LargeBinaryArray]:
@@ -164,5 +145,5 @@ def _write(path: Path, made: ChangeSet) -> None:
 
 def _digest() -> str:
     """Return a digest of the sources that define the data."""
-    sources = [Path(datasets.__file__), Path(__file__)]
+    sources = [Path(tables.__file__), Path(datasets.__file__), Path(__file__)]
     return hashlib.sha256(b"".join(each.read_bytes() for each in sources)).hexdigest()[:8]

@@ -27,6 +27,7 @@ def measure(
     name: str,
     rows: int,
     size: int = 0,
+    prepare: Step | None = None,
     beside: Step | None = None,
     rounds: int = ROUNDS,
     **about: Any,
@@ -39,6 +40,8 @@ def measure(
         Name of the step in the results.
     rows, size : int
         Number of rows and bytes of messages that the step reads.
+    prepare : callable, optional
+        Step that comes first in each round and is not measured.
     beside : callable, optional
         Step measured directly before in each round: the limit.
     about
@@ -48,6 +51,8 @@ def measure(
     other: list[tuple[float, float]] = []  # by the clock, of CPU
 
     def before() -> None:
+        if prepare is not None:
+            prepare()
         if beside is not None:
             start, cpu_start = perf_counter(), process_time()
             beside()

@@ -56,6 +56,9 @@ FILES = {
     "and Commit, and a row is a message. *× reference* is relative to the same step in plain "
     "Python, on fewer rows, and *× adbc* to adbc-driver-postgresql. A call with all rows writes to "
     "memory that is new to the process, which the system clears first; smaller calls reuse memory.",
+    "shapes": "messages to record batches for input of many shapes: small transactions, many "
+    "tables, tiny calls, much that is known. Costs are nanoseconds of CPU time a change, call, "
+    "message or subtransaction. `pgwire-codec bench` measures the same.",
     "targets": "the speed that was aimed at, and the speed measured.",
     "cost": "typed decode of all columns of lineitem in text form, in nanoseconds a row, by the "
     "number of rows.",
@@ -96,9 +99,14 @@ The run's other figures are in CSV files.
 ## Run the benchmarks
 
 ```sh
+pgwire-codec bench        # input of many shapes on your machine, in about a minute
 make bench                # all of the above, in a few minutes
 make bench SIZE=quick     # a fifth of the rows, in about a minute
+make bench-versions BASE=main  # input of many shapes, on another revision and on this one
 ```
+
+`pgwire-codec bench` comes with the package. `--json FILE` writes its figures, and `--compare FILE
+FILE` compares two machines or versions.
 
 The data are made by tpchgen-cli (TPC-H's lineitem and orders) and by `benchmarks/datasets.py`, and
 kept in `build/benchmarks`. The JSON of the run is `build/benchmarks/results.json`.
@@ -154,6 +162,7 @@ def figures(run: Run) -> dict[str, Grid]:
     """Return the contents of the CSV files, without those that were not measured."""
     grids = {
         "speed": speed(run),
+        "shapes": shapes(run),
         "targets": targets(run),
         "cost": cost(run),
         "memory": memory(run),
@@ -198,6 +207,20 @@ def speed(run: Run) -> Grid:
         for result in sorted(run.select(kind="speed"), key=_place)
     ]
     return Grid(head, rows)
+
+
+def shapes(run: Run) -> Grid:
+    """Return every shape of input."""
+    rows = [
+        [
+            result.step,
+            result.how,
+            f"{1e9 / result.rows_per_second:.0f}",
+            number(result.ratio, ".3f"),
+        ]
+        for result in run.select(kind="shape")
+    ]
+    return Grid(["input", "ns a", "cost", "of the limit"], rows)
 
 
 def targets(run: Run) -> Grid:

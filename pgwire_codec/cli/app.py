@@ -8,6 +8,7 @@ import click
 
 from pgwire_codec.cli import PERMANENT
 from pgwire_codec.cli.arguments import name_options
+from pgwire_codec.cli.bench import bench
 from pgwire_codec.cli.capture import capture
 from pgwire_codec.cli.demo import demo
 from pgwire_codec.cli.failure import Failure, exit_code_of
@@ -56,3 +57,4 @@ app.add_command(capture)
 app.add_command(demo)
 app.add_command(log)
 app.add_command(report)
+app.add_command(bench)

@@ -1,5 +1,3 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-# cython: initializedcheck=False
 """The limit: skip over every column of every insert, without reading values or checking lengths.
 
 A decoder cannot be faster: the start of a column is known only from the length of the one before.
@@ -35,10 +33,10 @@ cdef inline const uint8_t* tuple_unchecked(const uint8_t* p) noexcept nogil:
     """Skip one tuple from its marker on, which the caller knows to be whole."""
     cdef uint16_t columns
     cdef uint32_t length
-    cdef Py_ssize_t column
+    cdef Py_ssize_t _
     memcpy(&columns, p + 1, 2)
     p += 3
-    for column in range(__builtin_bswap16(columns)):
+    for _ in range(__builtin_bswap16(columns)):
         if p[0] == c"t" or p[0] == c"b":
             memcpy(&length, p + 1, 4)
             p += 5 + __builtin_bswap32(length)

@@ -1,0 +1,94 @@
+"""The shapes of input decode to what their names say, and the command measures and compares."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from pgwire_codec.bench.shapes import Shape, shapes
+from tests.support.commands import run
+from tests.support.implementations import Implementation
+
+CHANGES = 2_000
+SHAPES = {each.name: each for each in shapes(CHANGES)}
+compiled = pytest.mark.skipif(
+    find_spec("pgwire_codec.bench._limit") is None, reason="needs the compiled core"
+)
+
+
+def decoded(codec: Implementation, shape: Shape) -> tuple[int, int, int]:
+    """Return the committed changes, the tables, and what is pending at the end."""
+    decoder = codec.Decoder()
+    for messages in shape.known:
+        decoder.decode(messages)
+    batches = [batch for messages in shape.calls for batch in decoder.decode(messages)]
+    assert not any(batch.errors() for batch in batches[:4])
+    return (
+        sum(map(len, batches)),
+        len({batch.relation.oid for batch in batches}),
+        len(decoder.pending),
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in SHAPES if SHAPES[name].unit == "change"])
+def test_all_changes_of_a_shape_are_decoded(codec: Implementation, name: str) -> None:
+    shape = SHAPES[name]
+    tables = next((number for number in (100, 1_000, 10_000) if f"{number:,} tables" in name), None)
+    expected = 4 if name.startswith("pgbench") else min(tables or 1, CHANGES)
+    assert decoded(codec, shape) == (CHANGES, expected, 0)
+    assert shape.changes is not None
+    assert len(shape.changes) == CHANGES
+
+
+@pytest.mark.parametrize(
+    ("known", "pending"),
+    [
+        ("nothing", 0),
+        ("20,000 relations", 0),
+        ("4,000 open streams", 4_000),
+        ("4,000 prepared transactions", 4_000),
+    ],
+)
+def test_a_tiny_call_finds_what_is_known(codec: Implementation, known: str, pending: int) -> None:
+    shape = SHAPES[f"one message a call, {known} known"]
+    assert decoded(codec, shape) == (shape.count // 3, 1, pending)
+
+
+def test_lists_are_the_same_messages(codec: Implementation) -> None:
+    arrays, lists = (
+        SHAPES[f"messages as {each}"] for each in ("an Arrow array", "a list of bytes")
+    )
+    assert [each.to_pylist() for each in arrays.calls] == list(lists.calls)
+    assert decoded(codec, lists) == decoded(codec, arrays) == (CHANGES, 1, 0)
+
+
+def test_rolled_back_subtransactions_leave_nothing(codec: Implementation) -> None:
+    assert decoded(codec, SHAPES["2,000 subtransactions, rolled back"]) == (0, 0, 1)
+
+
+@compiled
+def test_command_measures_and_compares(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    done = run("bench", "--changes", "1000", "--rounds", "2", "--json", str(path))
+    assert done.exit_code == 0, done.output
+    written = json.loads(path.read_text("utf-8"))
+    assert written["machine"]["implementation"] in ("cython", "python")
+    costs = {each["shape"]: each["cost"] for each in written["results"]}
+    assert "lineitem text, transactions of 1, 10,000 rows a call" in costs
+    assert all(cost["pgwire_codec"] > 0 for cost in costs.values())
+    assert all(0 < cost["limit"] < cost["reference"] for cost in costs.values() if "limit" in cost)
+
+    compared = run("bench", "--compare", str(path), str(path))
+    assert compared.exit_code == 0
+    assert compared.stdout.count("1.00") == len(costs)
+
+
+def test_comparison_of_another_file_is_a_wrong_usage(tmp_path: Path) -> None:
+    path = tmp_path / "other.json"
+    path.write_text("{}", "utf-8")
+    done = run("bench", "--compare", str(path), str(path))
+    assert done.exit_code == 2
+    assert "is not a file that --json wrote" in done.output
