@@ -36,7 +36,8 @@ PYTEST = $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup
 
 test: venv ## run the tests, and those that need neither Spark nor a server in plain Python too
 	$(PYTEST) -m "not thorough"
-	PGWIRE_CODEC_IMPL=python $(PYTEST) -m "not slow and not differential and not thorough"
+	PGWIRE_CODEC_IMPL=python $(PYTEST) \
+		-m "not slow and not differential and not both and not thorough"
 
 thorough: venv ## run the tests that `make test` leaves out: more captures, options, interruptions
 	$(PYTEST) -m thorough

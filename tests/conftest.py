@@ -55,10 +55,13 @@ def pytest_report_header() -> list[str]:
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in its own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put all tests with the Spark session into one of several processes."""
+    """Mark tests by their fixtures: Spark's go into one process, the codec's run on both."""
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        fixtures = getattr(item, "fixturenames", ())
+        if "spark" in fixtures:
             item.add_marker(pytest.mark.xdist_group("spark"))
+        if "codec" in fixtures:
+            item.add_marker(pytest.mark.both)
 
 
 #: If plain Python is requested, the compiled core is not tested.
