@@ -81,7 +81,7 @@ def decode_messages(
             if outcome.before is not None:
                 held.truncate(outcome.before)
             collector.emit(held, outcome.committed)
-    return _changes(collector, Decoding(codec, options), skip=skip), session
+    return _changes(collector, Decoding.of(codec, options), skip=skip), session
 
 
 def _changes(collector: Collector, decoding: Decoding, *, skip: bool) -> Changes:

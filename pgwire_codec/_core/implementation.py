@@ -1,15 +1,22 @@
 """The functions that a decoder calls, under the names that every implementation gives them."""
 
+from pgwire_codec._core.columns.c_data import array_capsule, record_batch
 from pgwire_codec._core.columns.columns import decode_columns, tuples
+from pgwire_codec._core.columns.metadata import name_lists, strings_at, transaction_columns
 from pgwire_codec._core.kernels.values import decode_values
 from pgwire_codec._core.messages.decode import decode_message
 from pgwire_codec._core.wire.scan import boundaries, scan
 
 __all__ = [
+    "array_capsule",
     "boundaries",
     "decode_columns",
     "decode_message",
     "decode_values",
+    "name_lists",
+    "record_batch",
     "scan",
+    "strings_at",
+    "transaction_columns",
     "tuples",
 ]

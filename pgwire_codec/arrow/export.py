@@ -117,11 +117,8 @@ def _plain(buffer: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return buffer.view(np.uint8) if buffer.dtype.names else buffer
 
 
-def to_pyarrow(array: ArrowBuffers) -> pa.Array:
-    """Wrap the buffers as a pyarrow.Array without copying them, views included.
-
-    pyarrow's own constructor, not the C data interface: a batch of many columns is wrapped in a
-    fraction of the time.
+def import_pyarrow() -> Any:
+    """Return the module.
 
     Raises
     ------
@@ -132,14 +129,22 @@ def to_pyarrow(array: ArrowBuffers) -> pa.Array:
         import pyarrow
     except ImportError as error:
         raise missing_extra("pyarrow is not installed", "arrow") from error
-    return _to_pyarrow(array, pyarrow)
+    return pyarrow
+
+
+def to_pyarrow(array: ArrowBuffers) -> pa.Array:
+    """Wrap the buffers as a pyarrow.Array without copying them, views included.
+
+    Raises ``MissingExtraError`` if pyarrow is not installed.
+    """
+    return _to_pyarrow(array, import_pyarrow())
 
 
 def _to_pyarrow(array: ArrowBuffers, pyarrow: Any) -> pa.Array:
     children = [_to_pyarrow(child, pyarrow) for child in array.children]
     validity = None if array.validity is None else pyarrow.py_buffer(array.validity)
     storage = pyarrow.Array.from_buffers(
-        _pyarrow_type(array, children, pyarrow),
+        _storage_type(array, [child.type for child in children], pyarrow),
         array.length,
         [validity, *(pyarrow.py_buffer(_plain(buffer)) for buffer in array.buffers)],
         null_count=array.null_count,
@@ -150,14 +155,32 @@ def _to_pyarrow(array: ArrowBuffers, pyarrow: Any) -> pa.Array:
     return storage
 
 
-def _pyarrow_type(array: ArrowBuffers, children: Sequence[pa.Array], pyarrow: Any) -> pa.DataType:
+def pyarrow_schema(struct: ArrowBuffers) -> pa.Schema:
+    """Return the fields of a struct as a pyarrow.Schema.
+
+    Raises ``MissingExtraError`` if pyarrow is not installed.
+    """
+    pyarrow = import_pyarrow()
+    types = [_pyarrow_type(child, pyarrow) for child in struct.children]
+    return pyarrow.schema(list(map(pyarrow.field, struct.names, types)))
+
+
+def _pyarrow_type(array: ArrowBuffers, pyarrow: Any) -> pa.DataType:
+    if array.extension == "arrow.uuid":
+        return pyarrow.uuid()
+    children = [_pyarrow_type(child, pyarrow) for child in array.children]
+    return _storage_type(array, children, pyarrow)
+
+
+def _storage_type(
+    array: ArrowBuffers, children: Sequence[pa.DataType], pyarrow: Any
+) -> pa.DataType:
     """Return the pyarrow type of a format of the C data interface."""
     form = array.format
     if form == "+s":
-        types = [child.type for child in children]
-        return pyarrow.struct([*map(pyarrow.field, array.names, types)])
+        return pyarrow.struct([*map(pyarrow.field, array.names, children)])
     if form == "+l":
-        return pyarrow.list_(children[0].type)
+        return pyarrow.list_(children[0])
     if form.startswith("w:"):
         return pyarrow.binary(int(form[2:]))
     if form.startswith("d:"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +28,9 @@ DTYPES: Final[dict[str, np.dtype[Any]]] = {
     "tsu:UTC": np.dtype("<i8"),
     "tin": INTERVAL_DTYPE,
 }
+
+_BYTE: Final = np.dtype(np.uint8)
+_OFFSET: Final = np.dtype(np.int32)
 
 
 @dataclass(slots=True)
@@ -79,6 +84,69 @@ def valid_rows(array: ArrowBuffers) -> npt.NDArray[np.bool_]:
     return np.unpackbits(array.validity, count=array.length, bitorder="little").astype(bool)
 
 
+# Memory of buffers that many arrays share; nobody writes to it, and what nobody reads takes none.
+_ZEROS: Final = np.zeros(1 << 20, np.uint8)
+_ZEROS.flags.writeable = False
+_COUNTED: Final = 1 << 16
+
+
+@cache
+def _first_numbers() -> npt.NDArray[np.int32]:
+    numbers = np.arange(_COUNTED, dtype=np.int32)
+    numbers.flags.writeable = False
+    return numbers
+
+
+def zeros(count: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return zeros that must not be written to."""
+    size = count * dtype.itemsize
+    if size > len(_ZEROS):
+        return np.zeros(count, dtype)
+    return _ZEROS[:size].view(dtype)
+
+
+def counting(count: int) -> npt.NDArray[np.int32]:
+    """Return the numbers from 0 on, which must not be written to."""
+    return _first_numbers()[:count] if count <= _COUNTED else np.arange(count, dtype=np.int32)
+
+
+def null_array(
+    form: str,
+    length: int,
+    *,
+    child: ArrowBuffers | None = None,
+    viewed: Sequence[npt.NDArray[np.uint8]] = (),
+) -> ArrowBuffers:
+    """Return an array of nulls.
+
+    Parameters
+    ----------
+    form : str
+        Arrow C data interface format.
+    length : int
+        Rows.
+    child : ArrowBuffers, optional
+        Elements of a list, without rows.
+    viewed : sequence of numpy.ndarray
+        The buffers that views point into.
+    """
+    buffers: list[npt.NDArray[Any]] = []
+    if form in ("u", "z", "+l"):
+        buffers = [zeros(length + 1, _OFFSET), zeros(0, _BYTE)][: 1 if form == "+l" else 2]
+    elif form in ("vu", "vz"):
+        buffers = [zeros(length * 4, _OFFSET), *viewed]
+    elif form == "b":
+        buffers = [zeros((length + 7) >> 3, _BYTE)]
+    elif form.startswith("w:"):
+        buffers = [zeros(length * int(form[2:]), _BYTE)]
+    elif form.startswith("d:"):
+        buffers = [zeros(length * (32 if form.endswith(",256") else 16), _BYTE)]
+    elif form != "+s":
+        buffers = [zeros(length, DTYPES[form])]
+    validity = zeros((length + 7) >> 3, _BYTE) if length else None
+    return ArrowBuffers(form, length, length, validity, buffers, [] if child is None else [child])
+
+
 def is_view(array: ArrowBuffers) -> bool:
     """Return whether rows are views into other buffers."""
     return array.format in ("vu", "vz")
@@ -97,7 +165,10 @@ def value_bytes(array: ArrowBuffers, row: int) -> bytes:
 
 
 def without_views(array: ArrowBuffers) -> ArrowBuffers:
-    """Return the array with its views copied into plain strings."""
+    """Return the array, or the struct, with its views copied into plain strings."""
+    children = [without_views(child) for child in array.children]
+    if any(new is not old for new, old in zip(children, array.children, strict=True)):
+        return replace(array, children=children)
     if not is_view(array):
         return array
     valid = valid_rows(array)

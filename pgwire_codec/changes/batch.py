@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from pgwire_codec.arrow.export import to_c_array, to_pyarrow
 from pgwire_codec.arrow.values import to_pylist
-from pgwire_codec.changes.column import Column, Decoding
+from pgwire_codec.changes.column import Column, Decoding, capsules
+from pgwire_codec.changes.plan import RecordPlan, Selection, TablePlan
 from pgwire_codec.changes.record_batch import build
+from pgwire_codec.codec.interface import Codec
 from pgwire_codec.codec.tables import (
     NOT_SENT,
     NULL,
@@ -23,11 +24,10 @@ from pgwire_codec.codec.tables import (
 )
 from pgwire_codec.codec.values import ValueProblem
 from pgwire_codec.errors import DecodeError
-from pgwire_codec.protocol.messages import Relation, RelationColumn
+from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.protocol.tags import WITH_OLD_TUPLE
 from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.transactions.committed import Transactions
-from pgwire_codec.types import ColumnType, column_type, default_registry
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,10 +49,10 @@ class _Tuples(Mapping[str, Column]):
         return self._columns[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._batch._numbers)
+        return iter(self._batch._plan.numbers)
 
     def __len__(self) -> int:
-        return len(self._batch._numbers)
+        return len(self._batch._plan.numbers)
 
 
 class ChangeBatch:
@@ -91,15 +91,12 @@ class ChangeBatch:
     ) -> None:
         self.version = version
         self.relation: Relation = version.relation
-        self.op = source.kind[rows]
         self.seq = seq
-        self.lsn = None if source.lsn is None else source.lsn[rows]
+        self.transactions = transactions
+        self.transaction = transaction
         self._source = source
         self._rows = rows
-        self._transactions = transactions
-        self._transaction = transaction
         self._decoding = decoding
-        self._numbers = {column.name: i for i, column in enumerate(self.relation.columns)}
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -108,32 +105,52 @@ class ChangeBatch:
         return f"<ChangeBatch {self.version.qualified_name}, {len(self)} rows>"
 
     @cached_property
+    def op(self) -> npt.NDArray[np.uint8]:
+        return self._source.kind[self._rows]
+
+    @cached_property
+    def lsn(self) -> npt.NDArray[np.uint64] | None:
+        return None if self._source.lsn is None else self._source.lsn[self._rows]
+
+    @cached_property
     def xid(self) -> npt.NDArray[np.uint32]:
-        return self._transactions.xid[self._transaction]
+        return self.transactions.xid[self.transaction]
 
     @cached_property
     def commit_lsn(self) -> npt.NDArray[np.uint64]:
-        return self._transactions.commit_lsn[self._transaction]
+        return self.transactions.commit_lsn[self.transaction]
 
     @cached_property
     def commit_time(self) -> npt.NDArray[np.datetime64]:
-        return self._transactions.commit_time[self._transaction]
+        return self.transactions.commit_time[self.transaction]
 
     @cached_property
     def origin(self) -> npt.NDArray[np.object_]:
-        return self._transactions.origin[self._transaction]
+        return self.transactions.origin[self.transaction]
 
     @property
-    def has_origin(self) -> bool:
-        """True if any of the transactions came from a replication origin."""
-        return any(origin is not None for origin in self._transactions.origin)
+    def codec(self) -> Codec:
+        """The implementation."""
+        return self._decoding.codec
+
+    @property
+    def _plan(self) -> TablePlan:
+        return self._decoding.plans.of(self.version)
+
+    def record_plan(self, columns: Sequence[str] | None = None) -> RecordPlan:
+        """Return the plan of :meth:`to_arrow`'s record batch."""
+        return self._plan.record(self.version, columns)
+
+    @cached_property
+    def _body(self) -> npt.NDArray[np.int64]:
+        return self._source.body[self._rows]
 
     @cached_property
     def _tables(self) -> tuple[TupleTable, TupleTable]:
         old, new = self._decoding.codec.tuples(
             self._source.messages,
             self._rows,
-            self._source.body[self._rows],
+            self._body,
             len(self.relation.columns),
         )
         # A key tuple sends the columns outside the key as NULL: they are not sent.
@@ -178,42 +195,39 @@ class ChangeBatch:
         made null or clamped; ``_before.name`` for one of the old tuple). A metadata column whose
         name the table has, too, gets a further underscore in front.
         """
-        struct: pa.StructArray = to_pyarrow(build(self, columns))
-        import pyarrow
-
-        return pyarrow.RecordBatch.from_struct_array(struct)
+        plan = self.record_plan(columns)
+        struct = build(self, plan)
+        return self.codec.record_batch(struct, plan.schema(struct))
 
     def to_pylist(self) -> list[dict[str, Any]]:
         """Return a dict a row, of the columns of :meth:`to_arrow`; needs no pyarrow."""
-        return to_pylist(build(self, None))
+        return to_pylist(build(self, self.record_plan()))
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
         """Export :meth:`to_arrow`'s columns by the Arrow PyCapsule interface."""
-        exported = to_c_array(build(self, None))
-        capsules: tuple[object, object] = exported.__arrow_c_array__(requested_schema)
-        return capsules
+        plan = self.record_plan()
+        struct = build(self, plan)
+        return capsules(self.codec, struct, plan.c_schema(struct), requested_schema)
 
-    def decode(self, which: str, names: Sequence[str]) -> DecodedColumns:
+    def decode(self, which: str, selection: Selection) -> DecodedColumns:
         """Decode columns of the ``"old"`` or the ``"current"`` tuples, all at once."""
-        columns = self.relation.columns
-        numbers = [self._numbers[name] for name in names]
-        body = self._source.body[self._rows]
+        body = self._body
         if which == "old":  # only updates and deletes have old tuples: do not look at the others
-            body[~tagged(self.op, WITH_OLD_TUPLE)] = -1
+            body = np.where(tagged(self.op, WITH_OLD_TUPLE), body, -1)
         try:
-            return self._decoding.codec.decode_columns(
+            return self.codec.decode_columns(
                 self._source.messages,
                 self._rows,
                 body,
-                len(columns),
+                len(self.relation.columns),
                 which,
-                [(number, self.column_type(columns[number])) for number in numbers],
+                selection.columns,
                 unrepresentable=self._decoding.options.unrepresentable,
                 threads=self._decoding.options.threads,
             )
         except ValueProblem:
             # Column by column it says which column and which message.
-            for name in names:
+            for name in selection.names:
                 try:
                     getattr(self, which)[name].decode()
                 except DecodeError as error:
@@ -234,19 +248,6 @@ class ChangeBatch:
         row_key = f"row {', '.join(key)}"
         return error.at(index, f"{error.context}, {row_key[:_LONGEST_KEY]}")
 
-    @property
-    def before_columns(self) -> list[str]:
-        """Names of the columns of ``_before``, by the decoder's option ``before``."""
-        if self._decoding.options.before == "none":
-            return []
-        full = self._decoding.options.before == "full"
-        return [column.name for column in self.relation.columns if full or column.flags & 1]
-
-    @property
-    def names_invalid(self) -> bool:
-        """True if the columns of values that a type cannot hold are named in ``_invalid``."""
-        return self._decoding.options.unrepresentable != "raise"
-
     def with_types(self, types: str) -> ChangeBatch:
         """Return the batch with its columns decoded under another value of the option types."""
         batch = ChangeBatch(
@@ -254,8 +255,8 @@ class ChangeBatch:
             self._source,
             self._rows,
             self.seq,
-            self._transactions,
-            self._transaction,
+            self.transactions,
+            self.transaction,
             self._decoding.with_types(types),
         )
         batch._tables = self._tables
@@ -269,8 +270,8 @@ class ChangeBatch:
             self._source,
             self._rows[keep],
             self.seq[keep],
-            self._transactions,
-            self._transaction[keep],
+            self.transactions,
+            self.transaction[keep],
             self._decoding,
         )
 
@@ -298,10 +299,10 @@ class ChangeBatch:
         return self._source.messages[int(self._rows[row])]
 
     def _column(self, name: str, table: TupleTable) -> Column:
-        number = self._numbers[name]
+        number = self._plan.numbers[name]
         return Column(
             name,
-            self.column_type(self.relation.columns[number]),
+            self._plan.types[number],
             table.state[number],
             table.offset[number],
             table.length[number],
@@ -309,14 +310,4 @@ class ChangeBatch:
             self._source,
             self._rows,
             self._decoding,
-        )
-
-    def column_type(self, column: RelationColumn) -> ColumnType:
-        """Return a column's type under the decoder's options."""
-        return column_type(
-            column.type_oid,
-            column.type_modifier,
-            self._decoding.options.type_options,
-            user_types={each.oid: (each.namespace, each.name) for each in self.version.types},
-            registry=self._decoding.options.registry or default_registry,
         )

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from pgwire_codec.arrow.export import to_c_array, to_pyarrow
+from pgwire_codec.arrow.export import c_schema, to_pyarrow
+from pgwire_codec.arrow.layout import ArrowBuffers
 from pgwire_codec.arrow.values import to_numpy, to_pylist
+from pgwire_codec.changes.plan import Plans
 from pgwire_codec.codec.interface import Codec
 from pgwire_codec.codec.tables import VALUE, ScannedArray
 from pgwire_codec.codec.values import Decoded, ValueProblem
@@ -24,16 +27,49 @@ if TYPE_CHECKING:
 _SHOWN_BYTES: Final = 60  # of a value in an error
 
 
-@dataclass(frozen=True, slots=True)
 class Decoding:
-    """How values are decoded: by which implementation, under which options."""
+    """How values are decoded: by which implementation, under which options.
 
-    codec: Codec
-    options: DecoderOptions
+    Attributes
+    ----------
+    codec : Codec
+        The implementation.
+    options : DecoderOptions
+        The options.
+    plans : Plans
+        What batches of the same table have in common.
+    """
+
+    def __init__(self, codec: Codec, options: DecoderOptions) -> None:
+        self.codec = codec
+        self.options = options
+        self.plans = Plans(options)
+
+    @staticmethod
+    def of(codec: Codec, options: DecoderOptions) -> Decoding:
+        """Return the same object for the same options, so that plans are made once."""
+        return _decoding(codec, options)
 
     def with_types(self, types: str) -> Decoding:
         """Return the same under another value of the option ``types``."""
-        return replace(self, options=replace(self.options, types=types))
+        return Decoding.of(self.codec, replace(self.options, types=types))
+
+
+@lru_cache(maxsize=16)
+def _decoding(codec: Codec, options: DecoderOptions) -> Decoding:
+    return Decoding(codec, options)
+
+
+def capsules(
+    codec: Codec, array: ArrowBuffers, schema: Any, requested_schema: object
+) -> tuple[object, object]:
+    """Return the capsules of the Arrow PyCapsule interface.
+
+    ``schema`` is the array's nanoarrow.c_schema.CSchema.
+    """
+    if requested_schema is not None:
+        raise NotImplementedError("requested_schema")
+    return schema.__arrow_c_schema__(), codec.array_capsule(array)
 
 
 class Column:
@@ -158,9 +194,8 @@ class Column:
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
         """Export by the Arrow PyCapsule interface."""
-        exported = to_c_array(self.decode().array)
-        capsules: tuple[object, object] = exported.__arrow_c_array__(requested_schema)
-        return capsules
+        array = self.decode().array
+        return capsules(self._decoding.codec, array, c_schema(array), requested_schema)
 
     def shown(self, row: int) -> str | None:
         """Return the beginning of a row's value as the server sent it, for people.

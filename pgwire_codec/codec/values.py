@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from pgwire_codec.arrow.layout import ArrowBuffers
+from pgwire_codec.arrow.layout import ArrowBuffers, null_array
+from pgwire_codec.types import ColumnType
 
 
 @dataclass(slots=True)
@@ -25,6 +27,18 @@ class Decoded:
 
     array: ArrowBuffers
     invalid: npt.NDArray[np.int64]
+
+
+def null_column(
+    kind: ColumnType, rows: int, viewed: Sequence[npt.NDArray[np.uint8]] = ()
+) -> ArrowBuffers:
+    """Return a column of a type that has no values; ``viewed`` is what views point into."""
+    # Without values in binary form, an unknown type is a string.
+    form = kind.format.replace("z", "u") if kind.pg.family == "unknown" else kind.format
+    child = None if kind.child is None or form != "+l" else null_column(kind.child, 0)
+    array = null_array(form, rows, child=child, viewed=viewed)
+    array.extension, array.numeric = kind.extension, kind.numeric
+    return array
 
 
 class ValueProblem(Exception):

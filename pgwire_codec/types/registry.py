@@ -47,9 +47,15 @@ class TypeRegistry:
     """OID to :class:`PgType`: the built-in types and those that a program registered.
 
     Registries pickle with what was registered in them.
+
+    Attributes
+    ----------
+    registrations : int
+        How many types were registered. When it changes, what was looked up before may have changed.
     """
 
     def __init__(self) -> None:
+        self.registrations = 0
         self._by_oid: dict[int, PgType] = dict(_BUILTIN_BY_OID)
 
     def lookup(self, oid: int) -> PgType | None:
@@ -89,6 +95,7 @@ class TypeRegistry:
             inner = self._known(element)
             registered = PgType(oid, name, "array", element=inner.oid, delimiter=inner.delimiter)
         self._by_oid[oid] = registered
+        self.registrations += 1
         return registered
 
     def _known(self, which: str | int) -> PgType:

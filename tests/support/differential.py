@@ -111,7 +111,7 @@ def of_batch(batch: ChangeBatch) -> Iterator[tuple[Any, ...]]:
     for which in ("old", "new"):
         for column in getattr(batch, which).values():
             yield which, column.name, *of_column(column)
-    yield "record batch", outcome(build, batch, None)
+    yield "record batch", outcome(build, batch, batch.record_plan())
 
 
 def of_column(column: Column) -> Iterator[Any]:

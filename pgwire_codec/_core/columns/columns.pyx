@@ -24,10 +24,12 @@ from pgwire_codec._core.columns.slices cimport (
 from pgwire_codec._core.kernels.column cimport BLOCK, MAX_BYTES, column_append
 from pgwire_codec._core.kernels.memory cimport new_array
 from pgwire_codec._core.kernels.values cimport ColumnDecoder, has_kernel
-from pgwire_codec._core.wire.tuple_data cimport CURRENT, NEW, OLD, TupleSource
+from pgwire_codec._core.wire.tuple_data cimport CURRENT, NEW, OLD, TupleSource, find_tuple
 
 from pgwire_codec.codec.tables import NOT_SENT, DecodedColumns, TupleTable
+from pgwire_codec.codec.values import Decoded, null_column
 from pgwire_codec.reference import values as reference
+from pgwire_codec.reference.stored_values import chunks_of
 
 cdef enum:
     SMALLEST_SHARE = 4096  # rows that are worth a thread
@@ -180,12 +182,11 @@ def decode_columns(
     cdef Py_ssize_t count = len(rows)
     if len(body) != count:
         raise ValueError(f"{count} rows, but {len(body)} offsets of bodies")
-    # Once each: of columns with one name, which no server sends, the last one is wanted.
-    compiled = [(number, kind) for number, kind in dict.fromkeys(wanted) if has_kernel(kind)]
-    if len({number for number, _ in compiled}) != len(compiled):
-        raise ValueError("a column cannot be decoded as two types")
     rows = np.ascontiguousarray(rows, np.int64)
     body = np.ascontiguousarray(body, np.int64)
+    if which == "old" and not any_old(messages, rows, body):
+        return without_tuples(wanted, count, columns, messages.data)
+    compiled = columns_with_kernel(wanted)
 
     edges = shares(count, threads if may_share(messages.data, compiled) else 1)
     parts = decoders_of(compiled, edges, messages.data, unrepresentable)
@@ -206,6 +207,43 @@ def decode_columns(
     if others:
         decoded.update(by_reference(messages, rows, body, columns, which, others, unrepresentable))
     return DecodedColumns([decoded[number] for number, _ in wanted], unchanged, present)
+
+
+cdef list columns_with_kernel(wanted):
+    """Return the columns with a kernel, and their types, once each."""
+    cdef dict chosen = {}
+    for number, kind in wanted:
+        known = chosen.setdefault(number, kind)
+        if known is not kind and known != kind:
+            raise ValueError("a column cannot be decoded as two types")
+    return [(number, kind) for number, kind in chosen.items() if has_kernel(kind)]
+
+
+cdef bint any_old(messages, const int64_t[::1] rows, const int64_t[::1] bodies) except -1:
+    """Return whether any row has an old tuple, or one that is truncated."""
+    cdef const uint8_t[::1] data = messages.data
+    cdef const uint8_t* p
+    cdef const uint8_t* end
+    cdef TupleSource source
+    cdef Py_ssize_t row
+    if rows.shape[0] == 0 or data.shape[0] == 0:
+        return False
+    open_source(&source, data, messages.offsets, rows, bodies)
+    with nogil:
+        for row in range(source.count):
+            if find_tuple(&source, row, OLD, &p, &end):
+                return True
+    return False
+
+
+def without_tuples(wanted, Py_ssize_t rows, Py_ssize_t columns, data):
+    """Return the columns of rows without a tuple, which share memory that is not written to."""
+    nothing = np.zeros(0, np.int64)
+    return DecodedColumns(
+        [Decoded(null_column(kind, rows, chunks_of(data)), nothing) for _, kind in wanted],
+        [nothing] * columns,
+        np.zeros(rows, np.bool_),
+    )
 
 
 cdef bint may_share(data, compiled):
@@ -339,8 +377,26 @@ cdef int decode_blocks(TupleSource* source, Slices* slices, int which) noexcept 
 
 cdef unchanged_of(const Slices* slices):
     """Return the unchanged rows of each column."""
+    cdef Py_ssize_t at
+    cdef const int64_t* pair = slices.unchanged
+    nothing = np.zeros(0, np.int64)
+    cdef list rows_of = [nothing] * slices.columns
     if not slices.unchanged_count:
-        nothing = np.zeros(0, np.int64)
-        return [nothing for _ in range(slices.columns)]
-    pairs = np.asarray(<int64_t[:slices.unchanged_count, :2]> slices.unchanged)
-    return [pairs[pairs[:, 1] == column, 0].copy() for column in range(slices.columns)]
+        return rows_of
+    counts = np.zeros(slices.columns, np.int64)
+    cdef int64_t[::1] done = counts
+    for at in range(slices.unchanged_count):
+        done[pair[2 * at + 1]] += 1
+    ends = np.cumsum(counts)
+    counts[:] = ends - counts
+    every = np.empty(slices.unchanged_count, np.int64)
+    cdef int64_t[::1] rows = every
+    for at in range(slices.unchanged_count):
+        rows[done[pair[2 * at + 1]]] = pair[2 * at]
+        done[pair[2 * at + 1]] += 1
+    at = 0
+    for column, end in enumerate(ends.tolist()):
+        if at < end:
+            rows_of[column] = every[at:end]
+        at = end
+    return rows_of
