@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -147,6 +147,19 @@ def null_array(
     return ArrowBuffers(form, length, length, validity, buffers, [] if child is None else [child])
 
 
+@lru_cache(maxsize=256)
+def _shared_nulls(form: str, length: int) -> ArrowBuffers:
+    child = null_array("u", 0) if form == "+l" else None
+    return null_array(form, length, child=child)
+
+
+def shared_nulls(form: str, length: int) -> ArrowBuffers:
+    """Return nulls, of a list lists of strings, as an array that must not be changed."""
+    if length > _COUNTED:  # too large to be kept
+        return _shared_nulls.__wrapped__(form, length)
+    return _shared_nulls(form, length)
+
+
 def is_view(array: ArrowBuffers) -> bool:
     """Return whether rows are views into other buffers."""
     return array.format in ("vu", "vz")
@@ -165,10 +178,7 @@ def value_bytes(array: ArrowBuffers, row: int) -> bytes:
 
 
 def without_views(array: ArrowBuffers) -> ArrowBuffers:
-    """Return the array, or the struct, with its views copied into plain strings."""
-    children = [without_views(child) for child in array.children]
-    if any(new is not old for new, old in zip(children, array.children, strict=True)):
-        return replace(array, children=children)
+    """Return the array with its views copied into plain strings."""
     if not is_view(array):
         return array
     valid = valid_rows(array)

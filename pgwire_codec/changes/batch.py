@@ -20,7 +20,6 @@ from pgwire_codec.codec.tables import (
     DecodedColumns,
     ScannedArray,
     TupleTable,
-    tagged,
 )
 from pgwire_codec.codec.values import ValueProblem
 from pgwire_codec.errors import DecodeError
@@ -33,6 +32,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _LONGEST_KEY: Final = 200  # characters of a row's key in an error
+
+
+def _any_tagged(kind: npt.NDArray[np.uint8], tags: bytes) -> bool:
+    """Return whether any tag byte is one of ``tags``."""
+    sent = kind.tobytes()
+    return any(tag in sent for tag in tags)
 
 
 class _Tuples(Mapping[str, Column]):
@@ -212,8 +217,8 @@ class ChangeBatch:
     def decode(self, which: str, selection: Selection) -> DecodedColumns:
         """Decode columns of the ``"old"`` or the ``"current"`` tuples, all at once."""
         body = self._body
-        if which == "old":  # only updates and deletes have old tuples: do not look at the others
-            body = np.where(tagged(self.op, WITH_OLD_TUPLE), body, -1)
+        if which == "old" and not _any_tagged(self.op, WITH_OLD_TUPLE):
+            body = np.full(len(self), -1)  # do not look for any
         try:
             return self.codec.decode_columns(
                 self._source.messages,

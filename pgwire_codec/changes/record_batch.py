@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from pgwire_codec.arrow.layout import ArrowBuffers, counting, null_array, validity_bitmap
+from pgwire_codec.arrow.layout import ArrowBuffers, counting, shared_nulls, validity_bitmap
 from pgwire_codec.changes.plan import RecordPlan, Selection
 from pgwire_codec.codec.interface import Codec
 from pgwire_codec.codec.tables import DecodedColumns
@@ -73,7 +73,7 @@ def _metadata(batch: ChangedRows) -> Iterator[ArrowBuffers]:
     )
     yield ArrowBuffers("u", rows, 0, None, [counting(rows + 1), batch.op])
     yield _numbers(xid)
-    yield null_array("l", rows) if batch.lsn is None else _numbers(batch.lsn.view(np.int64))
+    yield shared_nulls("l", rows) if batch.lsn is None else _numbers(batch.lsn.view(np.int64))
     yield _numbers(commit_lsn)
     yield _numbers(commit_time, _TIME)
     yield _numbers(batch.seq)
@@ -85,6 +85,8 @@ def _numbers(values: npt.NDArray[Any], form: str = "l") -> ArrowBuffers:
 
 
 def _names(batch: ChangedRows, rows_by_name: Sequence[_Rows], names: Sequence[str]) -> ArrowBuffers:
+    if not any(map(len, rows_by_name)):
+        return shared_nulls("+l", len(batch))
     return batch.codec.name_lists(rows_by_name, names, len(batch))
 
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -42,6 +43,7 @@ from tests.support.corpus import Capture, captures, oldest_and_newest
 from tests.support.differential import Pair, differential, exact, same_functions
 from tests.support.golden import MESSAGES
 from tests.support.implementations import implementation
+from tests.support.values import OPTIONS
 from tests.support.wrong import each_wrong
 
 pytestmark = pytest.mark.differential
@@ -230,6 +232,28 @@ def test_damaged_captures(capture: Capture) -> None:
 @pytest.mark.parametrize("capture", captures(), ids=str)
 def test_all_captures_damaged(capture: Capture) -> None:
     damaged_alike(capture, 1)
+
+
+# Function by function, without values.
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("rows", [0, 1, 9])
+def test_columns_of_rows_without_an_old_tuple(options: TypeOptions, rows: int) -> None:
+    """The core does not decode them: nulls of each type share their memory."""
+    types = [
+        column_type(each, -1, options)
+        for oid, _, _, array, _, _ in BUILTIN
+        for each in (oid, array or oid)
+    ]
+    types += [column_type(each, -1, options) for each in (99_999, 1700)]
+    types += [column_type(1700, (15 << 16 | 2) + 4, options)]
+    messages = exact(wire(insert(1, *["1"] * len(types)) for _ in range(rows)))
+    table = implementation("python").scan(messages, streaming=False, skip=False)
+    for body in (table.body, np.full(rows, -1)):
+        place = (messages, np.arange(rows), body, len(types), "old", list(enumerate(types)))
+        kind, columns, _, present = differential("decode_columns", *place)
+        assert (kind, len(columns) - 1, present[3]) == ("DecodedColumns", len(types), bytes(rows))
 
 
 # Function by function, at each byte.

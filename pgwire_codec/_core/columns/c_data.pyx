@@ -49,7 +49,7 @@ def array_capsule(array):
         raise MemoryError
     memset(exported, 0, sizeof(ArrowArray))
     capsule = PyCapsule_New(exported, "arrow_array", release_capsule)
-    export_array(exported, without_views(array))
+    export_array(exported, array, False)
     return capsule
 
 
@@ -58,16 +58,18 @@ def record_batch(array, schema):
     cdef ArrowArray exported
     memset(&exported, 0, sizeof(ArrowArray))
     try:
-        export_array(&exported, array)
+        export_array(&exported, array, True)
         return import_pyarrow().RecordBatch._import_from_c(<uintptr_t> &exported, schema)
     finally:
         if exported.release != NULL:  # else it was moved
             exported.release(&exported)
 
 
-cdef int export_array(ArrowArray* to, array) except -1:
+cdef int export_array(ArrowArray* to, array, bint takes_views) except -1:
     """Fill in an ArrowArray of zeros. After an error it can be released like any other."""
     cdef bint is_view = array.format in ("vu", "vz")
+    if is_view and not takes_views:
+        array, is_view = without_views(array), False
     cdef list buffers = array.buffers
     cdef Py_ssize_t viewed = len(buffers) - 1 if is_view else 0
     cdef Py_ssize_t n_buffers = 1 + len(buffers) + is_view
@@ -103,7 +105,7 @@ cdef int export_array(ArrowArray* to, array) except -1:
     for part in array.children:
         to.children[to.n_children] = child
         to.n_children += 1
-        export_array(child, part)
+        export_array(child, part, takes_views)
         child += 1
     return 0
 

@@ -9,9 +9,6 @@ without the GIL.
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-import os
-from concurrent.futures import ThreadPoolExecutor, wait
-
 import numpy as np
 
 from pgwire_codec._core.columns.cells cimport (
@@ -26,13 +23,11 @@ from pgwire_codec._core.kernels.memory cimport new_array
 from pgwire_codec._core.kernels.values cimport ColumnDecoder, has_kernel
 from pgwire_codec._core.wire.tuple_data cimport CURRENT, NEW, OLD, TupleSource, find_tuple
 
+from pgwire_codec._core.columns.shares import shares_of, together
 from pgwire_codec.codec.tables import NOT_SENT, DecodedColumns, TupleTable
 from pgwire_codec.codec.values import Decoded, null_column
 from pgwire_codec.reference import values as reference
 from pgwire_codec.reference.stored_values import chunks_of
-
-cdef enum:
-    SMALLEST_SHARE = 4096  # rows that are worth a thread
 
 cdef enum:
     DONE = 0
@@ -188,7 +183,7 @@ def decode_columns(
         return without_tuples(wanted, count, columns, messages.data)
     compiled = columns_with_kernel(wanted)
 
-    edges = shares(count, threads if may_share(messages.data, compiled) else 1)
+    edges = shares_of(count, threads if may_share(messages.data, compiled) else 1, BLOCK)
     parts = decoders_of(compiled, edges, messages.data, unrepresentable)
 
     def decode_share(part):
@@ -251,13 +246,6 @@ cdef bint may_share(data, compiled):
     return len(data) <= MAX_BYTES and not any(kind.format.startswith("v") for _, kind in compiled)
 
 
-def shares(Py_ssize_t count, Py_ssize_t threads):
-    """Return the edges of shares of the rows, of whole blocks but for the last share."""
-    cdef Py_ssize_t size = (count + threads - 1) // threads
-    size = max((size + BLOCK - 1) // BLOCK * BLOCK, SMALLEST_SHARE)
-    return [*range(0, count, size), count] if count else [0, 0]
-
-
 def decoders_of(compiled, edges, data, str unrepresentable):
     """Return a decoder a column for each share; those of the first have capacity for all rows."""
     cdef Py_ssize_t first, last
@@ -270,36 +258,6 @@ def decoders_of(compiled, edges, data, str unrepresentable):
             for (_, kind), decoder in zip(compiled, whole, strict=True)
         ])
     return parts
-
-
-def together(decode_share, edges):
-    """Decode all shares at the same time, the first in this thread; return the joined results."""
-    shares = len(edges) - 1
-    if shares == 1:
-        return decode_share(0)
-    others = [pool(shares - 1).submit(decode_share, part) for part in range(1, shares)]
-    try:
-        first = decode_share(0)
-    finally:
-        wait(others)  # they write into memory that belongs to this call
-    done = [first, *(other.result() for other in others)]
-    unchanged = [
-        np.concatenate([rows + first for rows, first in zip(pieces, edges, strict=False)])
-        for pieces in zip(*(rows for _, rows in done), strict=True)
-    ]
-    return np.concatenate([present for present, _ in done]), unchanged
-
-
-def pool(Py_ssize_t threads):
-    """Return a pool of that many threads; to start a thread takes as long as 1,000 rows or so."""
-    if threads not in POOLS:
-        POOLS[threads] = ThreadPoolExecutor(threads, thread_name_prefix="pgwire_codec")
-    return POOLS[threads]
-
-
-POOLS = {}
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=POOLS.clear)  # the threads stay with the parent
 
 
 cdef append_all(decoders, others):

@@ -14,7 +14,9 @@ import numpy as np
 from pgwire_codec._core.kernels.column cimport MAX_BYTES
 from pgwire_codec._core.kernels.memory cimport new_array
 
-from pgwire_codec.arrow.layout import ArrowBuffers, null_array
+from pgwire_codec.arrow.layout import ArrowBuffers, shared_nulls
+
+INT64 = np.dtype(np.int64)
 
 cdef struct Names:
     const uint8_t* bytes  # of all names, one after the other
@@ -30,23 +32,21 @@ def transaction_columns(transaction, xid, commit_lsn, commit_time):
     cdef Py_ssize_t rows = numbers.shape[0], row
     cdef Py_ssize_t count = min(xids.shape[0], lsns.shape[0], times.shape[0])
     cdef int64_t number
-    columns = tuple([new_array((rows,), np.int64) for _ in range(3)])
-    cdef int64_t[::1] out_xid = columns[0]
-    cdef int64_t[::1] out_lsn = columns[1]
-    cdef int64_t[::1] out_time = columns[2]
+    columns = new_array((3, rows), INT64)
+    cdef int64_t[:, ::1] out = columns
     with nogil:
         for row in range(rows):
             number = numbers[row]
             if not 0 <= number < count:
                 break
-            out_xid[row] = xids[number]
-            out_lsn[row] = <int64_t> lsns[number]
-            out_time[row] = times[number]
+            out[0, row] = xids[number]
+            out[1, row] = <int64_t> lsns[number]
+            out[2, row] = times[number]
         else:
             row = rows
     if row < rows:
         raise IndexError(f"transaction {numbers[row]} of {count}")
-    return columns
+    return tuple(columns)
 
 
 def strings_at(values, rows):
@@ -69,7 +69,7 @@ def strings_at(values, rows):
                 PyUnicode_AsUTF8AndSize(value, &size)
                 total += size
         if nulls == count:
-            return null_array("u", count)
+            return shared_nulls("u", count)
         return gather_strings(&view, numbers, nulls, total)
     finally:
         PyBuffer_Release(&view)
@@ -117,7 +117,7 @@ def name_lists(rows_by_name, names, Py_ssize_t rows):
         if len(which)
     ]
     if not named:
-        return null_array("+l", rows, child=null_array("u", 0))
+        return shared_nulls("+l", rows)
     bits, ends = np.zeros((rows + 7) >> 3, np.uint8), np.zeros(rows + 1, np.int32)
     cdef uint8_t[::1] validity = bits
     cdef int32_t[::1] offsets = ends

@@ -228,7 +228,7 @@ cdef object new_array(tuple shape, object dtype):
     cdef Py_ssize_t size = np.dtype(dtype).itemsize
     for length in shape:
         size *= length
-    if size == 0:
+    if size < LARGE:  # it would not be kept
         return np.empty(shape, dtype)
     memory = Memory()
     memory.p = pool_realloc(NULL, <size_t> size)

@@ -7,7 +7,6 @@ cdef class ColumnDecoder:
     cdef ColumnBuffers c
     cdef readonly object column_type
     cdef readonly object data  # the array that slices point into, kept alive
-    cdef const unsigned char[::1] view
     cdef str policy
 
     cpdef object finish(self)

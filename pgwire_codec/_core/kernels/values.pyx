@@ -4,6 +4,7 @@ The fallback for deferred rows is the reference. The counterpart of decode_value
 :mod:`pgwire_codec.reference.values`.
 """
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 import numpy as np
@@ -40,6 +41,9 @@ fill_powers()
 fill_steps()
 
 cdef uint8_t NOTHING = 0
+UINT8, INT32, INT64 = np.dtype(np.uint8), np.dtype(np.int32), np.dtype(np.int64)
+NO_ROWS = np.empty(0, INT64)
+NO_ROWS.flags.writeable = False  # many columns share it
 cdef dict POLICIES = {"raise": RAISE, "null": NULLED, "clamp": CLAMPED}
 cdef frozenset INTEGERS = frozenset(
     ("bool", "int2", "int4", "int8", "uint4", "uint8", "pg_lsn")
@@ -56,6 +60,34 @@ cpdef bint has_kernel(column_type):
     if column_type.format in ("u", "vu") or family in ("unknown", "bytea", "numeric", "uuid"):
         return True
     return family in INTEGERS or family in TIMES or family in ("float4", "float8")
+
+
+cdef class Setup:
+    """A column without rows, set up for a type."""
+
+    cdef ColumnBuffers c
+
+
+cdef dict SETUPS = {}  # by family, Arrow type and whether strings are numerics
+
+
+cdef Setup setup_of(column_type):
+    """Return what `kernel_of` makes of an empty column; None if it depends on more than the type.
+
+    Batches of few rows spend a good part of their time on this.
+    """
+    cdef str arrow = column_type.format
+    cdef Setup setup
+    if arrow in ("+l", "vu", "vz"):
+        return None
+    key = (column_type.pg.family, arrow, column_type.numeric)
+    setup = SETUPS.get(key)
+    if setup is None:
+        setup = Setup()
+        column_init(&setup.c)
+        setup.c.kernel = kernel_of(&setup.c, column_type, 0)
+        SETUPS[key] = setup
+    return setup
 
 
 cdef Kernel kernel_of(ColumnBuffers* c, column_type, Py_ssize_t data_size):
@@ -118,18 +150,24 @@ cdef class ColumnDecoder:
         ColumnDecoder place_in=None,
         Py_ssize_t first=0,
     ):
+        cdef Py_buffer view
+        cdef Setup setup = setup_of(column_type)
         if self.c.kernel is not NULL:
             raise RuntimeError("a ColumnDecoder cannot be set up twice")
         self.column_type = column_type
         self.data = data
-        self.view = data
         self.policy = unrepresentable
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        PyBuffer_Release(&view)  # the array keeps the memory
+        if setup is not None:
+            self.c = setup.c
         # Not NULL even without bytes: memcpy does not accept NULL for an empty value either.
-        self.c.start = &self.view[0] if self.view.shape[0] else &NOTHING
-        self.c.end = self.c.start + self.view.shape[0]
+        self.c.start = <const uint8_t*> view.buf if view.len else &NOTHING
+        self.c.end = self.c.start + view.len
         self.c.policy = <Policy> <int> POLICIES[unrepresentable]
         self.c.has_offsets = column_type.format in ("u", "z", "+l")
-        self.c.kernel = kernel_of(&self.c, column_type, self.view.shape[0])
+        if setup is None:
+            self.c.kernel = kernel_of(&self.c, column_type, view.len)
         if place_in is not None and not self.c.has_offsets:
             column_borrow(&self.c, &place_in.c, first, rows)
         elif column_reserve(&self.c, max(rows, 1)):
@@ -160,7 +198,9 @@ cdef class ColumnDecoder:
         if self.c.overflow_row >= 0:
             raise overflow(self.c.overflow_row)
         array = array_from(&self.c, self.column_type, self.data)
-        invalid = array_of(<uint8_t**> &self.c.invalid, self.c.invalid_count * 8, np.int64)
+        invalid = NO_ROWS
+        if self.c.invalid_count:
+            invalid = array_of(<uint8_t**> &self.c.invalid, self.c.invalid_count * 8, INT64)
         if patch is not None:
             patch_rows(array, rows, patch.array, len(chunks_of(self.data)))
             invalid = np.sort(np.concatenate([invalid, rows[patch.invalid]]))
@@ -197,29 +237,30 @@ cdef object array_from(ColumnBuffers* c, column_type, data):
     cdef str arrow = column_type.format
     if column_type.pg.family == "unknown" and not c.any_binary:
         arrow = arrow.replace("z", "u")
-    array = ArrowBuffers(arrow, rows, c.nulls, None, [])
-    array.extension = column_type.extension
-    array.numeric = column_type.numeric
+    children = []
+    validity = None
     if c.nulls:
         if rows & 7:
             c.validity[rows >> 3] &= <uint8_t> ((1 << (rows & 7)) - 1)
-        array.validity = array_of(&c.validity, (rows + 7) >> 3, np.uint8)
+        validity = array_of(&c.validity, (rows + 7) >> 3, UINT8)
     if arrow in ("u", "z", "+l"):
-        array.buffers = [array_of(&c.values, (rows + 1) * 4, np.int32)]
+        buffers = [array_of(&c.values, (rows + 1) * 4, INT32)]
         if arrow == "+l":
-            array.children = [array_from(c.child, column_type.child, data)]
+            children.append(array_from(c.child, column_type.child, data))
         else:
-            array.buffers.append(array_of(&c.bytes, c.used, np.uint8))
+            buffers.append(array_of(&c.bytes, c.used, UINT8))
     elif arrow in ("vu", "vz"):
-        array.buffers = [array_of(&c.values, rows * 16, np.int32), *chunks_of(data)]
+        buffers = [array_of(&c.values, rows * 16, INT32), *chunks_of(data)]
         if c.used:
-            array.buffers.append(array_of(&c.bytes, c.used, np.uint8))
+            buffers.append(array_of(&c.bytes, c.used, UINT8))
     elif arrow == "b":
-        array.buffers = [np.packbits(array_of(&c.values, rows, np.uint8), bitorder="little")]
+        buffers = [np.packbits(array_of(&c.values, rows, UINT8), bitorder="little")]
     else:
-        dtype = DTYPES.get(arrow, np.uint8)
-        array.buffers = [array_of(&c.values, rows * c.width, dtype)]
-    return array
+        buffers = [array_of(&c.values, rows * c.width, DTYPES.get(arrow, UINT8))]
+    return ArrowBuffers(
+        arrow, rows, c.nulls, validity, buffers, children, [], column_type.extension,
+        column_type.numeric,
+    )
 
 
 # Values anywhere in the data.

@@ -1,0 +1,53 @@
+"""Shares of the rows of a batch, and the threads that decode them at the same time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+_SMALLEST: Final = 4096  # rows that are worth a thread
+
+#: Rows that have a tuple, and the unchanged rows of each column.
+Share = tuple[npt.NDArray[np.bool_], list[npt.NDArray[np.int64]]]
+
+
+def shares_of(count: int, threads: int, block: int) -> list[int]:
+    """Return the edges of shares of the rows, of whole blocks but for the last share."""
+    size = -(-count // threads)
+    size = max(-(-size // block) * block, _SMALLEST)
+    return [*range(0, count, size), count] if count else [0, 0]
+
+
+def together(decode_share: Callable[[int], Share], edges: Sequence[int]) -> Share:
+    """Decode all shares at the same time, the first in this thread; return the joined results."""
+    shares = len(edges) - 1
+    if shares == 1:
+        return decode_share(0)
+    others = [_pool(shares - 1).submit(decode_share, part) for part in range(1, shares)]
+    try:
+        first = decode_share(0)
+    finally:
+        wait(others)  # they write into memory that belongs to this call
+    done = [first, *(other.result() for other in others)]
+    unchanged = [
+        np.concatenate([rows + first for rows, first in zip(pieces, edges, strict=False)])
+        for pieces in zip(*(rows for _, rows in done), strict=True)
+    ]
+    return np.concatenate([present for present, _ in done]), unchanged
+
+
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """Return a pool of that many threads; to start a thread takes as long as 1,000 rows or so."""
+    if threads not in _POOLS:
+        _POOLS[threads] = ThreadPoolExecutor(threads, thread_name_prefix="pgwire_codec")
+    return _POOLS[threads]
+
+
+_POOLS: dict[int, ThreadPoolExecutor] = {}
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_POOLS.clear)  # the threads stay with the parent
