@@ -87,12 +87,13 @@ def valid_rows(array: ArrowBuffers) -> npt.NDArray[np.bool_]:
 # Memory of buffers that many arrays share; nobody writes to it, and what nobody reads takes none.
 _ZEROS: Final = np.zeros(1 << 20, np.uint8)
 _ZEROS.flags.writeable = False
-_COUNTED: Final = 1 << 16
+#: Rows of the largest arrays that are kept to be shared.
+MOST_SHARED: Final = 1 << 16
 
 
 @cache
 def _first_numbers() -> npt.NDArray[np.int32]:
-    numbers = np.arange(_COUNTED, dtype=np.int32)
+    numbers = np.arange(MOST_SHARED, dtype=np.int32)
     numbers.flags.writeable = False
     return numbers
 
@@ -107,7 +108,7 @@ def zeros(count: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 
 def counting(count: int) -> npt.NDArray[np.int32]:
     """Return the numbers from 0 on, which must not be written to."""
-    return _first_numbers()[:count] if count <= _COUNTED else np.arange(count, dtype=np.int32)
+    return _first_numbers()[:count] if count <= MOST_SHARED else np.arange(count, dtype=np.int32)
 
 
 def null_array(
@@ -155,7 +156,7 @@ def _shared_nulls(form: str, length: int) -> ArrowBuffers:
 
 def shared_nulls(form: str, length: int) -> ArrowBuffers:
     """Return nulls, of a list lists of strings, as an array that must not be changed."""
-    if length > _COUNTED:  # too large to be kept
+    if length > MOST_SHARED:  # too large to be kept
         return _shared_nulls.__wrapped__(form, length)
     return _shared_nulls(form, length)
 

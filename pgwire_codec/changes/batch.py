@@ -24,7 +24,6 @@ from pgwire_codec.codec.tables import (
 from pgwire_codec.codec.values import ValueProblem
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.protocol.messages import Relation
-from pgwire_codec.protocol.tags import WITH_OLD_TUPLE
 from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.transactions.committed import Transactions
 
@@ -32,12 +31,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _LONGEST_KEY: Final = 200  # characters of a row's key in an error
-
-
-def _any_tagged(kind: npt.NDArray[np.uint8], tags: bytes) -> bool:
-    """Return whether any tag byte is one of ``tags``."""
-    sent = kind.tobytes()
-    return any(tag in sent for tag in tags)
 
 
 class _Tuples(Mapping[str, Column]):
@@ -216,14 +209,11 @@ class ChangeBatch:
 
     def decode(self, which: str, selection: Selection) -> DecodedColumns:
         """Decode columns of the ``"old"`` or the ``"current"`` tuples, all at once."""
-        body = self._body
-        if which == "old" and not _any_tagged(self.op, WITH_OLD_TUPLE):
-            body = np.full(len(self), -1)  # do not look for any
         try:
             return self.codec.decode_columns(
                 self._source.messages,
                 self._rows,
-                body,
+                self._body,
                 len(self.relation.columns),
                 which,
                 selection.columns,

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from pgwire_codec.arrow.export import c_schema, pyarrow_schema
-from pgwire_codec.arrow.layout import ArrowBuffers
+from pgwire_codec.arrow.layout import MOST_SHARED, ArrowBuffers, null_array
 from pgwire_codec.changes.metadata import METADATA_COLUMNS, RELATION_OID, free_name
+from pgwire_codec.codec.values import null_column
 from pgwire_codec.options import DecoderOptions
 from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.types import ColumnType, column_type, default_registry
@@ -70,8 +71,20 @@ class RecordPlan:
         # The Arrow type of an unknown type depends on the form of its values.
         self._varies = any(kind.pg.family == "unknown" for _, kind in decoded)
         self._before_at = len(self.current.names) + metadata.index("_unchanged") + 1
+        self._null_before: ArrowBuffers | None = None  # of the last number of rows
         self._schemas: dict[object, pa.Schema] = {}
         self._c_schemas: dict[object, Any] = {}
+
+    def null_before(self, rows: int) -> ArrowBuffers:
+        """Return ``_before`` of rows without an old tuple, which must not be changed."""
+        known = self._null_before
+        if known is None or known.length != rows:
+            known = null_array("+s", rows)
+            known.children = [null_column(kind, rows) for _, kind in self.before.columns]
+            known.names = self.before.names
+            if rows <= MOST_SHARED:  # or it would take much memory
+                self._null_before = known
+        return known
 
     def schema(self, struct: ArrowBuffers) -> pa.Schema:
         """Return the schema of a struct with these fields."""

@@ -12,6 +12,7 @@ from pgwire_codec.arrow.layout import ArrowBuffers, counting, shared_nulls, vali
 from pgwire_codec.changes.plan import RecordPlan, Selection
 from pgwire_codec.codec.interface import Codec
 from pgwire_codec.codec.tables import DecodedColumns
+from pgwire_codec.protocol.tags import WITH_OLD_TUPLE
 from pgwire_codec.transactions.committed import Transactions
 
 _Rows = npt.NDArray[np.int64]
@@ -52,7 +53,9 @@ def build(batch: ChangedRows, plan: RecordPlan) -> ArrowBuffers:
     ]
     names = plan.current.names
     invalid = [each.invalid for each in decoded.columns]
-    if plan.before.names:
+    if plan.before.names and not _any_tagged(batch.op, WITH_OLD_TUPLE):
+        fields.append(plan.null_before(rows))
+    elif plan.before.names:
         before = batch.decode("old", plan.before)
         # The old tuple's columns that were asked for; null without an old tuple.
         arrays = [each.array for each in before.columns]
@@ -62,6 +65,12 @@ def build(batch: ChangedRows, plan: RecordPlan) -> ArrowBuffers:
     if plan.names_invalid:
         fields.append(_names(batch, invalid, names))
     return ArrowBuffers("+s", rows, 0, None, [], fields, plan.names)
+
+
+def _any_tagged(kind: npt.NDArray[np.uint8], tags: bytes) -> bool:
+    """Return whether any tag byte is one of ``tags``."""
+    sent = kind.tobytes()
+    return any(tag in sent for tag in tags)
 
 
 def _metadata(batch: ChangedRows) -> Iterator[ArrowBuffers]:
