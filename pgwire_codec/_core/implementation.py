@@ -5,16 +5,19 @@ from pgwire_codec._core.columns.columns import decode_columns, tuples
 from pgwire_codec._core.columns.metadata import name_lists, strings_at, transaction_columns
 from pgwire_codec._core.kernels.values import decode_values
 from pgwire_codec._core.messages.decode import decode_message
-from pgwire_codec._core.wire.scan import boundaries, scan
+from pgwire_codec._core.wire.grouping import group_rows
+from pgwire_codec._core.wire.runs import runs
+from pgwire_codec._core.wire.scan import scan
 
 __all__ = [
     "array_capsule",
-    "boundaries",
     "decode_columns",
     "decode_message",
     "decode_values",
+    "group_rows",
     "name_lists",
     "record_batch",
+    "runs",
     "scan",
     "strings_at",
     "transaction_columns",

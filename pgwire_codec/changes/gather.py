@@ -2,80 +2,102 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
 import numpy as np
 import numpy.typing as npt
 
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.column import Decoding
-from pgwire_codec.transactions.carry import RelationVersion
-from pgwire_codec.transactions.collector import Chunk, Collector, Emitted
+from pgwire_codec.transactions.change_array import ChangeArray
+from pgwire_codec.transactions.collector import Collector, CommittedRun
 from pgwire_codec.transactions.committed import Transactions
 
 
 def gather(collector: Collector, decoding: Decoding) -> list[ChangeBatch]:
-    """Return the batches of the changes that a collector emitted."""
-    singly = Emitted(
-        Transactions.of([committed for committed, _ in collector.emitted]),
-        [
-            (chunk, np.array([number], np.int64))
-            for number, (_, held) in enumerate(collector.emitted)
-            for chunk in held.chunks
-        ],
+    """Return the batches of the changes that a collector emitted.
+
+    The batches of an array are in the order of their first changes, in commit order; arrays are in
+    the order in which their first changes were emitted.
+    """
+    arrays: dict[int, _Pieces] = {}
+    count = 0
+    for each in collector.emitted:
+        if isinstance(each, CommittedRun):
+            pieces = arrays.setdefault(id(each.changes), _Pieces(each.changes))
+            pieces.add_run(each, count)
+            count += len(each.transactions)
+        else:
+            for chunk in each[1].chunks:
+                pieces = arrays.setdefault(id(chunk.changes), _Pieces(chunk.changes))
+                pieces.single.append((chunk.start, chunk.stop, chunk.seq, count))
+            count += 1
+    transactions = Transactions.collect(
+        each.transactions if isinstance(each, CommittedRun) else each[0]
+        for each in collector.emitted
     )
-    everything = [singly, *collector.runs]
-    transactions = Transactions.concatenate([each.transactions for each in everything])
-    first = np.cumsum([0, *(len(each.transactions) for each in everything)])
-    gathered = _Gathered()
-    for each, before in zip(everything, first.tolist(), strict=False):
-        for chunk, numbers in each.chunks:
-            gathered.add(chunk, numbers + before)
-    return gathered.batches(transactions, decoding)
+    # A run is in commit order.
+    lsn = transactions.commit_lsn
+    ordered = len(collector.emitted) < 2 or bool(np.all(lsn[:-1] <= lsn[1:]))
+    batches: list[ChangeBatch] = []
+    for pieces in arrays.values():
+        columns = pieces.columns()
+        if not ordered:  # those of a transaction are in order already
+            columns = columns[:, np.argsort(lsn[columns[3]], kind="stable")]
+        batches += _batches(pieces.changes, columns, transactions, decoding)
+    return batches
 
 
-class _Gathered:
-    """Chunks by input array and Relation version."""
+@dataclass(slots=True)
+class _Pieces:
+    """Pieces of an array: each is of one transaction, and is a column of an array of four rows.
 
-    def __init__(self) -> None:
-        self._same: dict[int, RelationVersion] = {}  # by identity, so as to hash each but once
-        self._equal: dict[RelationVersion, RelationVersion] = {}
-        self._parts: dict[tuple[int, int], list[tuple[Chunk, npt.NDArray[np.int64]]]] = {}
+    These are the first change, the end of the changes, the number of the first in its transaction,
+    and the number of the transaction.
+    """
 
-    def add(self, chunk: Chunk, numbers: npt.NDArray[np.int64]) -> None:
-        numbers = np.broadcast_to(numbers, chunk.rows.shape)
-        for oid, version in chunk.versions.items():
-            if id(version) not in self._same:
-                self._same[id(version)] = self._equal.setdefault(version, version)
-            place = (id(chunk.source), id(self._same[id(version)]))
-            if len(chunk.versions) == 1:
-                part = (chunk, numbers)
-            else:
-                mask = chunk.relation == oid
-                part = (chunk.keep(mask), numbers[mask])
-            if len(part[0].rows):
-                self._parts.setdefault(place, []).append(part)
+    changes: ChangeArray
+    several: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    single: list[tuple[int, int, int, int]] = field(default_factory=list)  # after `several`
 
-    def batches(self, transactions: Transactions, decoding: Decoding) -> list[ChangeBatch]:
-        batches = []
-        versions = {id(version): version for version in self._equal}
-        for (_, version), parts in self._parts.items():
-            number = np.concatenate([numbers for _, numbers in parts])
-            order = _commit_order(transactions.commit_lsn[number])
-            batches.append(
-                ChangeBatch(
-                    versions[version],
-                    parts[0][0].source,
-                    np.concatenate([chunk.rows for chunk, _ in parts])[order],
-                    np.concatenate([chunk.seq for chunk, _ in parts])[order],
-                    transactions,
-                    number[order],
-                    decoding,
-                )
-            )
-        return batches
+    def add_run(self, run: CommittedRun, number: int) -> None:
+        self._close()
+        count = len(run.transactions)
+        pieces = np.zeros((4, count), np.int64)
+        pieces[0] = run.first_row
+        np.add(run.first_row, run.transactions.changes, out=pieces[1])
+        pieces[3] = np.arange(number, number + count)
+        self.several.append(pieces)
+
+    def columns(self) -> npt.NDArray[np.int64]:
+        self._close()
+        return self.several[0] if len(self.several) == 1 else np.concatenate(self.several, axis=1)
+
+    def _close(self) -> None:
+        if self.single:
+            self.several.append(np.array(self.single, np.int64).T)
+            self.single = []
 
 
-def _commit_order(lsn: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64] | slice:
-    """Return the order that sorts rows by commit; those of a transaction are in order already."""
-    if bool(np.all(lsn[:-1] <= lsn[1:])):
-        return slice(None)
-    return np.argsort(lsn, kind="stable")
+def _batches(
+    changes: ChangeArray,
+    pieces: npt.NDArray[np.int64],
+    transactions: Transactions,
+    decoding: Decoding,
+) -> Iterator[ChangeBatch]:
+    found = decoding.codec.group_rows(
+        changes.rows, changes.group, changes.batch_numbers(), np.ascontiguousarray(pieces)
+    )
+    start = 0
+    for number, stop in zip(found.batch.tolist(), found.stop.tolist(), strict=True):
+        yield ChangeBatch(
+            changes.versions[number],
+            changes.source,
+            found.rows[start:stop],
+            found.seq[start:stop],
+            transactions,
+            found.transaction[start:stop],
+            decoding,
+        )
+        start = stop

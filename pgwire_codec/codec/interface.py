@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pgwire_codec.arrow.layout import ArrowBuffers
-from pgwire_codec.codec.tables import Boundaries, DecodedColumns, MessageTable, TupleTable
+from pgwire_codec.codec.runs import GroupedRows, Runs
+from pgwire_codec.codec.tables import DecodedColumns, MessageTable, TupleTable
 from pgwire_codec.codec.values import Decoded
 from pgwire_codec.protocol.messages import LogicalMessage
 
@@ -24,7 +25,8 @@ class Codec(Protocol):
 
     decode_message: Callable[..., LogicalMessage]
     scan: Callable[..., MessageTable]
-    boundaries: Callable[..., Boundaries]
+    runs: Callable[..., Runs]
+    group_rows: Callable[..., GroupedRows]
     tuples: Callable[..., tuple[TupleTable, TupleTable]]
     decode_values: Callable[..., Decoded]
     decode_columns: Callable[..., DecodedColumns]

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pgwire_codec.codec.message_array import Messages
 from pgwire_codec.codec.values import Decoded
 from pgwire_codec.errors import DecodeError
+from pgwire_codec.protocol.messages import LogicalMessage
 
 #: States of a value, :attr:`pgwire_codec.Column.state`.
 NULL: Final = 0
@@ -55,6 +56,9 @@ class MessageTable:
         By message index; empty when the first error is raised.
     streaming : bool
         Whether the messages end inside a stream block.
+    decoded : dict of int to message
+        By message index, the messages that had to be decoded to be checked: those of other kinds
+        than ``TABULATED`` of :mod:`pgwire_codec.protocol.tags`.
     """
 
     kind: npt.NDArray[np.uint8]
@@ -64,6 +68,7 @@ class MessageTable:
     width: npt.NDArray[np.int16]
     errors: dict[int, DecodeError]
     streaming: bool
+    decoded: dict[int, LogicalMessage]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,25 +119,6 @@ class TupleTable:
             offset=np.zeros(shape, np.int64),
             length=np.zeros(shape, np.int32),
         )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Boundaries:
-    """Fields of the Begin and the Commit messages of transactions, one element a transaction.
-
-    Attributes
-    ----------
-    xid : numpy.ndarray of uint32
-    final_lsn, commit_lsn, end_lsn : numpy.ndarray of uint64
-    commit_time : numpy.ndarray of int64
-        As on the wire: microseconds since 2000-01-01 UTC.
-    """
-
-    xid: npt.NDArray[np.uint32]
-    final_lsn: npt.NDArray[np.uint64]
-    commit_lsn: npt.NDArray[np.uint64]
-    end_lsn: npt.NDArray[np.uint64]
-    commit_time: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

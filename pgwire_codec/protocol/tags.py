@@ -11,6 +11,10 @@ STREAM_CONTENT = b"RYOMIUDT"
 #: Changes of one row: Insert, Update and Delete.
 ROW_CHANGES = b"IUD"
 
+#: Messages of which ``scan`` makes no object: changes, and those that begin and end plain
+#: transactions and stream blocks.
+TABULATED = b"IUDBCSEcA"
+
 #: Changes that may have an old tuple: Update and Delete.
 WITH_OLD_TUPLE = b"UD"
 

@@ -3,18 +3,21 @@
 from pgwire_codec.reference.c_data import array_capsule, record_batch
 from pgwire_codec.reference.codec import decode_message
 from pgwire_codec.reference.columns import decode_columns, tuples
+from pgwire_codec.reference.grouping import group_rows
 from pgwire_codec.reference.metadata import name_lists, strings_at, transaction_columns
-from pgwire_codec.reference.scan import boundaries, scan
+from pgwire_codec.reference.runs import runs
+from pgwire_codec.reference.scan import scan
 from pgwire_codec.reference.values import decode_values
 
 __all__ = [
     "array_capsule",
-    "boundaries",
     "decode_columns",
     "decode_message",
     "decode_values",
+    "group_rows",
     "name_lists",
     "record_batch",
+    "runs",
     "scan",
     "strings_at",
     "transaction_columns",

@@ -1,17 +1,24 @@
-"""scan and boundaries: the heads of all messages, and the fields of Begin and Commit, as arrays."""
+"""scan: one pass over the messages, which tabulates the head of each."""
 
 from __future__ import annotations
 
 from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 
 from pgwire_codec.codec.message_array import Messages
-from pgwire_codec.codec.tables import Boundaries, MessageTable
+from pgwire_codec.codec.tables import MessageTable
 from pgwire_codec.errors import DecodeError
-from pgwire_codec.protocol.messages import Delete, Insert, Message, Truncate, TupleData, Update
-from pgwire_codec.protocol.tags import in_stream_block
+from pgwire_codec.protocol.messages import (
+    Delete,
+    Insert,
+    LogicalMessage,
+    Message,
+    Truncate,
+    TupleData,
+    Update,
+)
+from pgwire_codec.protocol.tags import TABULATED, in_stream_block
 from pgwire_codec.reference.codec import decode_message
 
 
@@ -39,6 +46,7 @@ def scan(messages: Messages, *, streaming: bool = False, skip: bool = False) -> 
     body = np.full(count, -1, np.int64)
     width = np.zeros(count, np.int16)
     errors: dict[int, DecodeError] = {}
+    decoded: dict[int, LogicalMessage] = {}
     for index in range(count):
         data = messages[index]
         try:
@@ -50,6 +58,8 @@ def scan(messages: Messages, *, streaming: bool = False, skip: bool = False) -> 
             errors[index] = placed
         else:
             kind[index] = data[0]
+            if data[:1] not in TABULATED:
+                decoded[index] = message
             if isinstance(message, (Insert, Update, Delete)):
                 relation[index] = message.relation_oid
                 body[index] = messages.offsets[index] + (9 if streaming else 5)
@@ -58,7 +68,7 @@ def scan(messages: Messages, *, streaming: bool = False, skip: bool = False) -> 
                 xid[index] = message.xid or 0
         # The tag alone decides if the messages after it carry an xid, even if it is damaged.
         streaming = in_stream_block(data[:1], streaming)
-    return MessageTable(kind, relation, xid, body, width, errors, streaming)
+    return MessageTable(kind, relation, xid, body, width, errors, streaming, decoded)
 
 
 def _first_tuple(message: Insert | Update | Delete) -> TupleData:
@@ -66,39 +76,3 @@ def _first_tuple(message: Insert | Update | Delete) -> TupleData:
         return message.new
     first = message.key or message.old
     return first if first is not None else cast(Update, message).new
-
-
-def boundaries(
-    messages: Messages, begin: npt.NDArray[np.int64], commit: npt.NDArray[np.int64]
-) -> Boundaries:
-    """Read the fields of Begin and Commit messages that ``scan`` accepted.
-
-    Parameters
-    ----------
-    messages : Messages
-        One input array.
-    begin, commit : numpy.ndarray of int64
-        Indexes of the Begin and of the Commit messages, one each a transaction.
-
-    Notes
-    -----
-    The fields' places are those of Begin and Commit in :mod:`pgwire_codec.protocol.spec`.
-    """
-    return Boundaries(
-        xid=_load(messages, begin, 17, 4).astype(np.uint32),
-        final_lsn=_load(messages, begin, 1, 8),
-        commit_lsn=_load(messages, commit, 2, 8),
-        end_lsn=_load(messages, commit, 10, 8),
-        commit_time=_load(messages, commit, 18, 8).view(np.int64),
-    )
-
-
-def _load(
-    messages: Messages, indexes: npt.NDArray[np.int64], at: int, size: int
-) -> npt.NDArray[np.uint64]:
-    """Read the same big-endian field, ``at`` bytes from its start, of many messages."""
-    places = messages.offsets[indexes] + at
-    value = np.zeros(len(indexes), np.uint64)
-    for byte in range(size):
-        value = value << np.uint64(8) | messages.data[places + byte]
-    return value

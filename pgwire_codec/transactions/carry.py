@@ -36,6 +36,10 @@ class Position(NamedTuple):
     changes: int = 0
     messages: int = 0
 
+    def plus(self, by: tuple[int, int]) -> Position:
+        """Return the position that is so many changes and logical messages later."""
+        return Position(self.changes + by[0], self.messages + by[1])
+
 
 START: Final = Position()
 
@@ -98,7 +102,7 @@ class OpenTransaction:
     position : Position
         Position of its next change.
     first : dict of int to Position
-        Of a streamed transaction: the position of each subtransaction's first change.
+        Of a streamed transaction: the position of each subtransaction's first change, ascending.
     scope : Scope
         Relations and Types sent in a streamed transaction; they hold for it alone until it
         commits.

@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pgwire_codec.codec.tables import ScannedArray
 from pgwire_codec.errors import DecodeError, Rejected
 from pgwire_codec.protocol.messages import Message
-from pgwire_codec.transactions.carry import Position, RelationVersion
+from pgwire_codec.transactions.carry import Position
+from pgwire_codec.transactions.change_array import ChangeArray, Chunk
 from pgwire_codec.transactions.committed import Committed, Transactions
 from pgwire_codec.transactions.resolver import Key
-
-
-@dataclass(slots=True)
-class Chunk:
-    """Changes of one input array: of one transaction, or of a run of plain transactions."""
-
-    source: ScannedArray
-    rows: npt.NDArray[np.int64]  # message indexes
-    relation: npt.NDArray[np.uint32]
-    seq: npt.NDArray[np.int64]
-    versions: dict[int, RelationVersion]
-
-    def keep(self, mask: npt.NDArray[np.bool_]) -> Chunk:
-        return Chunk(
-            self.source, self.rows[mask], self.relation[mask], self.seq[mask], self.versions
-        )
 
 
 @dataclass(slots=True)
@@ -42,23 +27,23 @@ class Held:
         return Held(list(self.chunks), list(self.messages))
 
     def truncate(self, position: Position) -> None:
-        while self.chunks and self.chunks[-1].seq[0] >= position.changes:
+        while self.chunks and self.chunks[-1].seq >= position.changes:
             self.chunks.pop()
-        if self.chunks and self.chunks[-1].seq[-1] >= position.changes:
-            last = self.chunks[-1]
-            self.chunks[-1] = last.keep(last.seq < position.changes)
-        self.messages = [each for each in self.messages if each[0] < position.messages]
+        if self.chunks:
+            self.chunks[-1] = self.chunks[-1].before(position.changes)
+        while self.messages and self.messages[-1][0] >= position.messages:
+            self.messages.pop()
 
 
-@dataclass(frozen=True, slots=True)
-class Emitted:
-    """Changes that are delivered: chunks, and for each the transaction of its rows.
+class CommittedRun(NamedTuple):
+    """Changes of many committed transactions of one input array.
 
-    ``numbers`` index ``transactions``: one number for a whole chunk, or one a row.
+    ``first_row`` has the first change of each in the array.
     """
 
     transactions: Transactions
-    chunks: list[tuple[Chunk, npt.NDArray[np.int64]]]
+    changes: ChangeArray
+    first_row: npt.NDArray[np.int64]
 
 
 class Collector:
@@ -66,8 +51,8 @@ class Collector:
 
     def __init__(self, held: dict[Key, Held]) -> None:
         self.held = held
-        self.emitted: list[tuple[Committed, Held]] = []
-        self.runs: list[Emitted] = []
+        #: Changes that are delivered, in order, with their transactions.
+        self.emitted: list[tuple[Committed, Held] | CommittedRun] = []
         self.committed: list[Committed | Transactions] = []
         self.logical_messages: list[Message] = []
         self.rejected: list[Rejected] = []
@@ -84,12 +69,10 @@ class Collector:
         self.emitted.append((committed, held))
         self.logical_messages += [message for _, message in held.messages]
 
-    def emit_run(
-        self, transactions: Transactions, chunk: Chunk, numbers: npt.NDArray[np.int64]
-    ) -> None:
-        """Take many committed transactions at once; ``numbers`` has the transaction of each row."""
-        self.committed.append(transactions)
-        self.runs.append(Emitted(transactions, [(chunk, numbers)]))
+    def emit_run(self, run: CommittedRun) -> None:
+        """Take many committed transactions at once."""
+        self.committed.append(run.transactions)
+        self.emitted.append(run)
 
     def drop(self, key: Key) -> None:
         self.held.pop(key, None)
@@ -104,12 +87,4 @@ class Collector:
 
     def transactions(self) -> Transactions:
         """Return the committed transactions, in commit order."""
-        pieces: list[Transactions] = []
-        singly: list[Committed] = []
-        for each in self.committed:
-            if isinstance(each, Committed):
-                singly.append(each)
-            else:
-                pieces += [Transactions.of(singly), each]
-                singly = []
-        return Transactions.concatenate([*pieces, Transactions.of(singly)])
+        return Transactions.collect(self.committed)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
 
+from pgwire_codec.codec.runs import PlainTransactions
 from pgwire_codec.protocol.epoch import unix_microseconds
 
 
@@ -64,6 +65,20 @@ class Transactions:
         )
 
     @classmethod
+    def plain(cls, found: PlainTransactions, start: int, stop: int) -> Transactions:
+        """Return some of the transactions that ``runs`` found, without their origins."""
+        several = slice(start, stop)
+        return cls(
+            xid=found.xid[several],
+            commit_lsn=found.commit_lsn[several],
+            end_lsn=found.end_lsn[several],
+            commit_time=found.commit_time[several].view("datetime64[us]"),
+            origin=np.empty(stop - start, np.object_),  # None each
+            gid=np.empty(stop - start, np.object_),
+            changes=found.changes[several],
+        )
+
+    @classmethod
     def concatenate(cls, parts: Sequence[Transactions]) -> Transactions:
         parts = [part for part in parts if len(part)]
         if len(parts) < 2:
@@ -71,6 +86,19 @@ class Transactions:
         return cls(
             *(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls))
         )
+
+    @classmethod
+    def collect(cls, committed: Iterable[Committed | Transactions]) -> Transactions:
+        """Return single transactions and arrays of them as one."""
+        pieces: list[Transactions] = []
+        singly: list[Committed] = []
+        for each in committed:
+            if isinstance(each, Committed):
+                singly.append(each)
+            else:
+                pieces += [cls.of(singly), each] if singly else [each]
+                singly = []
+        return cls.concatenate([*pieces, cls.of(singly)] if singly else pieces)
 
     def __len__(self) -> int:
         return len(self.xid)

@@ -1,12 +1,12 @@
-"""Events of a scanned array: runs of changes, runs of plain transactions, and other messages.
+"""Events of a scanned array, one by one: runs of changes, and other messages.
 
-Of changes only the number matters, so a run of them is one event. So is a run of plain
-transactions, of which there may be millions. Every other message is decoded to its object.
+Of changes only the number matters, so a run of them is one event. Every other message is decoded
+to its object.
 """
 
 from __future__ import annotations
 
-import itertools
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,13 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pgwire_codec.codec.message_array import Messages
-from pgwire_codec.codec.tables import MessageTable, tagged
-from pgwire_codec.protocol.messages import LogicalMessage
-from pgwire_codec.protocol.tags import ROW_CHANGES, in_stream_block
-from pgwire_codec.transactions.carry import Position
+from pgwire_codec.codec.tables import MessageTable
+from pgwire_codec.protocol.messages import LogicalMessage, Message, Truncate
+from pgwire_codec.protocol.tags import ROW_CHANGES
+from pgwire_codec.transactions.carry import START, Position
 
-#: Number of consecutive plain transactions from which on they are read as one run.
-_SHORTEST: Final = 8
+_NO_CHANGE: Final = re.compile(rb"[^%b]" % ROW_CHANGES, re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,87 +31,55 @@ class ChangeRun:
     stop: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PlainRun:
-    """Consecutive whole plain transactions that contain nothing but changes.
-
-    Attributes
-    ----------
-    start, stop : int
-        The messages ``start`` to ``stop - 1``.
-    begin, commit : numpy.ndarray of int64
-        Indexes of the Begin and of the Commit messages, one each a transaction.
-    """
-
-    start: int
-    stop: int
-    begin: npt.NDArray[np.int64]
-    commit: npt.NDArray[np.int64]
-
-
-@dataclass(slots=True)
 class ScannedEvents:
     """Events of an input array. ``decode_message`` is the implementation's."""
 
-    messages: Messages
-    table: MessageTable
-    decode_message: Callable[..., LogicalMessage]
+    def __init__(
+        self,
+        messages: Messages,
+        table: MessageTable,
+        decode_message: Callable[..., LogicalMessage],
+    ) -> None:
+        self._messages = messages
+        self._decoded = table.decoded
+        self._kinds = table.kind.tobytes()
+        self._decode_message = decode_message
 
-    def iterate(
-        self, streaming: bool
-    ) -> Iterator[tuple[int, PlainRun | ChangeRun | LogicalMessage]]:
-        """Yield the events in order, each with the index of its (first) message.
+    def iterate(self, start: int, stop: int) -> Iterator[tuple[int, ChangeRun | LogicalMessage]]:
+        """Yield the events of some of the messages, each with the index of its (first) message.
 
         Messages that did not decode (``kind`` 0) are skipped; they end a run.
         """
-        place = 0
-        for run in _plain_runs(self.table.kind):
-            yield from self.iterate_between(place, run.start, streaming)
-            yield run.start, run
-            place, streaming = run.stop, False
-        yield from self.iterate_between(place, len(self.messages), streaming)
-
-    def iterate_between(
-        self, start: int, stop: int, streaming: bool
-    ) -> Iterator[tuple[int, ChangeRun | LogicalMessage]]:
-        """Yield the events of some of the messages, without runs of plain transactions."""
-        kind = self.table.kind[start:stop]
-        for index in (start + np.flatnonzero(~tagged(kind, ROW_CHANGES))).tolist():
+        for match in _NO_CHANGE.finditer(self._kinds, start, stop):
+            index = match.start()
             if index > start:
                 yield start, ChangeRun(start, index)
             start = index + 1
-            if self.table.kind[index]:
-                yield index, self.decode_message(self.messages[index], streaming=streaming)
-            # A message that did not decode may still have opened or closed a stream block.
-            streaming = in_stream_block(self.messages.tag(index), streaming)
+            if self._kinds[index]:
+                yield index, self.message(index)
         if start < stop:
             yield start, ChangeRun(start, stop)
 
-
-def _plain_runs(kind: npt.NDArray[np.uint8]) -> list[PlainRun]:
-    """Return the runs of plain transactions that are long enough."""
-    places = np.flatnonzero(~tagged(kind, ROW_CHANGES))
-    tags = kind[places]
-    # A Begin whose next message that is not a change is a Commit.
-    pairs = np.flatnonzero((tags[:-1] == ord("B")) & (tags[1:] == ord("C")))
-    if len(pairs) < _SHORTEST:
-        return []
-    begin, commit = places[pairs], places[pairs + 1]
-    cuts = 1 + np.flatnonzero(begin[1:] != commit[:-1] + 1)
-    edges = [0, *cuts.tolist(), len(pairs)]
-    return [
-        PlainRun(int(begin[a]), int(commit[b - 1]) + 1, begin[a:b], commit[a:b])
-        for a, b in itertools.pairwise(edges)
-        if b - a >= _SHORTEST
-    ]
+    def message(self, index: int) -> LogicalMessage:
+        """Return a message that is not a change."""
+        return self._decoded.get(index) or self._decode_message(self._messages[index])
 
 
 def first_of_each(table: MessageTable, run: ChangeRun) -> dict[int, Position]:
-    """Return the first position of each (sub)transaction in a run; none outside stream blocks."""
+    """Return the first position of each (sub)transaction in a run, in order.
+
+    Outside stream blocks the result is empty.
+    """
     xids: npt.NDArray[Any] = table.xid[run.start : run.stop]
-    if not xids[0]:
-        return {}
-    found, places = np.unique(xids, return_index=True)
-    return {
-        xid: Position(place) for xid, place in zip(found.tolist(), places.tolist(), strict=True)
-    }
+    # Only the first of a row of changes by the same subtransaction can be its first.
+    places = np.flatnonzero(np.diff(xids, prepend=np.uint32(0)))
+    first: dict[int, Position] = {}
+    for xid, place in zip(xids[places].tolist(), places.tolist(), strict=True):
+        if xid:
+            first.setdefault(xid, Position(place))
+    return first
+
+
+def first_of(message: Truncate | Message) -> dict[int, Position]:
+    """Return the same of one message."""
+    return {message.xid: START} if message.xid else {}

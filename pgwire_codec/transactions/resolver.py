@@ -119,7 +119,12 @@ class Resolver:
             raise _violation("a change inside a transaction: no Begin or Stream Start came before")
         return PLAIN, self.carry.plain
 
-    def advance(self, by: Position, first: Mapping[int, Position]) -> tuple[Key, Position]:
+    def leave(self) -> None:
+        """Follow the Begin of a plain transaction that is read whole."""
+        self._leave_plain()
+        self.carry.in_stream = None
+
+    def advance(self, by: Position, first: Mapping[int, tuple[int, int]]) -> tuple[Key, Position]:
         """Count changes and logical messages of the current transaction.
 
         ``first`` has the (sub)transactions that made them, with the position of the first of each
@@ -128,15 +133,16 @@ class Resolver:
         key, transaction = self.current()
         start = transaction.position
         for xid, place in first.items():
-            transaction.first.setdefault(xid, _plus(start, place))
-        transaction.position = _plus(start, by)
+            transaction.first.setdefault(xid, start.plus(place))
+        transaction.position = start.plus(by)
         return key, start
 
     def version(self, oid: int) -> RelationVersion | None:
         """Return the Relation that holds here for an OID, or None."""
         for scope in self._scopes():
-            if oid in scope.relations:
-                return scope.relations[oid][1]
+            found = scope.relations.get(oid)
+            if found is not None:
+                return found[1]
         return None
 
     def _scopes(self) -> list[Scope]:
@@ -182,8 +188,7 @@ class Resolver:
 
     def _open_plain(self, transaction: OpenTransaction) -> None:
         # One that is open still was cut off: a new session sends it again, whole.
-        self._leave_plain()
-        self.carry.in_stream = None
+        self.leave()
         self.carry.plain = transaction
 
     def _leave_plain(self) -> None:
@@ -267,9 +272,7 @@ class Resolver:
             self.rolled_back += transaction.position.changes - position.changes
             transaction.position = position
             transaction.first = {
-                xid: place
-                for xid, place in transaction.first.items()
-                if place < position and xid != message.subxid
+                xid: place for xid, place in transaction.first.items() if place < position
             }
             self._listener.truncate(key, position)
 
@@ -331,7 +334,7 @@ class Resolver:
         )
 
     def _advance(self, event: Advance) -> None:
-        self._leave_plain()
+        self.leave()
         self.carry.delivered_lsn = max(self.carry.delivered_lsn, event.commit_lsn)
 
 
@@ -352,10 +355,6 @@ _HANDLERS: dict[type, Callable[[Resolver, Any], None]] = {
     StreamStop: Resolver._stream_stop,
     Type: Resolver._type,
 }
-
-
-def _plus(start: Position, by: Position) -> Position:
-    return Position(start.changes + by.changes, start.messages + by.messages)
 
 
 def _violation(expected: str) -> DecodeError:

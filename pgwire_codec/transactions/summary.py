@@ -9,11 +9,16 @@ at the same time and in any order.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from pgwire_codec.codec.interface import Codec
 from pgwire_codec.codec.message_array import Messages, to_message_arrays
+from pgwire_codec.codec.runs import PlainRun, Runs, StreamBlock
 from pgwire_codec.codec.tables import MessageTable
 from pgwire_codec.errors import DecodeError, check_on_error
 from pgwire_codec.protocol.messages import (
@@ -35,8 +40,7 @@ from pgwire_codec.protocol.messages import (
 from pgwire_codec.protocol.spec import MESSAGES
 from pgwire_codec.protocol.tags import STREAM_CONTENT
 from pgwire_codec.transactions.carry import START, Position
-from pgwire_codec.transactions.events import ChangeRun, PlainRun, ScannedEvents, first_of_each
-from pgwire_codec.transactions.plain import plain_transactions
+from pgwire_codec.transactions.events import ChangeRun, ScannedEvents, first_of, first_of_each
 from pgwire_codec.transactions.resolver import Advance
 
 
@@ -52,17 +56,10 @@ class ChangeCount:
     xid: int | None = None
     first_segment: bool = False
 
-    def extend(self, by: Position, first: dict[int, Position]) -> None:
+    def extend(self, by: Position, first: Mapping[int, tuple[int, int]]) -> None:
         for xid, place in first.items():
-            self.first.setdefault(
-                xid,
-                Position(
-                    self.position.changes + place.changes, self.position.messages + place.messages
-                ),
-            )
-        self.position = Position(
-            self.position.changes + by.changes, self.position.messages + by.messages
-        )
+            self.first.setdefault(xid, self.position.plus(place))
+        self.position = self.position.plus(by)
 
 
 Event = LogicalMessage | Advance | ChangeCount
@@ -201,26 +198,54 @@ class _Recorder:
 
     def record(self, part: Messages, codec: Codec, skip: bool) -> None:
         table = codec.scan(part, streaming=self.in_block, skip=skip)
+        runs = codec.runs(part, table)
         events = ScannedEvents(part, table, codec.decode_message)
-        for _, item in events.iterate(self.in_block):
-            if not isinstance(item, PlainRun):
-                self._event(item, table)
-            elif (transactions := plain_transactions(part, item, codec.boundaries)) is not None:
-                self._begun = self._block = None
-                is_new = transactions.commit_lsn > self._delivered_lsn
-                self.committed += int(transactions.changes[is_new].sum())
-                self._advance(int(transactions.commit_lsn[0]))
-                self._advance(int(transactions.commit_lsn[-1]))
+        place = 0
+        for segment in runs.segments:
+            self._singly(events.iterate(place, segment.start), table)
+            if isinstance(segment, PlainRun):
+                self._plain_run(segment, runs, table)
             else:
-                for _, event in events.iterate_between(item.start, item.stop, streaming=False):
-                    self._event(event, table)
+                self._stream_block(segment, table)
+            place = segment.stop
+        self._singly(events.iterate(place, len(part)), table)
         self.in_block = table.streaming
 
-    def _event(self, item: ChangeRun | LogicalMessage, table: MessageTable) -> None:
-        if isinstance(item, ChangeRun):
-            self._count(Position(item.stop - item.start), first_of_each(table, item))
-        else:
-            self._message(item)
+    def _singly(
+        self, events: Iterable[tuple[int, ChangeRun | LogicalMessage]], table: MessageTable
+    ) -> None:
+        for _, item in events:
+            if isinstance(item, ChangeRun):
+                self._count(Position(item.stop - item.start), first_of_each(table, item))
+            else:
+                self._message(item)
+
+    def _plain_run(self, run: PlainRun, runs: Runs, table: MessageTable) -> None:
+        self._begun = self._block = None
+        first, stop = run.first_transaction, run.stop_transaction
+        lsns = runs.transactions.commit_lsn
+        is_new = lsns[first:stop] > self._delivered_lsn
+        self.committed += int(runs.transactions.changes[first:stop][is_new].sum())
+        for index, number in run.others:
+            message = table.decoded[index]
+            if isinstance(message, (Relation, Type)):
+                self._commits(lsns[first:number])
+                self._message(message)
+                first = number
+        self._commits(lsns[first:stop])
+
+    def _commits(self, lsns: npt.NDArray[np.uint64]) -> None:
+        for lsn in lsns[:: max(len(lsns) - 1, 1)].tolist():  # the first and the last
+            self._advance(lsn)
+
+    def _stream_block(self, block: StreamBlock, table: MessageTable) -> None:
+        self._open_block(StreamStart(block.xid, block.first_segment))
+        self._count(Position(block.stop_row - block.first_row, block.messages), block.first)
+        for index in block.others:
+            message = table.decoded[index]
+            if not isinstance(message, Message):
+                self._message(message)
+        self._block = None
 
     def events(self) -> tuple[Event, ...]:
         # Copies of those that grow with what is added later.
@@ -234,10 +259,10 @@ class _Recorder:
 
     def _message(self, message: LogicalMessage) -> None:
         if isinstance(message, Truncate):
-            self._count(Position(len(message.relation_oids)), _first(message.xid))
+            self._count(Position(len(message.relation_oids)), first_of(message))
         elif isinstance(message, Message):
             if message.flags & 1:
-                self._count(Position(0, 1), _first(message.xid))
+                self._count(Position(0, 1), first_of(message))
         elif isinstance(message, Relation):
             self._relation(message)
         elif isinstance(message, Type):
@@ -255,7 +280,7 @@ class _Recorder:
         else:
             self._control(message)
 
-    def _count(self, by: Position, first: dict[int, Position]) -> None:
+    def _count(self, by: Position, first: Mapping[int, tuple[int, int]]) -> None:
         if self._block is not None:
             self._block.extend(by, first)
             return
@@ -377,7 +402,3 @@ class _Recorder:
         for declared in (self._relations, self._types):
             declared.pop(xid, None)
             declared.pop(0, None)
-
-
-def _first(xid: int | None) -> dict[int, Position]:
-    return {} if xid is None else {xid: START}

@@ -72,6 +72,12 @@ STARVE = """
     wanted = [(0, column_type(oid, modifier, TypeOptions()))]
     small = [bytes(100) for _ in range(20_000)][::2]  # leaves space for small objects
     assert starve(lambda: core.scan(messages)) > 0
+    table = core.scan(messages)
+    assert starve(lambda: core.runs(messages, table)) > 1
+    found = core.runs(messages, table)
+    pieces = np.array([[0], [len(several)], [0], [0]])
+    batch = np.zeros(1, np.int32)
+    assert starve(lambda: core.group_rows(found.rows, found.group, batch, pieces)) > 2
     assert starve(lambda: core.tuples(*place)) > 3
     starved = starve(lambda: core.decode_columns(*place, "new", wanted, unrepresentable="null"))
     assert starved > 1, starved

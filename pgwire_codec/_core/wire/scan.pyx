@@ -1,28 +1,28 @@
-"""scan and boundaries: the heads of messages as arrays.
+"""scan: the heads of messages as arrays.
 
 The counterpart is :mod:`pgwire_codec.reference.scan`.
 Changes, and the messages that begin and end plain transactions and stream blocks, are checked here
-to their last byte, without the GIL. The reference decoder checks the others, and raises all errors.
+to their last byte, without the GIL. The others are decoded.
 """
 
-from libc.stdint cimport int16_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int16_t, int64_t, uint8_t, uint32_t
 
 import numpy as np
 
 from pgwire_codec._core.protocol cimport (
-    BEGIN, BEGIN_FINAL_LSN, BEGIN_SIZE, BEGIN_XID, COMMIT, COMMIT_COMMIT_LSN, COMMIT_COMMIT_TIME,
-    COMMIT_END_LSN, COMMIT_SIZE, DELETE, INSERT, MARKER_KEY, MARKER_NEW, MARKER_OLD, STREAM_ABORT,
-    STREAM_ABORT_LONG_SIZE, STREAM_ABORT_SIZE, STREAM_COMMIT, STREAM_COMMIT_SIZE, STREAM_START,
-    STREAM_START_FIRST_SEGMENT, STREAM_START_SIZE, STREAM_STOP, STREAM_STOP_SIZE, UPDATE,
-    in_stream_block,
+    BEGIN, BEGIN_SIZE, COMMIT, COMMIT_SIZE, DELETE, INSERT, MARKER_KEY, MARKER_NEW, MARKER_OLD,
+    STREAM_ABORT, STREAM_ABORT_LONG_SIZE, STREAM_ABORT_SIZE, STREAM_COMMIT, STREAM_COMMIT_SIZE,
+    STREAM_START, STREAM_START_FIRST_SEGMENT, STREAM_START_SIZE, STREAM_STOP, STREAM_STOP_SIZE,
+    UPDATE, in_stream_block,
 )
-from pgwire_codec._core.wire.primitives cimport load_i16, load_i64, load_u32, load_u64
+from pgwire_codec._core.wire.primitives cimport load_i16, load_u32
 from pgwire_codec._core.wire.tuple_data cimport tuple_end
 
-from pgwire_codec.codec.tables import Boundaries, MessageTable
+from pgwire_codec._core.messages.decode import decode_message
+from pgwire_codec.codec.tables import MessageTable
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.protocol.messages import Message, Truncate
-from pgwire_codec.reference.codec import decode_message
+from pgwire_codec.protocol.tags import TABULATED
 
 
 cdef struct Change:
@@ -42,6 +42,7 @@ def scan(messages, *, bint streaming=False, bint skip=False):
     body = np.full(count, -1, np.int64)
     width = np.zeros(count, np.int16)
     errors = {}
+    decoded = {}
     cdef const uint8_t[::1] data = messages.data
     cdef const int64_t[::1] offsets = messages.offsets
     cdef uint8_t[::1] kinds = kind
@@ -72,15 +73,16 @@ def scan(messages, *, bint streaming=False, bint skip=False):
                 raise placed from None
             errors[index] = placed
         else:
-            if is_checked_here(raw[0]):
+            if raw[:1] in TABULATED:
                 raise RuntimeError(f"the compiled scan refused message {index}, which is whole")
             kinds[index] = raw[0]
+            decoded[index] = message
             if isinstance(message, (Truncate, Message)):
                 xids[index] = message.xid or 0
         if len(raw):
             inside = in_stream_block(raw[0], inside)
         index += 1
-    return MessageTable(kind, relation, xid, body, width, errors, inside)
+    return MessageTable(kind, relation, xid, body, width, errors, inside, decoded)
 
 
 cdef check_offsets(const int64_t[::1] offsets, Py_ssize_t count, Py_ssize_t size):
@@ -133,13 +135,6 @@ cdef Py_ssize_t scan_run(
     return count
 
 
-cdef bint is_checked_here(uint8_t tag) noexcept nogil:
-    return tag in (
-        INSERT, UPDATE, DELETE, BEGIN, COMMIT, STREAM_START, STREAM_STOP, STREAM_COMMIT,
-        STREAM_ABORT,
-    )
-
-
 cdef inline bint is_control(uint8_t tag, const uint8_t* p, Py_ssize_t size) noexcept nogil:
     """Return whether the message is whole, and one of the frequent ones of a fixed size."""
     if tag == BEGIN:
@@ -189,59 +184,3 @@ cdef inline bint read_change(
     elif tag == DELETE or marker != MARKER_NEW:
         return False
     return tuple_end(p + 1, end) == end
-
-
-def boundaries(messages, begin, commit):
-    """Read the fields of Begin and Commit messages that ``scan`` accepted.
-
-    See ``reference.scan``.
-    """
-    cdef const uint8_t[::1] data = messages.data
-    cdef const int64_t[::1] offsets = messages.offsets
-    cdef const int64_t[::1] begins = np.ascontiguousarray(begin, np.int64)
-    cdef const int64_t[::1] commits = np.ascontiguousarray(commit, np.int64)
-    cdef Py_ssize_t count = begins.shape[0]
-    cdef Py_ssize_t row
-    cdef const uint8_t* p
-    cdef bint good = True
-    found = Boundaries(
-        xid=np.empty(count, np.uint32),
-        final_lsn=np.empty(count, np.uint64),
-        commit_lsn=np.empty(count, np.uint64),
-        end_lsn=np.empty(count, np.uint64),
-        commit_time=np.empty(count, np.int64),
-    )
-    cdef uint32_t[::1] xid = found.xid
-    cdef uint64_t[::1] final_lsn = found.final_lsn
-    cdef uint64_t[::1] commit_lsn = found.commit_lsn
-    cdef uint64_t[::1] end_lsn = found.end_lsn
-    cdef int64_t[::1] commit_time = found.commit_time
-    if commits.shape[0] != count:
-        raise ValueError(f"{count} Begins, but {commits.shape[0]} Commits")
-    with nogil:
-        for row in range(count):
-            good = is_whole(begins[row], BEGIN_SIZE, offsets, data.shape[0])
-            if not good or not is_whole(commits[row], COMMIT_SIZE, offsets, data.shape[0]):
-                good = False
-                break
-            p = &data[offsets[begins[row]]]
-            final_lsn[row] = load_u64(p + BEGIN_FINAL_LSN)
-            xid[row] = load_u32(p + BEGIN_XID)
-            p = &data[offsets[commits[row]]]
-            commit_lsn[row] = load_u64(p + COMMIT_COMMIT_LSN)
-            end_lsn[row] = load_u64(p + COMMIT_END_LSN)
-            commit_time[row] = load_i64(p + COMMIT_COMMIT_TIME)
-    if not good:
-        raise ValueError("begin and commit must be Begins and Commits that scan() accepted")
-    return found
-
-
-cdef inline bint is_whole(
-    int64_t index, Py_ssize_t size, const int64_t[::1] offsets, Py_ssize_t end
-) noexcept nogil:
-    """Return whether there is a message with that index and size in the data."""
-    if not 0 <= index < offsets.shape[0] - 1:
-        return False
-    if not 0 <= offsets[index] <= offsets[index + 1] <= end:
-        return False
-    return offsets[index + 1] - offsets[index] == size
