@@ -120,6 +120,15 @@ class OpenTransaction:
     scope: Scope = field(default_factory=Scope)
     delivered: int = 0
 
+    def cut(self, position: Position) -> None:
+        """Go back to a position: forget the subtransactions that began there or later."""
+        self.position = position
+        while self.first:
+            last = next(reversed(self.first))
+            if self.first[last] < position:
+                return
+            del self.first[last]
+
     def copy(self) -> OpenTransaction:
         return replace(self, first=dict(self.first), scope=self.scope.copy())
 

@@ -270,10 +270,7 @@ class Resolver:
         position = transaction.first.get(message.subxid)
         if position is not None:
             self.rolled_back += transaction.position.changes - position.changes
-            transaction.position = position
-            transaction.first = {
-                xid: place for xid, place in transaction.first.items() if place < position
-            }
+            transaction.cut(position)
             self._listener.truncate(key, position)
 
     def _stream_prepare(self, message: StreamPrepare) -> None:
