@@ -190,6 +190,7 @@ class _Recorder:
         self._delivered_lsn = delivered_lsn
         self._events: list[Event] = []
         self._begun: int | None = None  # index of the last Begin in the events
+        self._was_cut_off = False  # before the last Begin, a block may have been open
         self._block: ChangeCount | None = None  # the stream block that is open
         self._blocks: dict[int, ChangeCount] = {}  # by xid, as long as a block can be joined to it
         self._relations: dict[int | None, dict[int, Relation]] = {}  # sent last, by transaction
@@ -221,6 +222,7 @@ class _Recorder:
                 self._message(item)
 
     def _plain_run(self, run: PlainRun, runs: Runs, table: MessageTable) -> None:
+        was_cut_off = self._may_be_in_block()
         self._begun = self._block = None
         first, stop = run.first_transaction, run.stop_transaction
         lsns = runs.transactions.commit_lsn
@@ -229,6 +231,9 @@ class _Recorder:
         for index, number in run.others:
             message = table.decoded[index]
             if isinstance(message, (Relation, Type)):
+                if was_cut_off and number == run.first_transaction:
+                    self._events.append(Advance(0))
+                    was_cut_off = False
                 self._commits(lsns[first:number])
                 self._message(message)
                 first = number
@@ -369,6 +374,8 @@ class _Recorder:
             )
         del self._events[self._begun :]
         self._begun = None
+        if declared and self._was_cut_off:
+            self._events.append(Advance(0))
         self._events += declared
         self._advance(message.commit_lsn)
 
@@ -391,12 +398,20 @@ class _Recorder:
         if isinstance(message, Prepare) and self._block is not None:
             # It may not come inside a block: reopen the block, so that the fold reports it.
             self._events.append(StreamStart(self._block.xid or 0, first_segment=False))
+        self._was_cut_off = self._may_be_in_block()
         self._block = None
         if isinstance(message, (StreamAbort, StreamCommit, StreamPrepare)):
             self._blocks.pop(message.xid, None)
             self._forget(message.xid)
         self._begun = len(self._events) if isinstance(message, Begin) else None
         self._events.append(message)
+
+    def _may_be_in_block(self) -> bool:
+        """Return whether a block may be open that a Begin cuts off, here or before this part.
+
+        An event must leave it, if the Begin does not stay, before what its transaction declares.
+        """
+        return self._block is not None or not self._events
 
     def _forget(self, xid: int) -> None:
         for declared in (self._relations, self._types):

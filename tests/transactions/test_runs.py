@@ -6,6 +6,7 @@ the same: batches, transactions, warnings, rejected messages, errors, the carry,
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -330,6 +331,24 @@ def test_a_broken_off_transaction_that_comes_again_is_not_doubled() -> None:
     after = decoder.decode(wire([*first, *transaction(*inside, lsn=10)]))
     seqs = [batch.seq.tolist() for changes in (before, after) for batch in changes]
     assert seqs == [[0, 1], [2, 3, 4, 0, 1, 2, 3, 4]]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_relation_after_a_block_that_was_cut_off_holds_for_all(again: bool) -> None:
+    """A whole transaction of the new session is not in the summary, but what it declares is."""
+    first = transaction(T, lsn=9)
+    parts = [
+        wire(streamed(replace(T, oid=9, xid=7), xid=7)[:-1]),
+        wire([pgc.StreamStart(7, False), *first] if again else first),
+        wire(transaction(insert(1, "1", "a", None), lsn=10)),
+    ]
+    decoder = pgc.Decoder()
+    for part in parts:
+        decoder.decode(part)
+    plan = pgc.plan([pgc.summarise(part) for part in parts])
+    for found in (plan.carry, pgc.plan([pgc.summarise([*itertools.chain(*parts)])]).carry):
+        assert found.scope.relations.keys() == decoder.relations.keys() == {1}
+        assert found.in_stream is None
 
 
 # group_rows.
