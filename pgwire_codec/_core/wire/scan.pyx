@@ -123,7 +123,8 @@ cdef Py_ssize_t scan_run(
             if not read_change(p, end, inside[0], &change):
                 return index
             relations[index] = change.relation
-            xids[index] = change.xid
+            if change.xid:  # outside stream blocks, the pages of this array stay untouched
+                xids[index] = change.xid
             bodies[index] = offsets[index] + change.body
             widths[index] = change.width
         elif not is_control(tag, p, end - p):
