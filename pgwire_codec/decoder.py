@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.changes import Changes
 from pgwire_codec.changes.column import Decoding
 from pgwire_codec.changes.gather import gather
 from pgwire_codec.codec.interface import Codec
-from pgwire_codec.codec.message_array import to_lsns, to_message_arrays
+from pgwire_codec.codec.message_array import Messages, to_lsns, to_message_arrays
 from pgwire_codec.errors import OptionError, Rejected
 from pgwire_codec.options import DecoderOptions
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.transactions.carry import Carry
 from pgwire_codec.transactions.collector import Collector, Held
+from pgwire_codec.transactions.journal import Journal
 from pgwire_codec.transactions.plan import Outcome, PartPlan
 from pgwire_codec.transactions.reader import Reader
 from pgwire_codec.transactions.resolver import Key, Resolver
 from pgwire_codec.types import ArrowTypes, TypeRegistry
 
 _DEFAULTS = DecoderOptions()
+
+R = TypeVar("R")
 
 
 @dataclass(slots=True)
@@ -41,6 +45,7 @@ class SessionState:
 
     carry: Carry = field(default_factory=Carry)
     held: dict[Key, Held] = field(default_factory=dict)
+    _journal: Journal = field(default_factory=Journal)
 
     def copy(self) -> SessionState:
         held = {key: each.copy() for key, each in self.held.items()}
@@ -48,7 +53,20 @@ class SessionState:
 
     def begin(self) -> None:
         """Begin a new connection: see ``Decoder.new_session``."""
-        Resolver(self.carry, Collector(self.held)).new_session()
+        self.change(lambda: Resolver(self.carry, Collector(self.held)).new_session())
+
+    def change(self, action: Callable[[], R]) -> R:
+        """Return the result of an action that changes the state; undo its changes if it raises."""
+        self._journal.roll_back()  # nothing, unless an earlier roll-back was interrupted
+        try:
+            self.held = self._journal.entries(self.held)
+            self._journal.keep(self.carry)
+            result = action()
+            self._journal.commit()
+        except BaseException:
+            self._journal.roll_back()
+            raise
+        return result
 
 
 def decode_messages(
@@ -58,14 +76,25 @@ def decode_messages(
     messages: object,
     lsn: object,
     outcomes: Mapping[Key, Outcome],
-) -> tuple[Changes, SessionState]:
-    """Decode the next messages of a session; return the changes, and the session after them.
+) -> Changes:
+    """Decode the next messages of a session, and return the changes.
 
-    ``outcomes`` are those of the transactions that the messages leave open. Raises ``DecodeError``.
+    ``outcomes`` are those of the transactions that the messages leave open. Raises ``DecodeError``;
+    then the session is as it was.
     """
     arrays = to_message_arrays(messages)
     lsns = to_lsns(lsn, sum(len(array) for array in arrays))
-    session = session.copy()
+    return session.change(lambda: _decode(codec, options, session, arrays, lsns, outcomes))
+
+
+def _decode(
+    codec: Codec,
+    options: DecoderOptions,
+    session: SessionState,
+    arrays: list[Messages],
+    lsns: npt.NDArray[np.uint64] | None,
+    outcomes: Mapping[Key, Outcome],
+) -> Changes:
     collector = Collector(session.held)
     skip = options.on_error == "skip"
     reader = Reader(
@@ -81,7 +110,7 @@ def decode_messages(
             if outcome.before is not None:
                 held.truncate(outcome.before)
             collector.emit(held, outcome.committed)
-    return _changes(collector, Decoding.of(codec, options), skip=skip), session
+    return _changes(collector, Decoding.of(codec, options), skip=skip)
 
 
 def _changes(collector: Collector, decoding: Decoding, *, skip: bool) -> Changes:
@@ -110,7 +139,16 @@ def _without_rejected(batch: ChangeBatch, collector: Collector) -> ChangeBatch:
     return batch.without(bad)
 
 
-class BaseDecoder:
+class _Stateful:
+    """Object with a session, of which each copy has its own."""
+
+    _session: SessionState
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_session": self._session.copy()}
+
+
+class BaseDecoder(_Stateful):
     """Decode a stream of pgoutput messages into the changes of committed transactions.
 
     One decoder serves one stream (one slot, or one log), in order; it must not be shared between
@@ -207,10 +245,7 @@ class BaseDecoder:
         DecodeError
             For the first message that does not decode; the decoder is as it was before the call.
         """
-        changes, self._session = decode_messages(
-            self.codec, self.options, self._session, messages, lsn, {}
-        )
-        return changes
+        return decode_messages(self.codec, self.options, self._session, messages, lsn, {})
 
     def new_session(self) -> None:
         """Begin a new connection, whose first message is the next one.
@@ -237,7 +272,7 @@ class BaseDecoder:
         return self.for_part(part).decode(messages, lsn, last=True)
 
 
-class PartDecoder:
+class PartDecoder(_Stateful):
     """Decode one part of a log: the same changes as in a serial pass, without the other parts.
 
     Changes of a transaction come with the part that contains them, if by its plan the
@@ -263,7 +298,4 @@ class PartDecoder:
         the part leaves open and that commit in a later part.
         """
         outcomes = self._outcomes if last else {}
-        changes, self._session = decode_messages(
-            self._codec, self._options, self._session, messages, lsn, outcomes
-        )
-        return changes
+        return decode_messages(self._codec, self._options, self._session, messages, lsn, outcomes)

@@ -75,7 +75,7 @@ class StateTracker:
 
     @property
     def versions(self) -> list[RelationVersion]:
-        """The versions of relations that are valid before the first part or declared since."""
+        """The versions of relations that the parts declared, and that were not valid before."""
         return self._resolver.versions
 
     def copy(self) -> StateTracker:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from pgwire_codec.protocol.messages import Relation, Type
+from pgwire_codec.transactions.journal import Journal
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,11 @@ class Scope:
 
     def copy(self) -> Scope:
         return Scope(dict(self.relations), dict(self.types), dict(self.names))
+
+    def keep(self, journal: Journal) -> None:
+        self.relations = journal.map(self.relations)
+        self.types = journal.map(self.types)
+        self.names = journal.map(self.names)
 
     def add(self, clock: int, version: RelationVersion) -> None:
         """Take a Relation as it was sent."""
@@ -132,6 +138,11 @@ class OpenTransaction:
     def copy(self) -> OpenTransaction:
         return replace(self, first=dict(self.first), scope=self.scope.copy())
 
+    def keep(self, journal: Journal) -> None:
+        self.first = journal.map(self.first)
+        self.scope.keep(journal)
+        journal.keep_fields(self)
+
 
 @dataclass(slots=True)
 class Carry:
@@ -180,6 +191,14 @@ class Carry:
             streams={xid: open_.copy() for xid, open_ in self.streams.items()},
             prepared={gid: open_.copy() for gid, open_ in self.prepared.items()},
         )
+
+    def keep(self, journal: Journal) -> None:
+        self.scope.keep(journal)
+        if self.plain is not None:
+            journal.keep(self.plain)
+        self.streams = journal.entries(self.streams)
+        self.prepared = journal.entries(self.prepared)
+        journal.keep_fields(self)
 
     @property
     def pending(self) -> list[int]:

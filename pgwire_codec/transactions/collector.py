@@ -13,6 +13,7 @@ from pgwire_codec.protocol.messages import Message
 from pgwire_codec.transactions.carry import Position
 from pgwire_codec.transactions.change_array import ChangeArray, Chunk
 from pgwire_codec.transactions.committed import Committed, Transactions
+from pgwire_codec.transactions.journal import Journal
 from pgwire_codec.transactions.resolver import Key
 
 
@@ -25,6 +26,11 @@ class Held:
 
     def copy(self) -> Held:
         return Held(list(self.chunks), list(self.messages))
+
+    def keep(self, journal: Journal) -> None:
+        self.chunks = journal.stack(self.chunks)
+        self.messages = journal.stack(self.messages)
+        journal.keep_fields(self)
 
     def truncate(self, position: Position) -> None:
         while self.chunks and self.chunks[-1].seq >= position.changes:

@@ -87,6 +87,7 @@ def plan(
     skip = check_on_error(on_error)
     planner = _Planner()
     resolver = Resolver(Carry() if carry is None else carry.copy(), planner)
+    known = [version for _, version in resolver.carry.scope.relations.values()]
     parts = []
     for part in summaries:
         pieces = _pieces(part)
@@ -96,7 +97,7 @@ def plan(
         for piece in pieces:
             apply_summary(piece, resolver, skip=skip, changed=planner.changed)
         parts.append(PartPlan(before, planner.watch()))
-    return Plan(tuple(parts), resolver.carry, tuple(dict.fromkeys(resolver.versions)))
+    return Plan(tuple(parts), resolver.carry, tuple(dict.fromkeys([*known, *resolver.versions])))
 
 
 class _Planner:

@@ -85,8 +85,7 @@ class Resolver:
         self.carry = carry
         self._listener = listener
         self.rolled_back = 0  #: changes rolled back since, with a transaction or a savepoint
-        #: Every version of a Relation that holds or was sent, in order.
-        self.versions = [version for _, version in carry.scope.relations.values()]
+        self.versions: list[RelationVersion] = []  #: versions of Relations sent since, in order
 
     def apply(self, event: LogicalMessage | Advance) -> None:
         """Follow one message that is not a change (nor a logical message).
