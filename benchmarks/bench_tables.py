@@ -41,7 +41,7 @@ def bench_to_arrow(benchmark: BenchmarkFixture, change_sets: ChangeSets, name: s
 def bench_small_transactions(benchmark: BenchmarkFixture, size: str, name: str) -> None:
     """Measure repeated Begin, Insert and Commit; each message counts as a row."""
     array = small_transactions(size)
-    messages = to_message_arrays(array)[0]
+    messages = to_message_arrays(array, pgc.Decoder.codec)[0]
 
     def only_scan() -> None:
         scan(messages)

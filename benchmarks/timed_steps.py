@@ -42,7 +42,7 @@ def batches(change_set: ChangeSet, rows: int | None) -> list[Batch]:
     return [
         Batch(messages, np.arange(len(messages)), compiled.scan(messages).body)
         for first, count in _cuts(change_set, rows)
-        for messages in to_message_arrays(change_set.messages.slice(first, count))
+        for messages in to_message_arrays(change_set.messages.slice(first, count), compiled)
     ]
 
 

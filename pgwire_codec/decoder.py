@@ -82,7 +82,7 @@ def decode_messages(
     ``outcomes`` are those of the transactions that the messages leave open. Raises ``DecodeError``;
     then the session is as it was.
     """
-    arrays = to_message_arrays(messages)
+    arrays = to_message_arrays(messages, codec)
     lsns = to_lsns(lsn, sum(len(array) for array in arrays))
     return session.change(lambda: _decode(codec, options, session, arrays, lsns, outcomes))
 

@@ -6,6 +6,7 @@ from pgwire_codec._core.columns.metadata import name_lists, strings_at, transact
 from pgwire_codec._core.kernels.values import decode_values
 from pgwire_codec._core.messages.decode import decode_message
 from pgwire_codec._core.wire.grouping import group_rows
+from pgwire_codec._core.wire.join import join_messages, join_views
 from pgwire_codec._core.wire.runs import runs
 from pgwire_codec._core.wire.scan import scan
 
@@ -15,6 +16,8 @@ __all__ = [
     "decode_message",
     "decode_values",
     "group_rows",
+    "join_messages",
+    "join_views",
     "name_lists",
     "record_batch",
     "runs",

@@ -67,7 +67,7 @@ def skip_over(shape: Shape) -> Callable[[], None]:
             "the benchmarks need the compiled modules, which this installation lacks",
             hint="Install a wheel, or a C compiler, and install pgwire-codec again.",
         ) from error
-    arrays = to_message_arrays(shape.changes)
+    arrays = to_message_arrays(shape.changes, pgc.Decoder.codec)
 
     def step() -> None:
         for array in arrays:

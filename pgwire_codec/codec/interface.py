@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pgwire_codec.arrow.layout import ArrowBuffers
+from pgwire_codec.codec.message_array import Joins
 from pgwire_codec.codec.runs import GroupedRows, Runs
 from pgwire_codec.codec.tables import DecodedColumns, MessageTable, TupleTable
 from pgwire_codec.codec.values import Decoded
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 Int64s = npt.NDArray[np.int64]
 
 
-class Codec(Protocol):
+class Codec(Joins, Protocol):
     """Functions of an implementation; ``pgwire_codec.reference`` documents each."""
 
     decode_message: Callable[..., LogicalMessage]

@@ -6,9 +6,9 @@ binary_view, whose bytes lie in pieces. A sequence of bytes-likes is joined once
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -46,24 +46,31 @@ class Messages:
         return self.data[start : min(start + 1, self.offsets[index + 1])].tobytes()
 
 
-def to_message_arrays(messages: object) -> list[Messages]:
+class Joins(Protocol):
+    """Functions of an implementation that copy messages which lie apart into one array."""
+
+    join_messages: Callable[..., Messages]
+    join_views: Callable[..., Messages]
+
+
+def to_message_arrays(messages: object, codec: Joins) -> list[Messages]:
     """Return the input arrays of what a caller passed: one, or one a chunk.
 
     Raises ``TypeError`` for anything else, and ``ValueError`` for a null message.
     """
     if hasattr(messages, "__arrow_c_array__"):
-        return [_from_arrow(messages)]
+        return [_from_arrow(messages, codec)]
     if hasattr(messages, "__arrow_c_stream__"):
         import nanoarrow
 
-        return [_from_arrow(chunk) for chunk in nanoarrow.c_array_stream(messages)]
+        return [_from_arrow(chunk, codec) for chunk in nanoarrow.c_array_stream(messages)]
     if isinstance(messages, (str, bytes, bytearray, memoryview, dict)):
         raise TypeError(f"{_WANTED}, not {type(messages).__name__}; put a single one into a list")
     if isinstance(messages, np.ndarray) and messages.dtype.kind == "S":
         raise TypeError(f"{_WANTED}, not numpy's S, which drops zero bytes from the messages' ends")
     if not isinstance(messages, Iterable):
         raise TypeError(f"{_WANTED}, not {type(messages).__name__}")
-    return [_from_sequence(messages)]
+    return [codec.join_messages(messages)]
 
 
 def to_lsns(lsn: object, count: int) -> npt.NDArray[np.uint64] | None:
@@ -84,20 +91,17 @@ def to_lsns(lsn: object, count: int) -> npt.NDArray[np.uint64] | None:
     return values.astype(np.uint64, copy=False)
 
 
-def _from_sequence(messages: Iterable[object]) -> Messages:
-    parts: list[bytes | bytearray | memoryview] = []
-    offsets = [0]
-    for index, message in enumerate(messages):
-        if not isinstance(message, (bytes, bytearray, memoryview)):
-            raise TypeError(f"{_WANTED}; message {index} is {type(message).__name__}")
-        view = memoryview(message)
-        parts.append(message if view.c_contiguous else view.tobytes())
-        offsets.append(offsets[-1] + view.nbytes)
-    data = np.frombuffer(b"".join(parts), dtype=np.uint8)
-    return Messages(data, np.array(offsets, dtype=np.int64))
+def not_a_message(index: int, message: object) -> TypeError:
+    """Return the error for an item of a sequence of messages."""
+    return TypeError(f"{_WANTED}; message {index} is {type(message).__name__}")
 
 
-def _from_arrow(array: object) -> Messages:
+def views_outside(index: int) -> ValueError:
+    """Return the error for a message of a binary_view array."""
+    return ValueError(f"the view of message {index} must lie within the array's buffers")
+
+
+def _from_arrow(array: object, codec: Joins) -> Messages:
     import nanoarrow
 
     carray = nanoarrow.c_array(array)
@@ -110,7 +114,10 @@ def _from_arrow(array: object) -> Messages:
         valid = np.unpackbits(_bytes(view.buffer(0)), bitorder="little")[start : start + length]
         raise ValueError(f"message {int(np.flatnonzero(valid == 0)[0])} is null")
     if kind == "vz":
-        return _from_sequence(_views(view, start, length))
+        views = np.frombuffer(view.buffer(1), np.int32).reshape(-1, 4)[start : start + length]
+        # Between the views and the last buffer, which has their sizes.
+        buffers = [_bytes(view.buffer(number)) for number in range(2, view.n_buffers - 1)]
+        return codec.join_views(views, buffers)
     offsets = np.asarray(view.buffer(1))[start : start + length + 1].astype(np.int64, copy=False)
     if not len(offsets):  # an empty array may have no offsets at all
         offsets = np.zeros(1, dtype=np.int64)
@@ -119,14 +126,3 @@ def _from_arrow(array: object) -> Messages:
 
 def _bytes(buffer: object) -> npt.NDArray[np.uint8]:
     return np.frombuffer(buffer, dtype=np.uint8)  # type: ignore[call-overload, no-any-return]
-
-
-def _views(view: Any, start: int, length: int) -> Iterable[memoryview]:
-    """Return a binary_view array's messages: short ones lie in the view, long ones in a buffer."""
-    views = np.frombuffer(view.buffer(1), dtype=np.int32).reshape(-1, 4)[start : start + length]
-    raw = memoryview(views.tobytes())
-    for row, (size, _, buffer, offset) in enumerate(views.tolist()):
-        if size <= 12:
-            yield raw[16 * row + 4 : 16 * row + 4 + size]
-        else:
-            yield memoryview(view.buffer(2 + buffer)).cast("B")[offset : offset + size]

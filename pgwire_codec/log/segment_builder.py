@@ -57,7 +57,7 @@ class SegmentBuilder:
 
     def add(self, records: pa.RecordBatch, data: Any) -> None:
         """Add the next record batch and its bytes in the file."""
-        (messages,) = to_message_arrays(records.column("data"))
+        (messages,) = to_message_arrays(records.column("data"), Decoder.codec)
         streaming = self._streaming
         table = Decoder.codec.scan(messages, streaming=streaming, skip=True)
         self._streaming = table.streaming

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pgwire_codec._impl import decode_message
+from pgwire_codec._impl import Decoder, decode_message
 from pgwire_codec.changes.changes import Changes
 from pgwire_codec.codec.message_array import Messages, to_message_arrays
 from pgwire_codec.codec.tables import tagged
@@ -230,7 +230,7 @@ def _lags(records: pa.RecordBatch, done: Transactions) -> npt.NDArray[np.int64]:
 
     Both are by the server's clock, unless the transaction came from another server.
     """
-    (messages,) = to_message_arrays(records.column("data"))
+    (messages,) = to_message_arrays(records.column("data"), Decoder.codec)
     filled = np.flatnonzero(np.diff(messages.offsets))
     commits = filled[tagged(messages.data[messages.offsets[filled]], COMMITS)]
     if len(commits) > len(done):

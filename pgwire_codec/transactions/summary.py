@@ -125,7 +125,7 @@ class Summariser:
 
     def add(self, messages: object) -> None:
         """Read the next messages of the part. Raises ``DecodeError``."""
-        for part in to_message_arrays(messages):
+        for part in to_message_arrays(messages, self._codec):
             certain = _begins_in_stream(part) if len(self._recorders) == 2 else None
             if certain is not None:
                 self._recorders = {certain: self._recorders[certain]}
