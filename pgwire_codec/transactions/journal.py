@@ -6,6 +6,8 @@ The journal costs what is changed, not what is known: a copy of the state would 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from operator import attrgetter
 from typing import Any, Protocol, SupportsIndex, TypeVar
 
 K = TypeVar("K")
@@ -41,11 +43,15 @@ class Journal:
         """Record an entry as it is, unless that was done since the last commit."""
         if id(entry) not in self._kept:
             entry.keep(self)
-            self._kept[id(entry)] = entry
+            self.add(entry)
+
+    def add(self, entry: Entry) -> None:
+        """Take an entry that need not be kept: it is new, or was kept."""
+        self._kept[id(entry)] = entry
 
     def keep_fields(self, entry: Any) -> None:
         """Record the fields of an object with slots: which objects they are, not their content."""
-        self.record(_set_fields, entry, [getattr(entry, name) for name in entry.__slots__])
+        self.record(_set_fields, entry, _fields(entry.__slots__)(entry))
 
     def map(self, content: dict[K, V]) -> Map[K, V]:
         """Return a map of the content that records its changes here: the content, if it does."""
@@ -73,7 +79,12 @@ class Journal:
         self._kept = {}
 
 
-def _set_fields(entry: Any, values: list[Any]) -> None:
+@cache
+def _fields(names: tuple[str, ...]) -> attrgetter[tuple[Any, ...]]:
+    return attrgetter(*names)
+
+
+def _set_fields(entry: Any, values: tuple[Any, ...]) -> None:
     for name, value in zip(entry.__slots__, values, strict=True):
         setattr(entry, name, value)
 
@@ -139,6 +150,10 @@ class EntryMap(Map[K, E]):
         entry = super().__getitem__(key)
         self._journal.keep(entry)
         return entry
+
+    def __setitem__(self, key: K, entry: E) -> None:
+        self._journal.add(entry)
+        super().__setitem__(key, entry)
 
     def get(self, key: K, default: Any = None) -> Any:
         entry = super().get(key, default)

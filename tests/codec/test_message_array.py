@@ -281,6 +281,9 @@ def lsns(*values: int) -> np.ndarray[Any, Any]:
         np.array([1, 2], np.uint64),
         pa.array([1, 2]),
         pa.array([1, 2], pa.uint64()),
+        pa.array([1, 2], pa.int32()),
+        pa.array([0, 1, 2, 3]).slice(1, 2),
+        pa.array([None, 1, 2, None], pa.uint64()).slice(1, 2),
         pa.chunked_array([[1], [2]]),
         na.Array([1, 2], na.int64()),
     ],
@@ -321,11 +324,20 @@ def test_lsns_not_one_a_message(given_: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "given_", [["0/1", "0/2"], [1.0, 2.0], [True, False], [1, None]], ids=lambda each: repr(each)
+    "given_",
+    [["0/1", "0/2"], [1.0, 2.0], [True, False], [1, None], pa.array([1.0, 2.0])],
+    ids=["text", "floats", "booleans", "a null", "Arrow floats"],  # repr() would have an address
 )
 def test_lsns_that_are_no_integers(given_: object) -> None:
     with pytest.raises(TypeError, match="lsn must be integers"):
         to_lsns(given_, 2)
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.uint64(), pa.int32()], ids=str)
+def test_null_lsns(kind: pa.DataType) -> None:
+    for array in (pa.array([1, None], kind), pa.array([0, 1, None], kind).slice(1)):
+        with pytest.raises(ValueError, match="Null present"):
+            to_lsns(array, 2)
 
 
 @pytest.mark.parametrize("given_", [[5, -1], np.array([5, -1]), pa.array([5, -1])], ids=type)
