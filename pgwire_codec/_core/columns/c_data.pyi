@@ -1,6 +1,0 @@
-import pyarrow as pa
-
-from pgwire_codec.arrow.layout import ArrowBuffers
-
-def array_capsule(array: ArrowBuffers) -> object: ...
-def record_batch(array: ArrowBuffers, schema: pa.Schema) -> pa.RecordBatch: ...
