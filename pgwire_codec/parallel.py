@@ -41,11 +41,13 @@ def summarise_pieces(
     new_session: bool = False,
     in_block: bool | None = None,
     delivered_lsn: int = 0,
+    heads: bool = False,
 ) -> Summariser:
     """Begin the summary of a part that comes in pieces: ``add`` each, then ask for ``summary``.
 
     ``in_block`` says whether the part begins inside a stream block, if that is known, and
-    ``delivered_lsn`` is the commit LSN of the last transaction delivered before it.
+    ``delivered_lsn`` is the commit LSN of the last transaction delivered before it. With ``heads``
+    changes may be cut off after the relation's OID: what they contain is not checked.
     """
     return Summariser(
         Decoder.codec,
@@ -53,4 +55,5 @@ def summarise_pieces(
         new_session=new_session,
         in_block=in_block,
         delivered_lsn=delivered_lsn,
+        heads=heads,
     )

@@ -18,11 +18,13 @@ from pgwire_codec.protocol.messages import (
     TupleData,
     Update,
 )
-from pgwire_codec.protocol.tags import TABULATED, in_stream_block
+from pgwire_codec.protocol.tags import ROW_CHANGES, TABULATED, in_stream_block
 from pgwire_codec.reference.codec import decode_message
 
 
-def scan(messages: Messages, *, streaming: bool = False, skip: bool = False) -> MessageTable:
+def scan(
+    messages: Messages, *, streaming: bool = False, skip: bool = False, heads: bool = False
+) -> MessageTable:
     """Read every message, whole, and tabulate it.
 
     Parameters
@@ -33,6 +35,9 @@ def scan(messages: Messages, *, streaming: bool = False, skip: bool = False) -> 
         Whether the first message comes inside a stream block.
     skip : bool
         Whether a message that does not decode is set aside in ``errors``, instead of raised.
+    heads : bool
+        Whether changes may be cut off after the relation's OID. Their tuples are not read then, and
+        ``width`` is 0.
 
     Raises
     ------
@@ -49,6 +54,13 @@ def scan(messages: Messages, *, streaming: bool = False, skip: bool = False) -> 
     decoded: dict[int, LogicalMessage] = {}
     for index in range(count):
         data = messages[index]
+        start = 5 if streaming else 1  # of a change's relation
+        if heads and data[:1] and data[:1] in ROW_CHANGES and len(data) >= start + 4:
+            kind[index] = data[0]
+            relation[index] = int.from_bytes(data[start : start + 4], "big")
+            xid[index] = int.from_bytes(data[1:5], "big") if streaming else 0
+            body[index] = messages.offsets[index] + start + 4
+            continue
         try:
             message = decode_message(data, streaming=streaming)
         except DecodeError as error:
@@ -62,7 +74,7 @@ def scan(messages: Messages, *, streaming: bool = False, skip: bool = False) -> 
                 decoded[index] = message
             if isinstance(message, (Insert, Update, Delete)):
                 relation[index] = message.relation_oid
-                body[index] = messages.offsets[index] + (9 if streaming else 5)
+                body[index] = messages.offsets[index] + start + 4
                 width[index] = len(_first_tuple(message).values)
             if isinstance(message, (Insert, Update, Delete, Truncate, Message)):
                 xid[index] = message.xid or 0

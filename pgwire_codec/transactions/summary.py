@@ -112,8 +112,10 @@ class Summariser:
         new_session: bool,
         in_block: bool | None = None,
         delivered_lsn: int = 0,
+        heads: bool = False,
     ) -> None:
         self._codec = codec
+        self._heads = heads
         self._skip = check_on_error(on_error)
         self._new_session = new_session
         self._count = 0
@@ -137,7 +139,7 @@ class Summariser:
         certain = len(self._recorders) == 1
         if in_block not in self._errors:
             try:
-                recorder.record(part, self._codec, self._skip)
+                recorder.record(part, self._codec, skip=self._skip, heads=self._heads)
             except DecodeError as error:
                 self._errors[in_block] = error.at(self._count + (error.message_index or 0))
         if certain and in_block in self._errors:
@@ -197,8 +199,8 @@ class _Recorder:
         self._types: dict[int | None, dict[int, Type]] = {}
         self._names: dict[tuple[str, str], int] = {}  # the relation that was last sent by a name
 
-    def record(self, part: Messages, codec: Codec, skip: bool) -> None:
-        table = codec.scan(part, streaming=self.in_block, skip=skip)
+    def record(self, part: Messages, codec: Codec, *, skip: bool, heads: bool) -> None:
+        table = codec.scan(part, streaming=self.in_block, skip=skip, heads=heads)
         runs = codec.runs(part, table)
         events = ScannedEvents(part, table, codec.decode_message)
         place = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -13,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pgwire_codec as pgc
+from pgwire_codec.transactions.summary import Summariser
 from tests.support import corpus
+from tests.support.implementations import Implementation
 
 DENSE = [c for c in corpus.oldest_and_newest() if c.scenario in ("immediate", "traps", "dml")]
 DENSE.append(corpus.capture("types.pg18.v1-text"))  # consecutive small transactions
@@ -198,3 +201,40 @@ def test_a_session_that_begins_again_doubles_nothing(data: st.DataObject) -> Non
     changes = [decoder.decode_part(part, how) for part, how in zip(parts, plan.parts, strict=True)]
     assert rows(changes) == expected_rows
     assert transactions(changes) == expected_transactions
+
+
+@pytest.mark.parametrize("capture", corpus.oldest_and_newest(), ids=lambda each: each.name)
+def test_a_summary_needs_only_the_heads_of_changes(
+    codec: Implementation, capture: corpus.Capture
+) -> None:
+    """Wherever a part begins: inside a stream block, or outside."""
+    heads = [each[:9] if each[:1] in b"IUD" else each for each in capture.messages]
+    middle = len(heads) // 2
+    for part in (slice(None), slice(0, middle), slice(middle, None), slice(middle, middle + 20)):
+        whole, cut = (
+            Summariser(codec.functions, on_error="raise", new_session=False, heads=only)
+            for only in (False, True)
+        )
+        whole.add(capture.messages[part])
+        cut.add(heads[part])
+        found, expected = cut.summary(), whole.summary()
+        # A reading that fails on what the head leaves out is the wrong one: no fold takes it.
+        wrong = {
+            name: getattr(found, name)
+            for name in ("outside", "inside")
+            if isinstance(getattr(expected, name), pgc.DecodeError)
+        }
+        assert len(wrong) < 2
+        assert found == replace(expected, **wrong)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_head_that_is_cut_off_does_not_decode(codec: Implementation, streaming: bool) -> None:
+    summariser = Summariser(
+        codec.functions, on_error="raise", new_session=False, in_block=streaming, heads=True
+    )
+    head = b"I" + bytes(8 if streaming else 4)
+    summariser.add([head])
+    with pytest.raises(pgc.DecodeError) as caught:
+        summariser.add([head[:-1]])
+    assert caught.value.code == "truncated"

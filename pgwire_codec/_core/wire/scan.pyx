@@ -33,7 +33,7 @@ cdef struct Change:
     int16_t width  # number of fields of the first tuple
 
 
-def scan(messages, *, bint streaming=False, bint skip=False):
+def scan(messages, *, bint streaming=False, bint skip=False, bint heads=False):
     """Tabulate the messages, each of which is whole; see ``reference.scan``."""
     cdef Py_ssize_t count = len(messages)
     kind = np.zeros(count, np.uint8)
@@ -58,7 +58,7 @@ def scan(messages, *, bint streaming=False, bint skip=False):
     while index < count:
         with nogil:
             index = scan_run(
-                start, &offsets[0], index, count, &inside,
+                start, &offsets[0], index, count, heads, &inside,
                 &kinds[0], &relations[0], &xids[0], &bodies[0], &widths[0],
             )
         if index == count:
@@ -101,6 +101,7 @@ cdef Py_ssize_t scan_run(
     const int64_t* offsets,
     Py_ssize_t index,
     Py_ssize_t count,
+    bint heads,
     bint* inside,
     uint8_t* kinds,
     uint32_t* relations,
@@ -120,7 +121,7 @@ cdef Py_ssize_t scan_run(
             return index
         tag = p[0]
         if tag == INSERT or tag == UPDATE or tag == DELETE:
-            if not read_change(p, end, inside[0], &change):
+            if not read_change(p, end, inside[0], heads, &change):
                 return index
             relations[index] = change.relation
             if change.xid:  # outside stream blocks, the pages of this array stay untouched
@@ -154,9 +155,12 @@ cdef inline bint is_control(uint8_t tag, const uint8_t* p, Py_ssize_t size) noex
 
 
 cdef inline bint read_change(
-    const uint8_t* p, const uint8_t* end, bint streaming, Change* change
+    const uint8_t* p, const uint8_t* end, bint streaming, bint heads, Change* change
 ) noexcept nogil:
-    """Read the head of an Insert, Update or Delete; return whether the message is whole."""
+    """Read the head of an Insert, Update or Delete; return whether the message is whole.
+
+    With ``heads`` it may end after the relation's OID.
+    """
     cdef const uint8_t* start = p
     cdef uint8_t tag = p[0]
     cdef uint8_t marker
@@ -170,6 +174,9 @@ cdef inline bint read_change(
     change.relation = load_u32(p)
     p += 4
     change.body = p - start
+    if heads:
+        change.width = 0
+        return True
     if end - p < 3:  # marker and number of fields
         return False
     marker = p[0]

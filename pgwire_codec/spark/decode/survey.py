@@ -12,16 +12,20 @@ import pyarrow.compute as pc
 
 from pgwire_codec.errors import DecodeError, TableError
 from pgwire_codec.parallel import summarise_pieces
+from pgwire_codec.protocol.tags import ROW_CHANGES
 from pgwire_codec.transactions.summary import Summary
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 #: Name of the column with the number of a message's part.
 PART = "_pgwire_part"
 
 #: Number of ordinals of each part that are reported, to cut new parts by.
 _SAMPLES = 64
+
+#: Bytes of a change up to the end of its relation's OID, at most: tag, xid, OID.
+_HEAD = 9
 
 _RESULT = "part long, first long, last long, count long, sorted boolean, sample array<long>"
 
@@ -53,7 +57,8 @@ def survey(messages: DataFrame, *, in_parts: bool, on_error: str) -> list[Survey
     pass_ = _survey_pass(in_parts=in_parts, on_error=on_error)
     # All columns, including unused ones: a shuffle coalesces partitions by their size, and the
     # decoding pass must see the same parts.
-    rows = messages.mapInArrow(pass_, f"{_RESULT}, summary binary").collect()
+    sent = messages if on_error == "skip" else messages.withColumn("data", _heads())
+    rows = sent.mapInArrow(pass_, f"{_RESULT}, summary binary").collect()
     parts = [
         SurveyedPart(
             part=row["part"],
@@ -67,6 +72,19 @@ def survey(messages: DataFrame, *, in_parts: bool, on_error: str) -> list[Survey
         for row in rows
     ]
     return sorted(parts, key=lambda part: (part.first, part.last))
+
+
+def _heads() -> Column:
+    """Return the messages, changes without what follows the relation's OID.
+
+    The JVM cuts them: the rest, most of the bytes, is sent to Python only where it is decoded. With
+    ``on_error="skip"`` it is needed to know which changes count.
+    """
+    from pyspark.sql import functions
+
+    data = functions.col("data")
+    is_change = functions.substring(data, 1, 1).isin([bytearray([tag]) for tag in ROW_CHANGES])
+    return functions.when(is_change, functions.substring(data, 1, _HEAD)).otherwise(data)
 
 
 def _survey_pass(
@@ -106,7 +124,7 @@ class _Surveyor:
 
     def __init__(self, part: int, on_error: str) -> None:
         self.part = part
-        self._summariser = summarise_pieces(on_error=on_error)
+        self._summariser = summarise_pieces(on_error=on_error, heads=on_error != "skip")
         self._error: DecodeError | None = None
         self._first: int | None = None
         self._last: int | None = None
