@@ -1,4 +1,4 @@
-"""Measures a capture into a log beside pg_recvlogical into a file, from one position of one server.
+"""Measures captures into a log beside pg_recvlogical, from one server: speed, and latency.
 
 Called as ``python -m benchmarks.capture_speed SIZE FOLDER [ROUNDS]``, by ``make bench-capture``. It
 prints a page and writes it to ``FOLDER/benchmarks-capture.md``. Each run is a process that reads a
@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow.csv
 
-from benchmarks import datasets
+from benchmarks import capture_latency, datasets
 from benchmarks.bench_peers import LINEITEM
 from benchmarks.machine import machine
 from pgwire_codec import log
@@ -54,6 +54,20 @@ embedded PostgreSQL {major} on the same machine, with protocol version 1.
 - Both programs fsync their files. The capture also decodes the head of each message for the log's
   index.
 - The server's walsender runs at the same time, on the same two cores.
+
+## Latency
+
+The time from the return of COMMIT until the transaction is durable and readable in the log, at
+{rate} transactions of one row a second:
+
+{latency}
+
+- Figures are medians of {rounds} rounds of {seconds:.0f} seconds, after a second to warm up.
+- pg_recvlogical writes to a pipe, and makes nothing durable. Into a file, it calls fsync every 10
+  seconds, or each second at the most often (`--fsync-interval 1`).
+- CPU is that of the program's own process, in milliseconds a second of the clock.
+- A flush of one transaction writes a record batch of its own, of which about 300 bytes are not of
+  the messages.
 """
 
 
@@ -76,6 +90,8 @@ def main(size: str = "full", folder: str = "docs", rounds: str = str(ROUNDS)) ->
                     bytes_of[name] = _received(target, rows)
                 _execute(server, f"SELECT pg_drop_replication_slot('{slot}')")
         major = server.postgres_version
+    with EmbeddedServer() as server, tempfile.TemporaryDirectory() as place:
+        latency = capture_latency.table(server, Path(place), int(rounds))
     bytes_of[RECVLOGICAL] = bytes_of[CAPTURE]  # the same messages; its file has line ends, too
     speeds = {name: bytes_of[name] / median(times) / 1e6 for name, times in seconds.items()}
     lines = ["| | median, s | minimum, s | MB | MB/s | rows/s |", "|---|--:|--:|--:|--:|--:|"]
@@ -95,6 +111,9 @@ def main(size: str = "full", folder: str = "docs", rounds: str = str(ROUNDS)) ->
         ratio=speeds[CAPTURE] / speeds[RECVLOGICAL],
         target=TARGET,
         rounds=rounds,
+        rate=capture_latency.RATE,
+        seconds=capture_latency.SECONDS,
+        latency="\n".join(latency),
     )
     print(document)
     Path(folder).mkdir(parents=True, exist_ok=True)

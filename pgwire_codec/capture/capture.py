@@ -98,9 +98,9 @@ class Capture:
     -----
     A capture has no background thread. While the consumer handles a batch, nothing is read and
     nothing is answered, and the server drops a connection that is silent for
-    ``wal_sender_timeout`` (a minute by default). A status is sent just before a batch is returned,
-    so that a consumer may take that long for one batch. A slower one calls :meth:`keepalive`
-    meanwhile.
+    ``wal_sender_timeout`` (a minute by default). A status is sent before a batch is returned, at
+    most once in a second, so that a consumer may take almost that long for one batch. A slower one
+    calls :meth:`keepalive` meanwhile.
 
     Delivery is at least once: the next capture receives again whatever was not confirmed, and a
     streamed transaction from its start.
@@ -258,13 +258,17 @@ class Capture:
         max_bytes: int = BatchLimits.max_bytes,
         max_seconds: float = BatchLimits.max_seconds,
         until_lsn: int | None = None,
+        until_commit: bool = False,
     ) -> MessageBatch:
         """Return the next batch, or an empty one if none arrives for ``max_seconds``.
 
         Parameters and errors as for :meth:`batches`. With ``until_lsn`` a batch ends there, and
-        later messages are left unread; :meth:`has_passed` returns whether it was reached.
+        later messages are left unread; :meth:`has_passed` returns whether it was reached. With
+        ``until_commit`` it ends with the first transaction that ends, too.
         """
-        limits = BatchLimits(max_messages, max_bytes, max_seconds, until_lsn, max_seconds)
+        limits = BatchLimits(
+            max_messages, max_bytes, max_seconds, until_lsn, max_seconds, until_commit
+        )
         self._require_open()
         with self._explained():
             return self._receiver.read(limits)
@@ -287,6 +291,11 @@ class Capture:
         self._require_open()
         with self._explained():
             self._receiver.confirm(lsn)
+
+    def wake(self) -> None:
+        """Make :meth:`read` return early in the thread that waits in it, or calls it next."""
+        if self._connection is not None:
+            self._connection.wake()
 
     def keepalive(self) -> None:
         """Send a status, so that the server keeps the connection; takes microseconds.

@@ -25,6 +25,7 @@ from pgwire_codec.capture.log_continuity import (
 )
 from pgwire_codec.capture.options import (
     FLUSH_SECONDS,
+    OBJECT_FLUSH_SECONDS,
     RECEIVE_TIMEOUT,
     SLOT_TIMEOUT,
     SNAPSHOT_JOBS,
@@ -82,8 +83,11 @@ class LogCapture:
         Number of tables to copy at once.
     segments : SegmentOptions
         Compression, limits and permissions of the log's segments.
-    flush_seconds : float
-        Received messages are durable, and confirmed, after this long.
+    flush_seconds : float, optional
+        Minimum seconds from the beginning of a flush to that of the next. A complete transaction
+        is made durable, and confirmed, as soon as it has arrived, if this time has passed. None:
+        5 ms on a local disk, and 1 s in an object store, where each flush writes a segment.
+        Under load the time grows up to 1 s, so that flushes are large.
     max_retries : int, optional
         Maximum number of consecutive failed attempts to connect to retry; None: any number.
     receive_timeout, slot_timeout
@@ -110,13 +114,13 @@ class LogCapture:
         snapshot: bool = False,
         snapshot_jobs: int = SNAPSHOT_JOBS,
         segments: SegmentOptions | None = None,
-        flush_seconds: float = FLUSH_SECONDS,
+        flush_seconds: float | None = None,
         max_retries: int | None = None,
         receive_timeout: float = RECEIVE_TIMEOUT,
         slot_timeout: float = SLOT_TIMEOUT,
         **keywords: Unpack[PluginKeywords],
     ) -> None:
-        if not flush_seconds > 0:
+        if flush_seconds is not None and not flush_seconds > 0:
             raise OptionError(f"flush_seconds must be above 0, not {flush_seconds}")
         if snapshot_jobs < 1:
             raise OptionError(f"snapshot_jobs must be at least 1, not {snapshot_jobs}")
@@ -256,13 +260,16 @@ class LogCapture:
                 f"the log {self._log} contains an interrupted snapshot",
                 hint="Start the snapshot again with `snapshot=True`, or write to another log.",
             )
+        flush_seconds = self._flush_seconds
+        if flush_seconds is None:
+            flush_seconds = FLUSH_SECONDS if writer.grows else OBJECT_FLUSH_SECONDS
         capture = self._open_checked(writer, source)
         try:
             self._start_session(writer, capture)
             ReceiveLoop(
                 capture,
                 writer,
-                flush_seconds=self._flush_seconds,
+                flush_seconds=flush_seconds,
                 stopping=self._interrupt.event,
                 status_board=self._status_board,
                 flushed=self._backoff.succeed,

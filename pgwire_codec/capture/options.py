@@ -18,8 +18,10 @@ Origin = Literal["any", "none"]
 SLOT_TIMEOUT: Final = 5.0
 #: Seconds of the server's silence after which a connection counts as lost.
 RECEIVE_TIMEOUT: Final = 60.0
-#: Seconds after which received messages are durable.
-FLUSH_SECONDS: Final = 1.0
+#: Minimum seconds from the beginning of a flush to that of the next, on a local disk.
+FLUSH_SECONDS: Final = 0.005
+#: The same in an object store, where each flush writes a segment.
+OBJECT_FLUSH_SECONDS: Final = 1.0
 #: Number of tables that a snapshot copies at once.
 SNAPSHOT_JOBS: Final = 4
 
@@ -159,6 +161,7 @@ class BatchLimits:
     max_seconds: float = 1.0
     until_lsn: int | None = None
     idle_seconds: float | None = None
+    until_commit: bool = False
 
     def __post_init__(self) -> None:
         if self.max_messages < 1:

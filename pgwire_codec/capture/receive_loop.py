@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pgwire_codec.log import LogWriter
 
 _TICK: Final = 0.25  # seconds between checks for other work
+_LARGEST_PAUSE: Final = 1.0  # seconds between two flushes under load, unless more is requested
+_PAUSE_BYTES: Final = 16 << 20  # of one flush, after which the pause is a second
 _MAX_BATCH_BYTES: Final = 8 << 20
 _FLUSH_BYTES: Final = 64 << 20
 _ADVANCE_SECONDS: Final = 10.0  # between confirmations of WAL without changes for the slot
@@ -119,7 +121,7 @@ class ReceiveLoop:
     writer : LogWriter
         At the beginning of a session.
     flush_seconds : float
-        Received messages are durable, and confirmed, after this long.
+        Minimum seconds from the beginning of a flush to that of the next.
     stopping : threading.Event
         Set to end the loop.
     status_board : StatusBoard
@@ -140,7 +142,7 @@ class ReceiveLoop:
     ) -> None:
         self._capture = capture
         self._writer = writer
-        self._flush_seconds = flush_seconds
+        self._flush_seconds = self._pause = flush_seconds
         self._stopping = stopping
         self._status_board = status_board
         self._flushed = flushed
@@ -170,10 +172,16 @@ class ReceiveLoop:
 
     def _receive(self, until_lsn: int | None, idle_seconds: float | None) -> None:
         capture = self._capture
-        tick = min(_TICK, self._flush_seconds)
-        last_message = monotonic()
+        now = last_message = monotonic()
         while not self._stopping.is_set():
-            batch = capture.read(max_bytes=_MAX_BATCH_BYTES, max_seconds=tick, until_lsn=until_lsn)
+            left = self._last_flush + self._pause - now  # until a flush may begin
+            can_flush = self._flush is None and left <= 0
+            batch = capture.read(
+                max_bytes=_MAX_BATCH_BYTES,
+                max_seconds=_TICK if left <= 0 else min(_TICK, left),
+                until_lsn=until_lsn,
+                until_commit=can_flush,
+            )
             now = monotonic()
             if len(batch):
                 last_message = now
@@ -204,8 +212,12 @@ class ReceiveLoop:
 
     def _is_due(self, now: float) -> bool:
         since = now - self._last_flush
+        if self._unflushed >= _FLUSH_BYTES:
+            return True
         if self._unflushed:
-            return self._unflushed >= _FLUSH_BYTES or since >= self._flush_seconds
+            # A flush of a transaction's beginning lets nobody read or confirm more.
+            is_whole = self._capture.confirmable_lsn > self._durable_lsn
+            return since >= (self._pause if is_whole else max(self._pause, _LARGEST_PAUSE))
         if self._capture.confirmable_lsn <= self._capture.confirmed_lsn:
             return False
         # WAL without changes for the slot. A server that shuts down waits for its confirmation.
@@ -216,7 +228,11 @@ class ReceiveLoop:
         received = self._capture.received_lsn
         lsn = max(self._capture.confirmable_lsn, self._durable_lsn)
         done = self._background.submit(self._writer.flush, confirm_lsn=lsn, received_lsn=received)
+        done.add_done_callback(lambda _: self._capture.wake())
         self._flush = _Flush(done, lsn, received, has_messages=self._unflushed > 0)
+        # While messages arrive faster than this, each pause is longer, and its flush larger.
+        seconds = min(self._unflushed / _PAUSE_BYTES, _LARGEST_PAUSE)
+        self._pause = max(self._flush_seconds, seconds)
         self._unflushed = 0
         self._last_flush = monotonic()
         return self._flush

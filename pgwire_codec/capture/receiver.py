@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from pgwire_codec.capture.options import BatchLimits
 
 _REQUEST_INTERVAL: Final = 1.0  # seconds between requests for the server's position
+_RECENT: Final = 0.1  # of the interval between statuses: a batch needs no other one
+#: The usual frame without a message: tag, WAL end, send time, reply requested.
+_KEEPALIVE: Final = struct.Struct(">cQq?")
 _HINT: Final = "Connect to a PostgreSQL server directly, not through a pooler or proxy."
 
 
@@ -135,15 +139,17 @@ class Receiver:
                         self._first_arrival = now
                 if now - self._last_status >= self._status_interval:
                     self.send_status()
-                ended = self._has_passed(limits)
+                ended = self._has_passed(limits) or outcome is ReadOutcome.WOKEN
                 if outcome is ReadOutcome.EMPTY and not ended:
                     self._send_requests(now, limits)
                     idle = limits.idle_seconds
                     ended = idle is not None and now - last_message >= idle
                 first = self._first_arrival
                 late = first is not None and now - first >= limits.max_seconds
-                if self._frames.count and (outcome is ReadOutcome.FULL or late or ended):
-                    self.send_status()
+                full = outcome is ReadOutcome.FULL or self._is_committed(limits, outcome)
+                if self._frames.count and (full or late or ended):
+                    if now - self._last_status >= _RECENT * self._status_interval:
+                        self.send_status()
                     yield self._deliver()
                     last_message = time.monotonic()  # the consumer's time is not idle
                 if ended:
@@ -166,6 +172,8 @@ class Receiver:
         if limits.until_lsn is not None:
             # Once the position is reached, wait for the end of the open transaction.
             stop = 0 if self.positions.reached >= limits.until_lsn else limits.until_lsn
+        if limits.until_commit:
+            stop = 0
         seconds = max(0.0, due - time.monotonic())
         outcome = self._connection.read(limits.max_messages, limits.max_bytes, stop, seconds)
         if outcome is not ReadOutcome.EMPTY:
@@ -190,6 +198,11 @@ class Receiver:
 
     def _has_passed(self, limits: BatchLimits) -> bool:
         return limits.until_lsn is not None and self.positions.has_passed(limits.until_lsn)
+
+    def _is_committed(self, limits: BatchLimits, outcome: ReadOutcome) -> bool:
+        """Return whether the last message ends a batch, since it ends a transaction."""
+        reached = outcome is ReadOutcome.REACHED
+        return limits.until_commit and reached and not self.positions.is_open
 
     def _note_sign_of_life(self) -> None:
         self._last_received = time.monotonic()
@@ -250,6 +263,9 @@ class Receiver:
 
 def _decode_keepalive(data: bytes) -> PrimaryKeepalive:
     """Decode a frame without a message; raise ``CaptureError`` if servers do not send it."""
+    if len(data) == _KEEPALIVE.size and data[:1] == b"k" and data[-1] <= 1:
+        _, *fields = _KEEPALIVE.unpack(data)
+        return PrimaryKeepalive(*fields)
     try:
         frame = decode_frame(data)
     except DecodeError as error:

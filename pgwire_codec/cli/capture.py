@@ -18,6 +18,7 @@ from pgwire_codec.capture.catalog.publications import ALL_TABLES
 from pgwire_codec.capture.lag import LagMeter
 from pgwire_codec.capture.options import (
     FLUSH_SECONDS,
+    OBJECT_FLUSH_SECONDS,
     SNAPSHOT_JOBS,
     Origin,
     Streaming,
@@ -139,9 +140,8 @@ def _mode(ctx: click.Context, param: click.Parameter, value: str) -> int:
 @click.option(
     "--flush-seconds",
     type=_ABOVE_ZERO,
-    default=FLUSH_SECONDS,
-    show_default=True,
-    help="Write received messages to disk, and confirm them, after this long.",
+    help="Minimum time between two flushes, which make messages durable and confirm them. "
+    f"Default: {FLUSH_SECONDS}, in an object store {OBJECT_FLUSH_SECONDS:.0f}.",
 )
 @click.option(
     "--max-retries",

@@ -163,6 +163,11 @@ class LogWriter:
         return self._state.carry.copy()
 
     @property
+    def grows(self) -> bool:
+        """True if a flush adds to a segment; in an object store it writes one."""
+        return self._store.grows
+
+    @property
     def end_ordinal(self) -> int:
         """Ordinal of the next message."""
         return self._ordinal + self._buffer.messages

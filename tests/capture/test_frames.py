@@ -133,6 +133,13 @@ class TestWaiting:
         assert frames.read(10, 100, NEVER, 60) == ReadOutcome.ENDED
         assert frames.count == 3
 
+    def test_another_thread_wakes_it_up(self, silent: int, readable: int, side: str) -> None:
+        connection = Connection([xlog_data(1, b"Iabc"), 0], silent, readable)
+        frames = getattr(connection, side)()
+        assert frames.read(10, 100, NEVER, 60) == ReadOutcome.EMPTY
+        assert frames.read(10, 100, NEVER, 60) == ReadOutcome.WOKEN
+        assert frames.count == 1
+
     def test_a_lost_connection(self, readable: int, side: str) -> None:
         connection = Connection([0], readable)
         frames = getattr(connection, side)()

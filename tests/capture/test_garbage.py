@@ -125,6 +125,9 @@ class Stream:
     def write(self, frame: bytes) -> None:
         pass
 
+    def wake(self) -> None:
+        pass
+
 
 class Played(Capture):
     """A capture of such a stream."""

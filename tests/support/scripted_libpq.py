@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import os
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,8 @@ _libc = ctypes.CDLL(ctypes.util.find_library("c"))
 _libc.malloc.restype = ctypes.c_void_p
 _libc.malloc.argtypes = [ctypes.c_size_t]
 _libc.free.argtypes = [ctypes.c_void_p]
+
+_SILENT, _NEVER_WRITTEN = os.pipe()
 
 _GET = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int
@@ -27,9 +30,10 @@ class Connection:
     It is always readable; reading fails once the script has ended.
     """
 
-    def __init__(self, script: list[bytes | int], socket: int = -1) -> None:
+    def __init__(self, script: list[bytes | int], socket: int = -1, waker: int = _SILENT) -> None:
         self.script = list(script)
         self.socket = socket
+        self.waker = waker
         self.unfreed = 0
         self.get = _GET(self._get)
         self.consume = _CONSUME(self._consume)
@@ -61,7 +65,7 @@ class Connection:
         addresses = [ctypes.cast(each, ctypes.c_void_p).value for each in functions]
         from pgwire_codec.capture.connection._frames import FrameBuffer
 
-        return FrameBuffer(1, self.socket, *addresses)
+        return FrameBuffer(1, self.socket, self.waker, *addresses)
 
     def plain(self) -> PythonFrames:
         def get(connection: Any, frame: Any, is_async: int) -> int:
@@ -75,4 +79,5 @@ class Connection:
             ),
             1,
             self.socket,
+            self.waker,
         )

@@ -47,6 +47,12 @@ cdef enum:  # as in frames.Outcome
     CONTROL = 3
     ENDED = 4
     BROKEN = 5
+    WOKEN = 6
+
+cdef enum Waited:
+    TIMED_OUT
+    READABLE
+    IS_WOKEN
 
 
 cdef class FrameBuffer:
@@ -54,6 +60,7 @@ cdef class FrameBuffer:
 
     cdef void* _connection
     cdef int _socket
+    cdef int _waker  # readable when read has to return
     cdef GetCopyData _get
     cdef ConsumeInput _consume
     cdef FreeMemory _free
@@ -69,11 +76,12 @@ cdef class FrameBuffer:
     cdef readonly bytes control
 
     def __init__(
-        self, size_t connection, int socket, size_t get_copy_data, size_t consume_input,
-        size_t free_memory
+        self, size_t connection, int socket, int waker, size_t get_copy_data,
+        size_t consume_input, size_t free_memory
     ):
         self._connection = <void*>connection
         self._socket = socket
+        self._waker = waker
         self._get = <GetCopyData>get_copy_data
         self._consume = <ConsumeInput>consume_input
         self._free = <FreeMemory>free_memory
@@ -132,6 +140,7 @@ cdef class FrameBuffer:
         """Read frames, as _run does, and wait for those that have not arrived."""
         cdef int outcome
         cdef bint looked = False
+        cdef int waited
         cdef int64_t remaining
         cdef Py_ssize_t first = self.nbytes
         cdef Py_ssize_t before
@@ -148,8 +157,9 @@ cdef class FrameBuffer:
             ):
                 return EMPTY
             if self.nbytes == before:
-                if not is_readable(self._socket, remaining):
-                    return EMPTY
+                waited = wait_for(self._socket, self._waker, remaining)
+                if waited != READABLE:
+                    return WOKEN if waited == IS_WOKEN else EMPTY
             elif self.nbytes - before < FEW_BYTES and not gather():
                 return EMPTY
             if not self._consume(self._connection):
@@ -250,13 +260,16 @@ cdef int64_t now() noexcept nogil:
     return <int64_t>time.tv_sec * 1_000_000_000 + time.tv_nsec
 
 
-cdef bint is_readable(int socket, int64_t nanoseconds) noexcept nogil:
-    """Wait for data; return False after that time, or after a signal."""
-    cdef pollfd asked
-    asked.fd = socket
-    asked.events = POLLIN
-    asked.revents = 0
-    return poll(&asked, 1, <int>((max(nanoseconds, 0) + 999_999) // 1_000_000)) > 0
+cdef Waited wait_for(int socket, int waker, int64_t nanoseconds) noexcept nogil:
+    """Wait for data or the waker; return TIMED_OUT after that time, or after a signal."""
+    cdef pollfd[2] asked
+    asked[0].fd = socket
+    asked[1].fd = waker
+    asked[0].events = asked[1].events = POLLIN
+    asked[0].revents = asked[1].revents = 0
+    if poll(asked, 2, <int>((max(nanoseconds, 0) + 999_999) // 1_000_000)) <= 0:
+        return TIMED_OUT
+    return IS_WOKEN if asked[1].revents else READABLE
 
 
 cdef bint gather() noexcept nogil:

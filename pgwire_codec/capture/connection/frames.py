@@ -38,6 +38,7 @@ class ReadOutcome(IntEnum):
     CONTROL = 3  # a frame without a message is in ``control``
     ENDED = 4  # the server ended the stream
     BROKEN = 5  # the connection is lost
+    WOKEN = 6  # nothing more has arrived, and another thread has woken up this one
 
 
 class Taken(NamedTuple):
@@ -71,8 +72,9 @@ class Frames(Protocol):
         """Read frames, and return why it stopped, as a :class:`ReadOutcome`.
 
         It waits up to ``seconds`` for frames to arrive. It may return sooner: after the first
-        buffered message, whose time the caller has to record; when the process receives a signal;
-        and after 16 MB of messages, because signals are not noticed while more of them arrive.
+        buffered message, whose time the caller has to record; when the waker is readable; when the
+        process receives a signal; and after 16 MB of messages, because signals are not noticed
+        while more of them arrive.
         """
 
     def since(self, first: int) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
@@ -82,15 +84,19 @@ class Frames(Protocol):
         """Return all buffered messages, and empty the buffer."""
 
 
-def open_frames(libpq: ctypes.CDLL, connection: int, socket: int) -> Frames:
-    """Return the frame buffer of a connection, in the implementation that is in use."""
+def open_frames(libpq: ctypes.CDLL, connection: int, socket: int, waker: int) -> Frames:
+    """Return the frame buffer of a connection, in the implementation that is in use.
+
+    ``waker`` is a descriptor that is readable when :meth:`Frames.read` has to return.
+    """
     if _impl.IMPL == "python":
-        return PythonFrames(libpq, connection, socket)
+        return PythonFrames(libpq, connection, socket, waker)
     from pgwire_codec.capture.connection._frames import FrameBuffer
 
     frames: Frames = FrameBuffer(
         connection,
         socket,
+        waker,
         _address(libpq.PQgetCopyData),
         _address(libpq.PQconsumeInput),
         _address(libpq.PQfreemem),
@@ -105,11 +111,13 @@ def _address(function: Any) -> int:
 class PythonFrames:
     """:class:`Frames` in plain Python."""
 
-    def __init__(self, libpq: Any, connection: int, socket: int) -> None:
+    def __init__(self, libpq: Any, connection: int, socket: int, waker: int) -> None:
         self._libpq = libpq
         self._connection = connection
         self._poll = select.poll()
         self._poll.register(socket, select.POLLIN)
+        self._poll.register(waker, select.POLLIN)
+        self._waker = waker
         self._buffer = ctypes.c_void_p()
         self.control = b""
         self._clear()
@@ -129,7 +137,10 @@ class PythonFrames:
             remaining = deadline - time.monotonic()
             if looked and remaining <= 0:
                 return outcome
-            if not self._poll.poll(math.ceil(max(remaining, 0.0) * 1000)):
+            readable = dict(self._poll.poll(math.ceil(max(remaining, 0.0) * 1000)))
+            if self._waker in readable:
+                return ReadOutcome.WOKEN
+            if not readable:
                 return outcome
             if not self._libpq.PQconsumeInput(self._connection):
                 return ReadOutcome.BROKEN

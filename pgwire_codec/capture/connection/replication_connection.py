@@ -10,6 +10,8 @@ reached. psycopg2 documents ``connection.pgconn_ptr`` for use with ctypes, as he
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from typing import Any, Final
 
 from pgwire_codec.capture.connection.error_hints import CONNECTION_LOST, server_text
@@ -38,6 +40,7 @@ class ReplicationEnded(Exception):
 #: PG_DIAG_SQLSTATE, _MESSAGE_PRIMARY, _MESSAGE_DETAIL and _CONTEXT.
 _FIELDS: Final = tuple(b"CMDW")
 _LONGEST_WAIT: Final = 60.0  # seconds; poll counts milliseconds in 32 bits
+_MOST_WAKES: Final = 1 << 16  # to forget at once
 
 
 class ReplicationConnection:
@@ -55,7 +58,11 @@ class ReplicationConnection:
         self._libpq = load_libpq()
         self._connection = connection
         self._pointer: int | None = connection.pgconn_ptr
-        self.frames: Frames = open_frames(self._libpq, connection.pgconn_ptr, connection.fileno())
+        self._woken, self._wake = os.pipe()
+        os.set_blocking(self._wake, False)
+        self.frames: Frames = open_frames(
+            self._libpq, connection.pgconn_ptr, connection.fileno(), self._woken
+        )
 
     def read(self, max_messages: int, max_bytes: int, stop_lsn: int, seconds: float) -> ReadOutcome:
         """Read frames; see :meth:`pgwire_codec.capture.connection.frames.Frames.read`.
@@ -72,7 +79,14 @@ class ReplicationConnection:
             raise self._result()
         if outcome is ReadOutcome.BROKEN:
             raise self._broken()
+        if outcome is ReadOutcome.WOKEN:
+            os.read(self._woken, _MOST_WAKES)
         return outcome
+
+    def wake(self) -> None:
+        """Make :meth:`read` return in the thread that waits in it, or calls it next."""
+        with suppress(BlockingIOError):  # woken up often enough
+            os.write(self._wake, b"\0")
 
     def write(self, frame: bytes) -> None:
         """Send one frame."""
@@ -84,7 +98,10 @@ class ReplicationConnection:
 
     def close(self) -> None:
         """Close the connection; a second call does nothing."""
-        self._pointer = None
+        if self._pointer is not None:
+            self._pointer = None
+            os.close(self._woken)
+            os.close(self._wake)
         self._connection.close()
 
     def _require_open(self) -> int:
