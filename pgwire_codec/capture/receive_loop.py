@@ -12,9 +12,9 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
+from pgwire_codec._impl import decode_message
 from pgwire_codec.errors import CaptureError, DecodeError
 from pgwire_codec.protocol.tags import COMMITS
-from pgwire_codec.reference import decode_message
 
 if TYPE_CHECKING:
     from threading import Event

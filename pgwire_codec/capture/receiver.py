@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import struct
 import time
 from typing import TYPE_CHECKING, Final
 
+from pgwire_codec._impl import decode_frame, encode_message
 from pgwire_codec.capture.batch import EPOCH, MessageBatch
 from pgwire_codec.capture.connection.error_hints import CONNECTION_LOST
 from pgwire_codec.capture.connection.frames import NEVER, ReadOutcome
@@ -18,7 +18,6 @@ from pgwire_codec.errors import CaptureError, DecodeError
 from pgwire_codec.protocol.epoch import EPOCH_MICROSECONDS
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.protocol.messages import PrimaryKeepalive, StandbyStatusUpdate, XLogData
-from pgwire_codec.reference import decode_frame, encode_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
 _REQUEST_INTERVAL: Final = 1.0  # seconds between requests for the server's position
 _RECENT: Final = 0.1  # of the interval between statuses: a batch needs no other one
-#: The usual frame without a message: tag, WAL end, send time, reply requested.
-_KEEPALIVE: Final = struct.Struct(">cQq?")
 _HINT: Final = "Connect to a PostgreSQL server directly, not through a pooler or proxy."
 
 
@@ -263,9 +260,6 @@ class Receiver:
 
 def _decode_keepalive(data: bytes) -> PrimaryKeepalive:
     """Decode a frame without a message; raise ``CaptureError`` if servers do not send it."""
-    if len(data) == _KEEPALIVE.size and data[:1] == b"k" and data[-1] <= 1:
-        _, *fields = _KEEPALIVE.unpack(data)
-        return PrimaryKeepalive(*fields)
     try:
         frame = decode_frame(data)
     except DecodeError as error:

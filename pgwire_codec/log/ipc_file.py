@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,6 +29,8 @@ SCHEMA: Final = pa.schema(
 
 #: Last bytes of a complete file.
 END: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+
+_COMBINED_BYTES: Final = 1 << 20  # of messages, in batches that are combined
 
 _FORMAT: Final = b"pgwire_codec.format"
 _HEADER: Final = b"pgwire_codec.head"
@@ -126,6 +128,48 @@ def read_batches(data: pa.Buffer, offset: int, file: str) -> Iterator[SegmentBat
         yield SegmentBatch(records, start, offset + reader.tell())
 
 
+def combined(
+    batches: Iterable[SegmentBatch], capacity: Callable[[], int] | None = None
+) -> Iterator[SegmentBatch]:
+    """Combine runs of small record batches, such as frequent flushes write.
+
+    Parameters
+    ----------
+    batches : iterable of SegmentBatch
+        Consecutive ones.
+    capacity : callable, optional
+        Returns the message bytes that end the present run, if they are less than 1 MB.
+    """
+    run: list[SegmentBatch] = []
+    size = 0
+    for batch in batches:
+        added = message_bytes(batch.records)
+        if run and added >= _COMBINED_BYTES:
+            yield _concatenated(run)
+            run, size = [], 0
+        run.append(batch)
+        size += added
+        if size >= (_COMBINED_BYTES if capacity is None else min(_COMBINED_BYTES, capacity())):
+            yield _concatenated(run)
+            run, size = [], 0
+    if run:
+        yield _concatenated(run)
+
+
+def message_bytes(records: pa.RecordBatch) -> int:
+    """Return the bytes of a record batch's messages."""
+    column = records.column("data")
+    offsets = np.frombuffer(column.buffers()[1], np.int32)
+    return int(offsets[column.offset + len(column)] - offsets[column.offset])
+
+
+def _concatenated(run: list[SegmentBatch]) -> SegmentBatch:
+    if len(run) == 1:
+        return run[0]
+    records = pa.concat_batches([batch.records for batch in run])
+    return SegmentBatch(records, run[0].start, run[-1].stop)
+
+
 def check_extent(data: pa.Buffer, extent: Extent, file: str) -> None:
     """Raise ``LogError`` when bytes of a file do not have their checksum."""
     if checksum(data) != extent.checksum:
@@ -137,7 +181,7 @@ def check_extent(data: pa.Buffer, extent: Extent, file: str) -> None:
 
 
 def read_extents(store: Store, segment: str, extents: Sequence[Extent]) -> Iterator[pa.RecordBatch]:
-    """Read the record batches of consecutive parts of a segment.
+    """Read the record batches of consecutive parts of a segment; small ones are combined.
 
     Each part's bytes are compared with their checksum before a row of it is returned.
 
@@ -163,5 +207,5 @@ def read_extents(store: Store, segment: str, extents: Sequence[Extent]) -> Itera
     for extent in extents:
         part = data[extent.offset - start : extent.stop - start]
         check_extent(part, extent, label)
-        for batch in read_batches(part, extent.offset, label):
+        for batch in combined(read_batches(part, extent.offset, label)):
             yield batch.records

@@ -18,7 +18,7 @@ from pgwire_codec.log.bounds import (
 )
 from pgwire_codec.log.checked_json import RESTORE, checksum
 from pgwire_codec.log.directory import Directory, check_end, missing, read_directory, read_sidecar
-from pgwire_codec.log.ipc_file import END, read_batches, read_header
+from pgwire_codec.log.ipc_file import END, combined, read_batches, read_header
 from pgwire_codec.log.segment import SEGMENT, SIDECAR, Segment, segment_name
 from pgwire_codec.log.segment_builder import SegmentBuilder
 from pgwire_codec.log.sidecar import segment_to_bytes
@@ -92,7 +92,9 @@ def read_growing(
         if header.log_id != watermark.log_id or header.name != watermark.segment:
             raise LogError(f"{path} is segment {header.name} of log {header.log_id}", hint=RESTORE)
         builder = SegmentBuilder(header, data[:length], part_bytes)
-    for batch in read_batches(data[builder.bytes :], builder.bytes, path):
+    batches = read_batches(data[builder.bytes :], builder.bytes, path)
+    # A part ends where it would with each batch by itself.
+    for batch in combined(batches, lambda: part_bytes - builder.part_message_bytes):
         builder.add(batch.records, data[batch.start : batch.stop])
     if builder.messages != watermark.messages:
         raise LogError(

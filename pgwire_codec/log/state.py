@@ -80,7 +80,7 @@ class StateTracker:
 
     def copy(self) -> StateTracker:
         """Return a tracker with the same state."""
-        copied = StateTracker(self.state, self._on_commit)
+        copied = StateTracker(LogState(self._resolver.carry, self._opened), self._on_commit)
         copied._resolver.versions = list(self._resolver.versions)
         return copied
 

@@ -97,6 +97,8 @@ def _inside(
     messages: Messages, table: MessageTable, places: npt.NDArray[np.int64], streaming: bool
 ) -> npt.NDArray[np.bool_]:
     """Return which of some messages are inside a stream block."""
+    if not len(places):
+        return np.empty(0, np.bool_)
     kind = table.kind
     if table.errors:  # one that does not decode may open or close a block all the same
         kind = kind.copy()

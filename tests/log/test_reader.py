@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -249,3 +250,36 @@ def test_a_protocol_violation_is_told(tmp_path: Path) -> None:
         list(log.Log(tmp_path).read())
     [batch] = log.Log(tmp_path).read(on_error="skip")
     assert len(batch) == 1
+
+
+class TestSmallBatches:
+    """Frequent flushes write small record batches, which are read as larger ones."""
+
+    def test_are_combined(self, tmp_path: Path) -> None:
+        sent = [wire(transaction(T, insert(k, "k", None), lsn=100 + 100 * k)) for k in range(200)]
+        for folder in ("sealed", "killed"):
+            with suppress(KeyError), log.LogWriter(tmp_path / folder, SOURCE, part_bytes=3000) as w:
+                for new in sent:
+                    append(w, new)
+                    w.flush()
+                assert_batches(log.Log(tmp_path / folder), sent, 1)
+                if folder == "killed":
+                    raise KeyError
+        log.LogWriter(tmp_path / "killed", SOURCE, part_bytes=3000).close()
+        sealed, killed = (log.Log(tmp_path / folder).segment(0) for folder in ("sealed", "killed"))
+        # A part ends where the writer ended it, in whatever batches its messages are read.
+        assert len(sealed.parts) > 3
+        assert [part.messages for part in sealed.parts] == [part.messages for part in killed.parts]
+        assert [part.summary for part in sealed.parts] == [part.summary for part in killed.parts]
+        for folder in ("sealed", "killed"):
+            assert_batches(log.Log(tmp_path / folder), sent, len(sealed.parts))
+
+
+def assert_batches(found: log.Log, sent: list[list[bytes]], count: int) -> None:
+    batches = list(found.messages())
+    assert [each for batch in batches for each in batch["data"].to_pylist()] == [
+        message for new in sent for message in new
+    ]
+    ordinals = [each for batch in batches for each in batch["ordinal"].to_pylist()]
+    assert ordinals == list(range(sum(map(len, sent))))
+    assert len(batches) == count
