@@ -61,7 +61,7 @@ def run(made: Database, folder: Path, seed: int, interruption: Interruption) -> 
         sys.executable, "-c", _COMMAND, "capture", "--json", "--dsn", made.dsn,
         "--slot", made.slot, "--publication", "p", "--log", str(folder),
         "--streaming", streaming,
-        "--flush-seconds", str(chance.choice([0.01, 0.1, 1.0])),
+        "--flush-seconds", str(chance.choice([0.005, 0.1, 1.0])),
         "--segment-bytes", str(chance.choice([100_000, 1 << 20, 128 << 20])),
         *(["--two-phase"] if options["two_phase"] else []),
         *(["--binary"] if options["binary"] else []),
