@@ -58,6 +58,11 @@ class Ended:
     def last(self) -> dict[str, Any]:
         return self.lines[-1]
 
+    @property
+    def joined(self) -> str:
+        """The error with its hint, which is printed below it, on one line: as its str() is."""
+        return self.error.replace("\nhint: ", " — hint: ", 1)
+
 
 def ended(*arguments: str, before: str = "") -> Ended:
     command = [*COMMAND, *arguments]
@@ -222,7 +227,7 @@ class TestExitStatus:
         ):
             done = run(table, tmp_path, *arguments, dsn=dsn)
             assert done.status == 4, (arguments, dsn, done.error)
-            assert done.error.count("\n") == 1
+            assert done.joined.count("\n") == 1
 
     def test_a_slot_that_was_dropped(self, table: Database, tmp_path: Path) -> None:
         assert run(table, tmp_path).status == 0
@@ -250,7 +255,7 @@ class TestExitStatusOfALog:
         assert ended("capture", "--slot", "s").status == 2
         tables = ("--create-publication", "t", "--publication", "q")
         done = run(table, tmp_path, *tables)
-        assert (done.status, done.error.count("\n")) == (2, 1)
+        assert (done.status, done.joined.count("\n")) == (2, 1)
 
     def test_a_full_disk(self, table: Database, tmp_path: Path) -> None:
         folder = tmp_path / "disk"
@@ -263,9 +268,9 @@ class TestExitStatusOfALog:
         done = ended(*_capture(table, folder / "log"), before=mount)
         assert done.status == 3, done.error
         assert f"cannot write {folder}" in done.error
-        assert "No space left on device — hint: Free some space" in done.error
-        assert done.error.count("\n") == 1
-        assert done.last["problem"] in done.error
+        assert "No space left on device — hint: Free some space" in done.joined
+        assert done.joined.count("\n") == 1
+        assert done.last["problem"] in done.joined
         assert confirmed_by_server(table) == before
         assert run(table, tmp_path / "log").status == 0
         assert len(list(decoded(tmp_path / "log", "public.t"))) == 5000
@@ -276,8 +281,8 @@ class TestExitStatusOfALog:
         for folder in (file, file / "log", tmp_path / ("x" * 300), "/proc/log", "nothing://log"):
             done = run(table, folder)
             assert done.status == 4
-            assert done.error.count("\n") == 1
-            assert " — hint: " in done.error
+            assert done.joined.count("\n") == 1
+            assert " — hint: " in done.joined
 
     def test_an_object_store_that_is_away(self, table: Database) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
@@ -290,7 +295,7 @@ class TestExitStatusOfALog:
             assert done.status == 3
             assert "NETWORK_CONNECTION" in done.error
             assert "secret" not in done.error
-            assert done.error.count("\n") == 1
+            assert done.joined.count("\n") == 1
 
 
 def test_a_log_that_may_not_be_read(tmp_path: Path) -> None:
@@ -301,7 +306,7 @@ def test_a_log_that_may_not_be_read(tmp_path: Path) -> None:
             done = ended(*command, str(folder))
             assert done.status == 4
             assert done.error.startswith(f"Error: cannot read {folder}")
-            assert done.error.count("\n") == 1
+            assert done.joined.count("\n") == 1
 
 
 class TestOptionNames:

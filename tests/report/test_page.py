@@ -13,7 +13,7 @@ import pytest
 import pgwire_codec as pgc
 from pgwire_codec import log, report
 from pgwire_codec.format import format_size
-from pgwire_codec.log import partition
+from pgwire_codec.log import ipc_file, partition
 from pgwire_codec.report import findings as columns
 from pgwire_codec.report.gather import name_of
 from tests.support import corpus
@@ -41,6 +41,7 @@ def calls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
     """Decode the log's record batches together, or one by one."""
     if not request.param:
         monkeypatch.setattr(partition, "_SMALL", 1)
+        monkeypatch.setattr(ipc_file, "_COMBINED_BYTES", 1)
 
 
 @pytest.mark.usefixtures("calls")
@@ -255,6 +256,7 @@ def test_a_bad_value_of_a_streamed_transaction(
 ) -> None:
     """It is found with the commit; the ordinal of its message is not always known."""
     monkeypatch.setattr(partition, "_SMALL", 1)
+    monkeypatch.setattr(ipc_file, "_COMBINED_BYTES", 1)
     declared = relation(1, *T.columns, xid=9)
     block = wire(streamed(declared, insert(1, "one", "a", None, xid=9), xid=9))
     end = wire([pgc.StreamCommit(9, 0, 100, 110, 0)])
