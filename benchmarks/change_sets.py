@@ -104,7 +104,7 @@ def small_transactions(size: str) -> pa.LargeBinaryArray:
     """Return many plain transactions of one insert each: Begin, Insert, Commit."""
     inserts = change_set("accounts text", size)
     count = len(inserts.messages)
-    begin, commit = bounds(count)
+    begin, commit = bounds(LSN + 64 * np.arange(count), XID + np.arange(count))
     relation = pa.array([pgc.encode_message(inserts.relation)], pa.large_binary())
     apart = pa.concat_arrays([begin, inserts.messages, commit, relation])
     places = np.arange(3 * count).reshape(3, count).T.ravel()

@@ -82,7 +82,7 @@ def _pgbench(count: int) -> Iterator[Shape]:
     updated = [make(transactions) for make in (tables.accounts, tables.tellers, tables.branches)]
     inserted = tables.history(transactions)
     parts = [_changes(each, op="U") for each in updated] + [_changes(inserted)]
-    begin, commit = bounds(transactions)
+    begin, commit = _bounds(transactions)
     messages = _interleaved([begin, *parts, commit])
     for size in (60_000, 6_000, 600):
         yield Shape(
@@ -245,16 +245,23 @@ _MAKERS: Final[tuple[Callable[[int], Iterator[Shape]], ...]] = (
 )
 
 
-def bounds(count: int) -> tuple[pa.LargeBinaryArray, pa.LargeBinaryArray]:
+def bounds(
+    lsn: npt.NDArray[np.int64], xid: npt.NDArray[np.int64]
+) -> tuple[pa.LargeBinaryArray, pa.LargeBinaryArray]:
     """Return the Begin and the Commit messages of plain transactions."""
-    lsn = LSN + 64 * np.arange(1, count + 1)
+    count = len(lsn)
     begin = np.zeros(count, [("tag", "S1"), ("lsn", ">u8"), ("time", ">i8"), ("xid", ">u4")])
-    begin["tag"], begin["lsn"], begin["xid"] = b"B", lsn, XID + np.arange(count)
+    begin["tag"], begin["lsn"], begin["xid"] = b"B", lsn, xid
     commit = np.zeros(
         count, [("tag", "S1"), ("flags", "u1"), ("lsn", ">u8"), ("end", ">u8"), ("time", ">i8")]
     )
     commit["tag"], commit["lsn"], commit["end"] = b"C", lsn, lsn + 8
     return _fixed(begin), _fixed(commit)
+
+
+def _bounds(count: int) -> tuple[pa.LargeBinaryArray, pa.LargeBinaryArray]:
+    """Return the Begin and the Commit messages of so many transactions."""
+    return bounds(LSN + 64 * np.arange(1, count + 1), XID + np.arange(count))
 
 
 def _changes(
@@ -275,7 +282,7 @@ def _changes(
 def _transactions(changes: pa.LargeBinaryArray, rows: int) -> pa.LargeBinaryArray:
     """Return changes as plain transactions of so many rows."""
     count = -(-len(changes) // rows)
-    begin, commit = bounds(count)
+    begin, commit = _bounds(count)
     of = np.arange(len(changes)) // rows
     # The order is by transaction, and in it Begin, the changes, Commit.
     place = np.concatenate([np.arange(count) * 3, of * 3 + 1, np.arange(count) * 3 + 2])

@@ -99,6 +99,10 @@ def test_tiny_run_is_reported(tmp_path: Path) -> None:
 def test_a_capture_is_measured(tmp_path: Path) -> None:
     printed = run("benchmarks.capture_speed", "tiny", tmp_path, "1")
     assert printed.rstrip() == (tmp_path / "benchmarks-capture.md").read_text("utf-8").rstrip()
-    speeds = re.findall(r"^\| (.+?) \|.*\| (\d+) \| [\d,]+ \|$", printed, re.MULTILINE)
+    speed, _, latency = printed.partition("## Latency")
+    speeds = re.findall(r"^\| (.+?) \|.*\| (\d+) \| [\d,]+ \|$", speed, re.MULTILINE)
     assert [name.split()[0] for name, _ in speeds] == ["pg_recvlogical", "pgwire-codec", "the"]
     assert all(int(speed) > 0 for _, speed in speeds)
+    latencies = re.findall(r"^\| (\w[^|]+) \| ([\d.]+) \| ([\d.]+) \|", latency, re.MULTILINE)
+    assert [name.split()[0] for name, *_ in latencies] == ["pg_recvlogical", "pgwire-codec", "the"]
+    assert all(0 < float(p50) <= float(p99) for _, p50, p99 in latencies)
