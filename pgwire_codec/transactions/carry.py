@@ -133,7 +133,7 @@ class OpenTransaction:
             last = next(reversed(self.first))
             if self.first[last] < position:
                 return
-            del self.first[last]
+            self.first.popitem()  # `del` would leave a gap, which reversed() goes through each time
 
     def copy(self) -> OpenTransaction:
         return replace(self, first=dict(self.first), scope=self.scope.copy())

@@ -123,7 +123,8 @@ class Map(dict[K, V]):
         if not self:
             raise KeyError("the map is empty")
         key = next(reversed(self))
-        return key, self.pop(key)
+        self._journal.record(dict.__setitem__, self, key, dict.__getitem__(self, key))
+        return super().popitem()
 
     def setdefault(self, key: K, default: V) -> V:
         if key not in self:
