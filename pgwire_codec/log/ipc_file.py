@@ -30,7 +30,8 @@ SCHEMA: Final = pa.schema(
 #: Last bytes of a complete file.
 END: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
-_COMBINED_BYTES: Final = 1 << 20  # of messages, in batches that are combined
+#: Record batches with fewer bytes of messages are combined: a decoder has a fixed cost for each.
+_COMBINED_BYTES: Final = 1 << 20
 
 _FORMAT: Final = b"pgwire_codec.format"
 _HEADER: Final = b"pgwire_codec.head"

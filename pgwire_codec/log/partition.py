@@ -23,9 +23,6 @@ from pgwire_codec.transactions.plan import PartPlan
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-#: Record batches smaller than this are joined: a decoder has a fixed cost for each batch.
-_SMALL = 1 << 20
-
 
 class LogPosition(NamedTuple):
     """A place between two messages of a log.
@@ -149,7 +146,7 @@ def decode_batches(
 
     A ``DecodeError`` has the message's ordinal in its context.
     """
-    for records in join_batches(batches):
+    for records in batches:
         first = records.column("ordinal")[0].as_py()
         try:
             changes = decoder.decode(records.column("data"), lsns(records))
@@ -159,20 +156,3 @@ def decode_batches(
             context = f"{where}; {error.context}" if error.context else where
             raise error.at(number, context) from None
         yield changes, first
-
-
-def join_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join small record batches to larger ones; large ones are not copied."""
-    small: list[pa.RecordBatch] = []
-    size = 0
-    for records in batches:
-        if records.nbytes >= _SMALL and not small:
-            yield records
-            continue
-        small.append(records)
-        size += records.nbytes
-        if size >= _SMALL:
-            yield pa.concat_batches(small)
-            small, size = [], 0
-    if small:
-        yield pa.concat_batches(small)

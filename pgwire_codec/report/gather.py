@@ -18,7 +18,6 @@ from pgwire_codec.codec.tables import tagged
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.log import Log, Segment
 from pgwire_codec.log.ipc_file import lsns
-from pgwire_codec.log.partition import join_batches
 from pgwire_codec.log.statistics import statistics_of
 from pgwire_codec.protocol.tags import COMMITS
 from pgwire_codec.report.counts import (
@@ -68,7 +67,7 @@ def gather(log: Log, progress: Callable[[int], None] | None = None) -> Findings:
     for segment, batches in _segments(log):
         if segment.header.new_session:
             decoder.new_session()
-        for records in join_batches(batches):
+        for records in batches:
             changes = decoder.decode(records.column("data"), lsns(records))
             gatherer.add(records, changes, is_snapshot=segment.header.snapshot)
             if progress is not None:

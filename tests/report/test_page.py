@@ -13,7 +13,7 @@ import pytest
 import pgwire_codec as pgc
 from pgwire_codec import log, report
 from pgwire_codec.format import format_size
-from pgwire_codec.log import ipc_file, partition
+from pgwire_codec.log import ipc_file
 from pgwire_codec.report import findings as columns
 from pgwire_codec.report.gather import name_of
 from tests.support import corpus
@@ -40,7 +40,6 @@ CHANGES = "Changes by table and operation, most bytes first"
 def calls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Decode the log's record batches together, or one by one."""
     if not request.param:
-        monkeypatch.setattr(partition, "_SMALL", 1)
         monkeypatch.setattr(ipc_file, "_COMBINED_BYTES", 1)
 
 
@@ -255,7 +254,6 @@ def test_a_bad_value_of_a_streamed_transaction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is found with the commit; the ordinal of its message is not always known."""
-    monkeypatch.setattr(partition, "_SMALL", 1)
     monkeypatch.setattr(ipc_file, "_COMBINED_BYTES", 1)
     declared = relation(1, *T.columns, xid=9)
     block = wire(streamed(declared, insert(1, "one", "a", None, xid=9), xid=9))
