@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -53,6 +54,19 @@ def cramped() -> Iterator[EmbeddedServer]:
 def test_no_server() -> None:
     with (
         pytest.raises(CaptureError, match=r"(?s)could not connect: .* hint: Check host"),
+        Capture("host=/nowhere/at/all dbname=x", slot="s", publication="p"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("text", ["out of memory", "PQconnectdb() failed"])
+def test_no_memory_for_a_connection(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect(*_: object, **__: object) -> None:
+        raise psycopg2.OperationalError(f"{text}\n")
+
+    monkeypatch.setattr(psycopg2, "connect", connect)
+    with (
+        pytest.raises(MemoryError, match=re.escape(text)),
         Capture("host=/nowhere/at/all dbname=x", slot="s", publication="p"),
     ):
         pass

@@ -31,6 +31,8 @@ _REFUSALS: Final = {
     "28P01": "the password is wrong or missing",
     "3D000": "the database does not exist",
 }
+#: Ends of the texts of libpq, and of psycopg2, when there is no memory for a connection.
+_NO_MEMORY: Final = ("out of memory", "PQconnectdb() failed")
 _HIDDEN: Final = (
     "The server's own text is not shown, because it may contain a part of the password."
 )
@@ -130,7 +132,12 @@ def _arguments(dsn: str) -> str:
 
 
 def _refusal(primary: str, text: str, dsn: str, codes: Sequence[str], hint: str) -> CaptureError:
-    """Return the error for libpq's text and the server's codes, without any part of a password."""
+    """Return the error for libpq's text and the server's codes, without any part of a password.
+
+    Raises ``MemoryError`` if that is what libpq lacks.
+    """
+    if not codes and text.endswith(_NO_MEMORY):
+        raise MemoryError(text)
     if shows_secret(text, dsn):
         reasons = [_REFUSALS.get(c, f"the server refused it with SQLSTATE {c}") for c in codes]
         text = ", ".join(reasons) or "no server answered"

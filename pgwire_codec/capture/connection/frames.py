@@ -10,6 +10,7 @@ import ctypes
 import math
 import select
 import struct
+import sys
 import time
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -18,6 +19,10 @@ import numpy as np
 
 from pgwire_codec import _impl
 from pgwire_codec.protocol.tags import POSITIONS
+
+# Not when a connection needs it: then there may be no memory left for a library.
+if _impl.IMPL == "cython" and sys.platform != "win32":
+    from pgwire_codec.capture.connection._frames import FrameBuffer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -91,8 +96,6 @@ def open_frames(libpq: ctypes.CDLL, connection: int, socket: int, waker: int) ->
     """
     if _impl.IMPL == "python":
         return PythonFrames(libpq, connection, socket, waker)
-    from pgwire_codec.capture.connection._frames import FrameBuffer
-
     frames: Frames = FrameBuffer(
         connection,
         socket,
