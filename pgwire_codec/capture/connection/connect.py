@@ -31,7 +31,7 @@ _REFUSALS: Final = {
     "28P01": "the password is wrong or missing",
     "3D000": "the database does not exist",
 }
-#: Ends of the texts of libpq, and of psycopg2, when there is no memory for a connection.
+#: Ends of the texts of libpq and of psycopg2 for a connection without the memory that it needs.
 _NO_MEMORY: Final = ("out of memory", "PQconnectdb() failed")
 _HIDDEN: Final = (
     "The server's own text is not shown, because it may contain a part of the password."
