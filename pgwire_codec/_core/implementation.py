@@ -1,6 +1,7 @@
 """The functions that a decoder calls, under the names that every implementation gives them."""
 
 from pgwire_codec._core.columns.c_data import array_capsule, record_batch
+from pgwire_codec._core.columns.change_batch import change_batch
 from pgwire_codec._core.columns.columns import decode_columns, tuples
 from pgwire_codec._core.columns.metadata import name_lists, strings_at, transaction_columns
 from pgwire_codec._core.kernels.values import decode_values
@@ -12,6 +13,7 @@ from pgwire_codec._core.wire.scan import scan
 
 __all__ = [
     "array_capsule",
+    "change_batch",
     "decode_columns",
     "decode_message",
     "decode_values",

@@ -194,8 +194,21 @@ class ChangeBatch:
         name the table has, too, gets a further underscore in front.
         """
         plan = self.record_plan(columns)
-        struct = build(self, plan)
-        return self.codec.record_batch(struct, plan.schema(struct))
+        options = self._decoding.options
+        made: pa.RecordBatch | None = self.codec.change_batch(
+            self._source,
+            self._rows,
+            self.seq,
+            self.transactions,
+            self.transaction,
+            plan,
+            unrepresentable=options.unrepresentable,
+            threads=options.threads,
+        )
+        if made is None:
+            struct = build(self, plan)
+            made = self.codec.record_batch(struct, plan.schema(struct))
+        return made
 
     def to_pylist(self) -> list[dict[str, Any]]:
         """Return a dict a row, of the columns of :meth:`to_arrow`; needs no pyarrow."""

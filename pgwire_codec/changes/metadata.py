@@ -9,12 +9,25 @@ from typing import Final
 #: The metadata column that identifies a table, whatever its name was. Only Spark has it.
 RELATION_OID: Final = "_relation_oid"
 
-#: The metadata columns of changes, in their order. ``_before``, ``_invalid`` and ``_relation_oid``
-#: depend on options.
-METADATA_COLUMNS: Final = (
-    "_op", "_xid", "_lsn", "_commit_lsn", "_commit_time", "_seq", "_origin", "_unchanged",
-    "_before", "_invalid", RELATION_OID,
-)  # fmt: skip
+#: The metadata columns of changes in their order, with their formats in the Arrow C data interface.
+#: ``_before``, ``_invalid`` and ``_relation_oid`` depend on options. ``_unchanged`` and
+#: ``_invalid`` are lists of strings, and the fields of ``_before`` are columns of the table.
+METADATA_FORMATS: Final = {
+    "_op": "u",
+    "_xid": "l",
+    "_lsn": "l",
+    "_commit_lsn": "l",
+    "_commit_time": "tsu:UTC",
+    "_seq": "l",
+    "_origin": "u",
+    "_unchanged": "+l",
+    "_before": "+s",
+    "_invalid": "+l",
+    RELATION_OID: "l",
+}
+
+#: Their names.
+METADATA_COLUMNS: Final = tuple(METADATA_FORMATS)
 
 
 def free_name(name: str, taken: Container[str]) -> str:

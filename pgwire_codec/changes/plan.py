@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from pgwire_codec.arrow.export import c_schema, pyarrow_schema
-from pgwire_codec.arrow.layout import MOST_SHARED, ArrowBuffers, null_array
-from pgwire_codec.changes.metadata import METADATA_COLUMNS, RELATION_OID, free_name
+from pgwire_codec.arrow.layout import MOST_SHARED, ArrowBuffers, null_array, shared_nulls
+from pgwire_codec.changes.metadata import METADATA_FORMATS, RELATION_OID, free_name
 from pgwire_codec.codec.values import null_column
 from pgwire_codec.options import DecoderOptions
 from pgwire_codec.transactions.carry import RelationVersion
@@ -50,9 +51,15 @@ class RecordPlan:
         Names in it of the columns of both selections.
     names : list of str
         Names of the fields.
+    width : int
+        Number of the relation's columns.
+    compiled : object
+        What an implementation made of the plan, for its own use.
     """
 
     def __init__(self, plan: TablePlan, names: Sequence[str]) -> None:
+        self.width = len(plan.types)
+        self.compiled: Any = None
         self.current = plan.select(names)
         self.before = plan.select(plan.before)
         self.all_names = list(plan.numbers)
@@ -65,12 +72,13 @@ class RecordPlan:
             absent.add("_before")
         if not self.names_invalid:
             absent.add("_invalid")
-        metadata = [name for name in METADATA_COLUMNS if name not in absent]
-        self.names = [*self.current.names, *(free_name(name, plan.numbers) for name in metadata)]
+        self._metadata = [name for name in METADATA_FORMATS if name not in absent]
+        metadata = [free_name(name, plan.numbers) for name in self._metadata]
+        self.names = [*self.current.names, *metadata]
         decoded = [*self.current.columns, *self.before.columns]
         # The Arrow type of an unknown type depends on the form of its values.
         self._varies = any(kind.pg.family == "unknown" for _, kind in decoded)
-        self._before_at = len(self.current.names) + metadata.index("_unchanged") + 1
+        self._before_at = len(self.current.names) + self._metadata.index("_unchanged") + 1
         self._null_before: ArrowBuffers | None = None  # of the last number of rows
         self._schemas: dict[object, pa.Schema] = {}
         self._c_schemas: dict[object, Any] = {}
@@ -85,6 +93,16 @@ class RecordPlan:
             if rows <= MOST_SHARED:  # or it would take much memory
                 self._null_before = known
         return known
+
+    @cached_property
+    def fixed_schema(self) -> pa.Schema:
+        """Schema of all record batches, unless a column is of an unknown type."""
+        fields = [null_column(kind, 0) for _, kind in self.current.columns]
+        fields += [
+            self.null_before(0) if name == "_before" else shared_nulls(METADATA_FORMATS[name], 0)
+            for name in self._metadata
+        ]
+        return self.schema(ArrowBuffers("+s", 0, 0, None, [], fields, self.names))
 
     def schema(self, struct: ArrowBuffers) -> pa.Schema:
         """Return the schema of a struct with these fields."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from pgwire_codec.arrow.layout import ArrowBuffers, counting, shared_nulls, validity_bitmap
+from pgwire_codec.changes.metadata import METADATA_FORMATS
 from pgwire_codec.changes.plan import RecordPlan, Selection
 from pgwire_codec.codec.interface import Codec
 from pgwire_codec.codec.tables import DecodedColumns
@@ -16,8 +17,6 @@ from pgwire_codec.protocol.tags import WITH_OLD_TUPLE
 from pgwire_codec.transactions.committed import Transactions
 
 _Rows = npt.NDArray[np.int64]
-
-_TIME: Final = "tsu:UTC"
 
 
 class ChangedRows(Protocol):
@@ -84,7 +83,7 @@ def _metadata(batch: ChangedRows) -> Iterator[ArrowBuffers]:
     yield _numbers(xid)
     yield shared_nulls("l", rows) if batch.lsn is None else _numbers(batch.lsn.view(np.int64))
     yield _numbers(commit_lsn)
-    yield _numbers(commit_time, _TIME)
+    yield _numbers(commit_time, METADATA_FORMATS["_commit_time"])
     yield _numbers(batch.seq)
     yield batch.codec.strings_at(transactions.origin, batch.transaction)
 

@@ -34,6 +34,7 @@ class Codec(Joins, Protocol):
     transaction_columns: Callable[..., tuple[Int64s, Int64s, Int64s]]
     strings_at: Callable[..., ArrowBuffers]
     name_lists: Callable[..., ArrowBuffers]
+    change_batch: Callable[..., pa.RecordBatch | None]
     record_batch: Callable[..., pa.RecordBatch]
     array_capsule: Callable[..., object]
 

@@ -1,6 +1,7 @@
 """Functions that a decoder calls, under the names that both implementations use."""
 
 from pgwire_codec.reference.c_data import array_capsule, record_batch
+from pgwire_codec.reference.change_batch import change_batch
 from pgwire_codec.reference.codec import decode_message
 from pgwire_codec.reference.columns import decode_columns, tuples
 from pgwire_codec.reference.grouping import group_rows
@@ -12,6 +13,7 @@ from pgwire_codec.reference.values import decode_values
 
 __all__ = [
     "array_capsule",
+    "change_batch",
     "decode_columns",
     "decode_message",
     "decode_values",

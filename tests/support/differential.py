@@ -12,6 +12,7 @@ from typing import Any
 
 import nanoarrow
 import numpy as np
+import pyarrow as pa
 
 import pgwire_codec as pgc
 from pgwire_codec.changes.batch import ChangeBatch
@@ -111,7 +112,15 @@ def of_batch(batch: ChangeBatch) -> Iterator[tuple[Any, ...]]:
     for which in ("old", "new"):
         for column in getattr(batch, which).values():
             yield which, column.name, *of_column(column)
-    yield "record batch", outcome(build, batch, batch.record_plan())
+    yield "built", outcome(build, batch, batch.record_plan())
+    yield "record batch", outcome(serialized, batch)
+
+
+def serialized(batch: ChangeBatch) -> tuple[pa.Schema, bytes]:
+    """The record batch as it would be sent, after a check of what Arrow requires."""
+    records = batch.to_arrow()
+    records.validate(full=True)
+    return records.schema, records.serialize().to_pybytes()
 
 
 def of_column(column: Column) -> Iterator[Any]:

@@ -19,20 +19,6 @@ cdef extern from "Python.h":
     bint Py_IsInitialized() noexcept nogil
 
 
-cdef struct ArrowArray:
-    # As https://arrow.apache.org/docs/format/CDataInterface.html defines it.
-    int64_t length
-    int64_t null_count
-    int64_t offset
-    int64_t n_buffers
-    int64_t n_children
-    const void** buffers
-    ArrowArray** children
-    ArrowArray* dictionary
-    void (*release)(ArrowArray*) noexcept nogil
-    void* private_data
-
-
 cdef struct Exported:
     # Before the arrays that an ArrowArray points to, in one block. A consumer may move a child
     # away and release it after its parent: so each array has a block and an owner of its own.
@@ -59,10 +45,15 @@ def record_batch(array, schema):
     memset(&exported, 0, sizeof(ArrowArray))
     try:
         export_array(&exported, array, True)
-        return import_pyarrow().RecordBatch._import_from_c(<uintptr_t> &exported, schema)
+        return import_record_batch(&exported, schema)
     finally:
         if exported.release != NULL:  # else it was moved
             exported.release(&exported)
+
+
+cdef import_record_batch(ArrowArray* exported, schema):
+    """Move an array into a pyarrow.RecordBatch with that schema."""
+    return import_pyarrow().RecordBatch._import_from_c(<uintptr_t> exported, schema)
 
 
 cdef int export_array(ArrowArray* to, array, bint takes_views) except -1:

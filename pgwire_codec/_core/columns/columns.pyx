@@ -29,11 +29,6 @@ from pgwire_codec.codec.values import Decoded, null_column
 from pgwire_codec.reference import values as reference
 from pgwire_codec.reference.stored_values import chunks_of
 
-cdef enum:
-    DONE = 0
-    TRUNCATED = -1
-    NO_MEMORY = -2
-
 WHICH = {"old": OLD, "new": NEW, "current": CURRENT}
 
 

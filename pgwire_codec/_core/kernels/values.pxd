@@ -13,4 +13,11 @@ cdef class ColumnDecoder:
     cdef object patch(self, deferred)
 
 
+cdef class Setup:
+    """A column without rows, set up for a type."""
+
+    cdef ColumnBuffers c
+
+
+cdef Setup setup_of(column_type)
 cpdef bint has_kernel(column_type)

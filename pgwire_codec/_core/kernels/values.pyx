@@ -63,9 +63,7 @@ cpdef bint has_kernel(column_type):
 
 
 cdef class Setup:
-    """A column without rows, set up for a type."""
-
-    cdef ColumnBuffers c
+    pass
 
 
 cdef dict SETUPS = {}  # by family, Arrow type and whether strings are numerics

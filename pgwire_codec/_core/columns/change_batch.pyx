@@ -1,0 +1,342 @@
+"""change_batch: a record batch of ordinary changes in one step, without an object a column.
+
+The counterpart, for batches of any kind, is :mod:`pgwire_codec.changes.record_batch`. Small batches
+spend their time on objects: here columns and metadata columns are written where Arrow takes them.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+import numpy as np
+
+from pgwire_codec._core.columns.c_arrays cimport (
+    BITS, FIXED, OFFSETS, Buffers, export_buffers, export_column, export_struct, new_memory,
+    pack_bits,
+)
+from pgwire_codec._core.columns.c_data cimport ArrowArray, export_array, import_record_batch
+from pgwire_codec._core.columns.columns cimport (
+    NO_MEMORY, TRUNCATED, decode_blocks, unchanged_of,
+)
+from pgwire_codec._core.columns.slices cimport (
+    Slices, add_wanted, close_slices, open_slices,
+)
+from pgwire_codec._core.kernels.column cimport (
+    BLOCK, CLAMPED, NULLED, RAISE, ColumnBuffers, Policy, column_clear, column_reserve,
+)
+from pgwire_codec._core.kernels.memory cimport pool_free, pool_realloc
+from pgwire_codec._core.kernels.values cimport Setup, has_kernel, setup_of
+from pgwire_codec._core.wire.tuple_data cimport CURRENT, OLD, TupleSource
+
+from pgwire_codec._core.columns.metadata import name_lists, strings_at
+from pgwire_codec._core.columns.shares import shares_of
+from pgwire_codec.arrow.layout import shared_nulls
+
+cdef dict POLICIES = {"raise": RAISE, "null": NULLED, "clamp": CLAMPED}
+INT64 = np.dtype(np.int64)
+
+cdef enum:
+    METADATA = 8  # columns from _op to _unchanged
+
+# Plans.
+
+
+cdef class Selection:
+    """Columns that are decoded: their numbers, and their kernels' setups."""
+
+    cdef Py_ssize_t count
+    cdef list numbers
+    cdef list setups
+    cdef list layouts
+    cdef readonly bint is_ordinary  # whether all have a kernel and a layout that is known here
+
+    def __init__(self, columns):
+        self.numbers = [number for number, _ in columns]
+        self.count = len(self.numbers)
+        self.setups, self.layouts = [], []
+        self.is_ordinary = len(set(self.numbers)) == self.count
+        for _, kind in columns:
+            setup = setup_of(kind) if has_kernel(kind) and kind.pg.family != "unknown" else None
+            self.setups.append(setup)
+            self.layouts.append(
+                BITS if kind.format == "b" else OFFSETS if kind.format in ("u", "z") else FIXED
+            )
+            self.is_ordinary &= setup is not None
+
+
+cdef class Compiled:
+    """A RecordPlan in the form that is read here."""
+
+    cdef Selection current, before
+    cdef bint is_ordinary
+
+    def __init__(self, plan):
+        self.current, self.before = Selection(plan.current.columns), Selection(plan.before.columns)
+        self.is_ordinary = self.current.is_ordinary and self.before.is_ordinary
+
+
+# Columns.
+
+
+cdef class Columns:
+    """The columns of one tuple a row."""
+
+    cdef ColumnBuffers* c
+    cdef Py_ssize_t count  # of those that were set up
+    cdef Slices slices
+    cdef uint8_t* marker
+    cdef Selection selection
+
+    def __cinit__(self, Selection selection, Py_ssize_t width, Py_ssize_t rows):
+        cdef Py_ssize_t size = selection.count * <Py_ssize_t> sizeof(ColumnBuffers)
+        memset(&self.slices, 0, sizeof(Slices))
+        self.selection = selection
+        self.marker = <uint8_t*> pool_realloc(NULL, <size_t> max(rows, 1))
+        self.c = <ColumnBuffers*> pool_realloc(NULL, <size_t> max(size, 1))
+        if self.marker is NULL or self.c is NULL:
+            raise MemoryError
+        if open_slices(&self.slices, width, selection.count):
+            raise MemoryError
+        memset(self.marker, 0, <size_t> rows)
+        self.slices.marker = self.marker
+
+    def __dealloc__(self):
+        cdef Py_ssize_t at
+        for at in range(self.count):
+            column_clear(&self.c[at])
+        pool_free(self.c)
+        pool_free(self.marker)
+        close_slices(&self.slices)
+
+    cdef bint decode(self, TupleSource* source, int which, Policy policy) except -1:
+        """Decode all rows; return False if any value, or its message, is not ordinary."""
+        cdef ColumnBuffers* c
+        cdef Setup setup
+        cdef Py_ssize_t at, number
+        cdef int code
+        for at in range(self.selection.count):
+            c = &self.c[at]
+            setup = self.selection.setups[at]
+            number = self.selection.numbers[at]
+            if not 0 <= number < self.slices.columns:
+                raise IndexError(f"column {number} of {self.slices.columns}")
+            c[0] = setup.c
+            self.count += 1
+            c.start, c.end = source.data, source.data + source.size
+            c.policy = policy
+            c.has_offsets = self.selection.layouts[at] == OFFSETS
+            if column_reserve(c, source.count):
+                raise MemoryError
+            add_wanted(&self.slices, number, c)
+        with nogil:
+            code = decode_blocks(source, &self.slices, which)
+        if code == NO_MEMORY:
+            raise MemoryError
+        if code == TRUNCATED:
+            return False
+        for at in range(self.count):
+            c = &self.c[at]
+            if c.out_of_memory:
+                raise MemoryError
+            if c.deferred_count or c.invalid_count or c.overflow_row >= 0:
+                return False
+        return True
+
+    cdef int export(self, ArrowArray** children) except -1:
+        """Move the columns into arrays."""
+        cdef Py_ssize_t at
+        for at in range(self.count):
+            export_column(children[at], &self.c[at], self.selection.layouts[at])
+        return 0
+
+
+# The batch.
+
+
+def change_batch(
+    source, rows, seq, transactions, transaction, plan, *,
+    str unrepresentable="raise", Py_ssize_t threads=1,
+):
+    """Return the record batch of ordinary changes; see ``reference.change_batch``."""
+    cdef Compiled compiled = plan.compiled
+    cdef Changes changes
+    cdef ArrowArray exported
+    if compiled is None:
+        compiled = plan.compiled = Compiled(plan)
+    if not (compiled.is_ordinary and len(rows) and len(source.messages.data)):
+        return None
+    if threads > 1 and len(shares_of(len(rows), threads, BLOCK)) > 2:
+        return None
+    changes = Changes(source, rows)
+    if not changes.decode(compiled, plan.width, <Policy> <int> POLICIES[unrepresentable]):
+        return None
+    memset(&exported, 0, sizeof(ArrowArray))
+    try:
+        changes.export(&exported, plan, source.lsn, seq, transactions, transaction)
+        return import_record_batch(&exported, plan.fixed_schema)
+    finally:
+        if exported.release != NULL:  # else it was moved
+            exported.release(&exported)
+
+
+cdef class Changes:
+    """Changes of one Relation version, and their decoded columns."""
+
+    cdef const uint8_t[::1] data
+    cdef const int64_t[::1] offsets
+    cdef const uint8_t[::1] kind
+    cdef const int64_t[::1] body
+    cdef const int64_t[::1] rows
+    cdef int64_t* bodies  # of the rows
+    cdef TupleSource source
+    cdef Columns current, before
+
+    def __cinit__(self, source, rows):
+        cdef Py_ssize_t row, count
+        cdef int64_t index
+        self.data, self.offsets = source.messages.data, source.messages.offsets
+        self.kind, self.body = source.kind, source.body
+        self.rows = rows
+        self.bodies = <int64_t*> pool_realloc(NULL, self.rows.shape[0] * sizeof(int64_t))
+        if self.bodies is NULL:
+            raise MemoryError
+        count = min(self.body.shape[0], self.kind.shape[0])
+        with nogil:
+            for row in range(self.rows.shape[0]):
+                index = self.rows[row]
+                if not 0 <= index < count:
+                    break
+                self.bodies[row] = self.body[index]
+            else:
+                row = self.rows.shape[0]
+        if row < self.rows.shape[0]:
+            raise IndexError(f"message {self.rows[row]} of {count}")
+        self.source = TupleSource(
+            &self.data[0], self.data.shape[0], &self.offsets[0], self.offsets.shape[0] - 1,
+            &self.rows[0], self.bodies, self.rows.shape[0], False,
+        )
+
+    def __dealloc__(self):
+        pool_free(self.bodies)
+
+    cdef bint decode(self, Compiled compiled, Py_ssize_t width, Policy policy) except -1:
+        """Decode the columns; return False if any change is not ordinary."""
+        cdef Py_ssize_t rows = self.source.count
+        self.current = Columns(compiled.current, width, rows)
+        if not self.current.decode(&self.source, CURRENT, policy):
+            return False
+        if not compiled.before.count or not self.source.any_old:
+            return True
+        self.before = Columns(compiled.before, width, rows)
+        return self.before.decode(&self.source, OLD, policy)
+
+    cdef int export(self, ArrowArray* to, plan, lsn, seq, transactions, transaction) except -1:
+        """Move the columns and the metadata columns into a struct."""
+        cdef Py_ssize_t rows = self.source.count
+        cdef ArrowArray** next_child
+        if not len(seq) == len(transaction) == rows:
+            raise ValueError(f"{rows} rows, but {len(seq)} numbers of changes")
+        export_struct(to, rows, len(plan.names))
+        self.current.export(to.children)
+        next_child = to.children + self.current.count
+        self.export_op(next_child[0])
+        export_transactions(&next_child[1], transactions, transaction)
+        if lsn is None:
+            export_array(next_child[2], shared_nulls("l", rows), True)
+        else:
+            self.export_lsn(next_child[2], lsn)
+        export_copy(next_child[5], seq)
+        export_array(next_child[6], strings_at(transactions.origin, transaction), True)
+        export_array(next_child[7], self.unchanged(plan), True)
+        next_child += METADATA
+        if plan.before.names:
+            if self.before is None:
+                export_array(next_child[0], plan.null_before(rows), True)
+            else:
+                self.export_before(next_child[0])
+            next_child += 1
+        if plan.names_invalid:
+            export_array(next_child[0], shared_nulls("+l", rows), True)
+        return 0
+
+    cdef unchanged(self, plan):
+        """Return the names of the unchanged columns of each row."""
+        if not self.current.slices.unchanged_count:
+            return shared_nulls("+l", self.source.count)
+        rows_of = unchanged_of(&self.current.slices)
+        return name_lists(
+            [rows_of[number] for number in plan.all_numbers], plan.all_names, self.source.count
+        )
+
+    cdef int export_op(self, ArrowArray* to) except -1:
+        cdef Py_ssize_t rows = self.source.count
+        cdef Buffers* buffers = export_buffers(to, rows, 3)
+        cdef int32_t* offsets = <int32_t*> new_memory(buffers, 1, (rows + 1) * 4)
+        cdef uint8_t* tags = <uint8_t*> new_memory(buffers, 2, rows)
+        cdef Py_ssize_t row
+        offsets[0] = 0
+        with nogil:
+            for row in range(rows):
+                tags[row] = self.kind[self.rows[row]]
+                offsets[row + 1] = <int32_t> (row + 1)
+        return 0
+
+    cdef int export_lsn(self, ArrowArray* to, const uint64_t[:] lsn) except -1:
+        """Write the LSN of each row's message."""
+        cdef Py_ssize_t rows = self.source.count
+        cdef int64_t* out = <int64_t*> new_memory(export_buffers(to, rows, 2), 1, rows * 8)
+        cdef Py_ssize_t row
+        if lsn.shape[0] < self.body.shape[0]:
+            raise ValueError(f"{lsn.shape[0]} LSNs of {self.body.shape[0]} messages")
+        with nogil:
+            for row in range(rows):
+                out[row] = <int64_t> lsn[self.rows[row]]
+        return 0
+
+    cdef int export_before(self, ArrowArray* to) except -1:
+        """Write a struct of the old tuple's columns, which is null without an old tuple."""
+        cdef Py_ssize_t rows = self.source.count
+        cdef Py_ssize_t row, nulls = 0
+        cdef const uint8_t* marker = self.before.marker
+        cdef uint8_t* bits
+        for row in range(rows):
+            nulls += not marker[row]
+        export_struct(to, rows, self.before.count)
+        if nulls:
+            bits = <uint8_t*> new_memory(<Buffers*> to.private_data, 0, (rows + 7) >> 3)
+            pack_bits(bits, marker, rows)
+            to.null_count = nulls
+        return self.before.export(to.children)
+
+
+cdef int export_transactions(ArrowArray** to, transactions, transaction) except -1:
+    """Write xid, commit LSN and commit time of each row's transaction into the fields 0, 2, 3."""
+    cdef const int64_t[::1] numbers = transaction
+    cdef const uint32_t[:] xids = transactions.xid
+    cdef const uint64_t[:] lsns = transactions.commit_lsn
+    cdef const int64_t[:] times = transactions.commit_time.view(INT64)
+    cdef Py_ssize_t rows = numbers.shape[0], row
+    cdef Py_ssize_t count = min(xids.shape[0], lsns.shape[0], times.shape[0])
+    cdef int64_t* xid = <int64_t*> new_memory(export_buffers(to[0], rows, 2), 1, rows * 8)
+    cdef int64_t* lsn = <int64_t*> new_memory(export_buffers(to[2], rows, 2), 1, rows * 8)
+    cdef int64_t* time = <int64_t*> new_memory(export_buffers(to[3], rows, 2), 1, rows * 8)
+    cdef int64_t number
+    with nogil:
+        for row in range(rows):
+            number = numbers[row]
+            if not 0 <= number < count:
+                break
+            xid[row] = xids[number]
+            lsn[row] = <int64_t> lsns[number]
+            time[row] = times[number]
+        else:
+            row = rows
+    if row < rows:
+        raise IndexError(f"transaction {numbers[row]} of {count}")
+    return 0
+
+
+cdef int export_copy(ArrowArray* to, const int64_t[::1] values) except -1:
+    """Write int64 values as they are; there is at least one."""
+    cdef Py_ssize_t rows = values.shape[0]
+    memcpy(new_memory(export_buffers(to, rows, 2), 1, rows * 8), &values[0], <size_t> rows * 8)
+    return 0
