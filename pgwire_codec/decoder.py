@@ -98,7 +98,12 @@ def _decode(
     collector = Collector(session.held)
     skip = options.on_error == "skip"
     reader = Reader(
-        codec, Resolver(session.carry, collector), collector, atomic=options.atomic, skip=skip
+        codec,
+        Resolver(session.carry, collector),
+        collector,
+        atomic=options.atomic,
+        skip=skip,
+        threads=options.threads,
     )
     base = 0
     for array in arrays:

@@ -41,7 +41,8 @@ class DecoderOptions:
     arrow_types : ArrowTypes
         What the reader of the columns takes; by default the closest Arrow type of each family.
     threads : int
-        Number of threads that decode the values of a large batch in ``to_arrow``.
+        Number of threads that scan the messages of a large call, and that decode the values of a
+        large batch in ``to_arrow``.
     registry : TypeRegistry or None
         Where user-defined types are looked up; None: where ``register_type`` puts them.
 

@@ -23,7 +23,12 @@ from pgwire_codec.reference.codec import decode_message
 
 
 def scan(
-    messages: Messages, *, streaming: bool = False, skip: bool = False, heads: bool = False
+    messages: Messages,
+    *,
+    streaming: bool = False,
+    skip: bool = False,
+    heads: bool = False,
+    threads: int = 1,
 ) -> MessageTable:
     """Read every message, whole, and tabulate it.
 
@@ -38,6 +43,8 @@ def scan(
     heads : bool
         Whether changes may be cut off after the relation's OID. Their tuples are not read then, and
         ``width`` is 0.
+    threads : int
+        Number of threads that may scan at the same time; here always one.
 
     Raises
     ------

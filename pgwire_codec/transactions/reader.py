@@ -40,6 +40,8 @@ class Reader:
         Takes the changes.
     atomic, skip : bool
         As ``atomic`` and ``on_error="skip"`` of the decoder.
+    threads : int
+        As of the decoder.
     """
 
     _table: MessageTable
@@ -49,13 +51,21 @@ class Reader:
     _regular: bool  # each group so far has a version, and its tuples as many columns
 
     def __init__(
-        self, codec: Codec, resolver: Resolver, collector: Collector, *, atomic: bool, skip: bool
+        self,
+        codec: Codec,
+        resolver: Resolver,
+        collector: Collector,
+        *,
+        atomic: bool,
+        skip: bool,
+        threads: int = 1,
     ) -> None:
         self._codec = codec
         self._resolver = resolver
         self._collector = collector
         self._atomic = atomic
         self._skip = skip
+        self._threads = threads
 
     def read(self, messages: Messages, lsns: npt.NDArray[np.uint64] | None, base: int) -> None:
         """Resolve an input array, whose first message has index ``base`` in the call.
@@ -64,7 +74,9 @@ class Reader:
         """
         carry = self._resolver.carry
         try:
-            table = self._codec.scan(messages, streaming=carry.in_block, skip=self._skip)
+            table = self._codec.scan(
+                messages, streaming=carry.in_block, skip=self._skip, threads=self._threads
+            )
         except DecodeError as error:
             index = error.message_index or 0
             # An earlier message that decodes may be out of place: its error comes first.

@@ -15,14 +15,16 @@ import pyarrow as pa
 import pytest
 
 import pgwire_codec as pgc
-from pgwire_codec.codec.message_array import Messages
+from pgwire_codec.codec.message_array import Messages, to_message_arrays
 from pgwire_codec.types import TypeOptions, column_type
-from tests.support.build import insert
-from tests.support.corpus import captures
-from tests.support.differential import observed, plain
+from tests.support.build import T, begin, commit, insert, wire
+from tests.support.corpus import Capture, captures
+from tests.support.differential import observed, outcome, plain
 
 codec: Any = pytest.importorskip("pgwire_codec._core", reason="no compiled core is built")
 compiled: Any = pytest.importorskip("pgwire_codec._core.implementation")
+compiled_scan: Any = pytest.importorskip("pgwire_codec._core.wire.scan")
+shares: Any = pytest.importorskip("pgwire_codec._core.shares")
 
 SEVERAL = [
     capture for capture in captures(major=18) if capture.scenario in ("types", "traps", "streams")
@@ -50,6 +52,43 @@ def test_decoders_of_their_own_side_by_side() -> None:
     with ThreadPoolExecutor(4) as pool:
         for number, found in zip(order, pool.map(decode, order), strict=True):
             assert found == alone[number], SEVERAL[number]
+
+
+@pytest.mark.parametrize("capture", SEVERAL, ids=str)
+@pytest.mark.parametrize("threads", [2, 7])
+@pytest.mark.parametrize("heads", [False, True])
+def test_shares_of_a_scan(
+    capture: Capture, threads: int, heads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shares begin anywhere: in stream blocks, after damaged and empty messages."""
+    monkeypatch.setattr(shares, "_SMALLEST", 1)
+    damaged = list(capture.messages)
+    for index in range(5, len(damaged), 11):
+        damaged[index] = damaged[index][: index % 9]
+    for given in (capture.messages, damaged, damaged[3:], damaged[: threads + 1]):
+        (messages,) = to_message_arrays(given, compiled)
+        for streaming in (False, True):
+            for skip in (False, True):
+                options = {"streaming": streaming, "skip": skip, "heads": heads}
+                expected = outcome(compiled.scan, messages, **options)
+                assert outcome(compiled.scan, messages, threads=threads, **options) == expected
+
+
+def test_a_large_call_is_scanned_in_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The threads of a decoder reach its scan, of 4,096 messages each at least."""
+    asked = []
+    started = shares.in_threads
+
+    def in_threads(work: Callable[[int], Any], count: int) -> list[Any]:
+        asked.append(count)
+        return started(work, count)
+
+    monkeypatch.setattr(compiled_scan, "in_threads", in_threads)
+    for count in (4096, 4097, 8192, 20_000):
+        many = wire([begin(), T, *[insert(1, "1", "a", "b")] * (count - 3), commit()])
+        (batch,) = codec.Decoder(threads=2).decode(many)
+        assert len(batch) == count - 3
+    assert asked == [1, 2, 2, 2]
 
 
 @pytest.mark.usefixtures("switching_often")

@@ -28,7 +28,7 @@ from pgwire_codec._core.kernels.values cimport Setup, has_kernel, setup_of
 from pgwire_codec._core.wire.tuple_data cimport CURRENT, OLD, TupleSource
 
 from pgwire_codec._core.columns.metadata import name_lists, strings_at
-from pgwire_codec._core.columns.shares import shares_of
+from pgwire_codec._core.shares import shares_of
 from pgwire_codec.arrow.layout import shared_nulls
 
 cdef dict POLICIES = {"raise": RAISE, "null": NULLED, "clamp": CLAMPED}

@@ -23,7 +23,7 @@ from pgwire_codec._core.kernels.memory cimport new_array
 from pgwire_codec._core.kernels.values cimport ColumnDecoder, has_kernel
 from pgwire_codec._core.wire.tuple_data cimport CURRENT, NEW, OLD, TupleSource, find_tuple
 
-from pgwire_codec._core.columns.shares import shares_of, together
+from pgwire_codec._core.shares import shares_of, together
 from pgwire_codec.codec.tables import NOT_SENT, DecodedColumns, TupleTable
 from pgwire_codec.codec.values import Decoded, null_column
 from pgwire_codec.reference import values as reference

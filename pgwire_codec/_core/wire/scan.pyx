@@ -18,6 +18,7 @@ from pgwire_codec._core.protocol cimport (
 from pgwire_codec._core.wire.primitives cimport load_i16, load_u32
 from pgwire_codec._core.wire.tuple_data cimport tuple_end
 
+from pgwire_codec._core.shares import in_threads, shares_of
 from pgwire_codec._core.messages.decode import decode_message
 from pgwire_codec.codec.tables import MessageTable
 from pgwire_codec.errors import DecodeError
@@ -33,56 +34,103 @@ cdef struct Change:
     int16_t width  # number of fields of the first tuple
 
 
-def scan(messages, *, bint streaming=False, bint skip=False, bint heads=False):
+def scan(
+    messages, *, bint streaming=False, bint skip=False, bint heads=False, Py_ssize_t threads=1
+):
     """Tabulate the messages, each of which is whole; see ``reference.scan``."""
-    cdef Py_ssize_t count = len(messages)
-    kind = np.zeros(count, np.uint8)
-    relation = np.zeros(count, np.uint32)
-    xid = np.zeros(count, np.uint32)
-    body = np.full(count, -1, np.int64)
-    width = np.zeros(count, np.int16)
-    errors = {}
-    decoded = {}
-    cdef const uint8_t[::1] data = messages.data
-    cdef const int64_t[::1] offsets = messages.offsets
-    cdef uint8_t[::1] kinds = kind
-    cdef uint32_t[::1] relations = relation
-    cdef uint32_t[::1] xids = xid
-    cdef int64_t[::1] bodies = body
-    cdef int16_t[::1] widths = width
-    cdef const uint8_t* start = &data[0] if data.shape[0] else NULL
-    cdef Py_ssize_t index = 0
-    cdef bint inside = streaming
-    if count:
-        check_offsets(offsets, count, data.shape[0])
-    while index < count:
+    cdef Scan scan = Scan(messages, skip, heads)
+    edges = shares_of(scan.count, threads, 1)
+
+    def scan_share(part):
+        inside = streaming if part == 0 else scan.inside_before(edges[part], streaming)
+        return scan.share(edges[part], edges[part + 1], inside)
+
+    shares = in_threads(scan_share, len(edges) - 1)
+    errors, decoded, inside = shares[0]
+    for more in shares[1:]:
+        errors.update(more[0])
+        decoded.update(more[1])
+        inside = more[2]
+    return MessageTable(
+        scan.kind, scan.relation, scan.xid, scan.body, scan.width, errors, inside, decoded
+    )
+
+
+cdef class Scan:
+    """The messages, and the arrays of their heads."""
+
+    cdef object messages, kind, relation, xid, body, width
+    cdef Py_ssize_t count
+    cdef bint skip, heads
+    cdef const uint8_t[::1] data
+    cdef const int64_t[::1] offsets
+    cdef uint8_t[::1] kinds
+    cdef uint32_t[::1] relations, xids
+    cdef int64_t[::1] bodies
+    cdef int16_t[::1] widths
+
+    def __init__(self, messages, bint skip, bint heads):
+        self.messages, self.skip, self.heads = messages, skip, heads
+        self.count = len(messages)
+        self.kinds = self.kind = np.zeros(self.count, np.uint8)
+        self.relations = self.relation = np.zeros(self.count, np.uint32)
+        self.xids = self.xid = np.zeros(self.count, np.uint32)
+        self.bodies = self.body = np.full(self.count, -1, np.int64)
+        self.widths = self.width = np.zeros(self.count, np.int16)
+        self.data, self.offsets = messages.data, messages.offsets
+        if self.count:
+            check_offsets(self.offsets, self.count, self.data.shape[0])
+
+    def share(self, Py_ssize_t index, Py_ssize_t stop, bint inside):
+        """Scan some messages; return errors, decoded messages, and whether they end in a block."""
+        cdef const uint8_t* start = &self.data[0] if self.data.shape[0] else NULL
+        cdef dict errors = {}, decoded = {}
+        while index < stop:
+            with nogil:
+                index = scan_run(
+                    start, &self.offsets[0], index, stop, self.heads, &inside, &self.kinds[0],
+                    &self.relations[0], &self.xids[0], &self.bodies[0], &self.widths[0],
+                )
+            if index == stop:
+                break
+            # The message that ended the run: of a rare kind, or not whole.
+            raw = self.messages[index]
+            try:
+                message = decode_message(raw, streaming=inside)
+            except DecodeError as error:
+                placed = error.at(index)
+                if not self.skip:
+                    raise placed from None
+                errors[index] = placed
+            else:
+                if raw[:1] in TABULATED:
+                    raise RuntimeError(f"the compiled scan refused message {index}, which is whole")
+                self.kinds[index] = raw[0]
+                decoded[index] = message
+                if isinstance(message, (Truncate, Message)):
+                    self.xids[index] = message.xid or 0
+            if len(raw):
+                inside = in_stream_block(raw[0], inside)
+            index += 1
+        return errors, decoded, inside
+
+    cdef bint inside_before(self, Py_ssize_t index, bint streaming) noexcept:
+        """Return whether a message is in a stream block: the tags before it say so.
+
+        ``streaming`` is that for the first of all messages.
+        """
+        cdef uint8_t tag
         with nogil:
-            index = scan_run(
-                start, &offsets[0], index, count, heads, &inside,
-                &kinds[0], &relations[0], &xids[0], &bodies[0], &widths[0],
-            )
-        if index == count:
-            break
-        # The message that ended the run: of a rare kind, or not whole.
-        raw = messages[index]
-        try:
-            message = decode_message(raw, streaming=inside)
-        except DecodeError as error:
-            placed = error.at(index)
-            if not skip:
-                raise placed from None
-            errors[index] = placed
-        else:
-            if raw[:1] in TABULATED:
-                raise RuntimeError(f"the compiled scan refused message {index}, which is whole")
-            kinds[index] = raw[0]
-            decoded[index] = message
-            if isinstance(message, (Truncate, Message)):
-                xids[index] = message.xid or 0
-        if len(raw):
-            inside = in_stream_block(raw[0], inside)
-        index += 1
-    return MessageTable(kind, relation, xid, body, width, errors, inside, decoded)
+            while index > 0:
+                index -= 1
+                if self.offsets[index] == self.offsets[index + 1]:
+                    continue
+                tag = self.data[self.offsets[index]]
+                if not in_stream_block(tag, True):
+                    return False
+                if in_stream_block(tag, False):
+                    return True
+        return streaming
 
 
 cdef check_offsets(const int64_t[::1] offsets, Py_ssize_t count, Py_ssize_t size):
