@@ -7,7 +7,12 @@ from libc.stdint cimport int32_t, int64_t
 
 import numpy as np
 
+from pgwire_codec._core.kernels.memory cimport new_array
+
 from pgwire_codec.codec.runs import GroupedRows
+
+
+INT64 = np.dtype(np.int64)
 
 
 def group_rows(rows, group, batch, pieces):
@@ -34,9 +39,9 @@ def group_rows(rows, group, batch, pieces):
         size = place[found[number]]
         place[found[number]] = total
         total += size
-    sorted_rows = np.empty(total, np.int64)
-    seqs = np.empty(total, np.int64)
-    transactions = np.empty(total, np.int64)
+    sorted_rows = new_array((total,), INT64)
+    seqs = new_array((total,), INT64)
+    transactions = new_array((total,), INT64)
     cdef int64_t[::1] out_rows = sorted_rows
     cdef int64_t[::1] out_seq = seqs
     cdef int64_t[::1] out_transaction = transactions

@@ -9,6 +9,7 @@ from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t
 
 import numpy as np
 
+from pgwire_codec._core.kernels.memory cimport new_array
 from pgwire_codec._core.protocol cimport (
     BEGIN, BEGIN_FINAL_LSN, BEGIN_SIZE, BEGIN_XID, COMMIT, COMMIT_COMMIT_LSN, COMMIT_COMMIT_TIME,
     COMMIT_END_LSN, COMMIT_SIZE, DELETE, EPOCH, INSERT, MESSAGE, ORIGIN, RELATION, STREAM_START,
@@ -22,6 +23,9 @@ from pgwire_codec._core.wire.relation_groups cimport (
 
 from pgwire_codec.codec.runs import PlainRun, PlainTransactions, RelationGroup, Runs, StreamBlock
 from pgwire_codec.protocol.messages import Message, Origin, Relation, Truncate
+
+
+INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
 
 
 cdef enum Place:
@@ -122,8 +126,8 @@ cdef class RunReader:
             if isinstance(message, Truncate):
                 rows += len(message.relation_oids)
         commits += 1  # the last may be without its Commit
-        self.row_array = np.empty(rows, np.int64)
-        self.group_array = np.empty(rows, np.int32)
+        self.row_array = new_array((rows,), INT64)
+        self.group_array = new_array((rows,), INT32)
         self.xid_array = np.empty(commits, np.uint32)
         self.field_array = np.empty((FIELDS, commits), np.int64)
         self.rows = self.row_array

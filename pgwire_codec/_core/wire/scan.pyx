@@ -9,6 +9,7 @@ from libc.stdint cimport int16_t, int64_t, uint8_t, uint32_t
 
 import numpy as np
 
+from pgwire_codec._core.kernels.memory cimport new_array
 from pgwire_codec._core.protocol cimport (
     BEGIN, BEGIN_SIZE, COMMIT, COMMIT_SIZE, DELETE, INSERT, MARKER_KEY, MARKER_NEW, MARKER_OLD,
     STREAM_ABORT, STREAM_ABORT_LONG_SIZE, STREAM_ABORT_SIZE, STREAM_COMMIT, STREAM_COMMIT_SIZE,
@@ -24,6 +25,10 @@ from pgwire_codec.codec.tables import MessageTable
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.protocol.messages import Message, Truncate
 from pgwire_codec.protocol.tags import TABULATED
+
+
+UINT8, UINT32 = np.dtype(np.uint8), np.dtype(np.uint32)
+INT16, INT64 = np.dtype(np.int16), np.dtype(np.int64)
 
 
 cdef struct Change:
@@ -72,14 +77,20 @@ cdef class Scan:
     def __init__(self, messages, bint skip, bint heads):
         self.messages, self.skip, self.heads = messages, skip, heads
         self.count = len(messages)
-        self.kinds = self.kind = np.zeros(self.count, np.uint8)
-        self.relations = self.relation = np.zeros(self.count, np.uint32)
-        self.xids = self.xid = np.zeros(self.count, np.uint32)
-        self.bodies = self.body = np.full(self.count, -1, np.int64)
-        self.widths = self.width = np.zeros(self.count, np.int16)
+        self.kinds = self.kind = self.filled(UINT8, 0)
+        self.relations = self.relation = self.filled(UINT32, 0)
+        self.xids = self.xid = self.filled(UINT32, 0)
+        self.bodies = self.body = self.filled(INT64, -1)
+        self.widths = self.width = self.filled(INT16, 0)
         self.data, self.offsets = messages.data, messages.offsets
         if self.count:
             check_offsets(self.offsets, self.count, self.data.shape[0])
+
+    cdef object filled(self, dtype, value):
+        """Return an array of one value a message."""
+        array = new_array((self.count,), dtype)
+        array.fill(value)
+        return array
 
     def share(self, Py_ssize_t index, Py_ssize_t stop, bint inside):
         """Scan some messages; return errors, decoded messages, and whether they end in a block."""
@@ -172,8 +183,7 @@ cdef Py_ssize_t scan_run(
             if not read_change(p, end, inside[0], heads, &change):
                 return index
             relations[index] = change.relation
-            if change.xid:  # outside stream blocks, the pages of this array stay untouched
-                xids[index] = change.xid
+            xids[index] = change.xid
             bodies[index] = offsets[index] + change.body
             widths[index] = change.width
         elif not is_control(tag, p, end - p):
