@@ -3,14 +3,13 @@
 Cells are written row by row while the tuples are read, and copied column by column.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy
 
 from pgwire_codec._core.kernels.memory cimport pool_free, pool_realloc
 from pgwire_codec._core.protocol cimport (
     KIND_BINARY, KIND_TEXT, KIND_UNCHANGED, STATE_NOT_SENT, STATE_UNCHANGED, STATE_VALUE,
 )
-from pgwire_codec._core.wire.tuple_data cimport VALUE_HEAD
 
 cdef enum:
     ABSENT = 0  # the kind of a field that the tuple lacks
@@ -25,7 +24,6 @@ cdef struct Cells:
     Py_ssize_t columns
     Py_ssize_t capacity  # in rows
     uint8_t* marker  # of each row of the table
-    const uint8_t* data  # that offsets count from
     int64_t* offset
     int32_t* length
     uint8_t* kind  # as on the wire, or ABSENT
@@ -60,11 +58,11 @@ cdef inline void close_cells(Cells* cells) noexcept nogil:
 
 
 cdef inline void put_cell(
-    Cells* cells, Py_ssize_t cell, const uint8_t* p, Py_ssize_t length
+    const Cells* cells, Py_ssize_t cell, uint8_t kind, int64_t offset, uint32_t length
 ) noexcept nogil:
-    """Write the field at p, whose value has that length."""
-    cells.kind[cell] = p[0]
-    cells.offset[cell] = p + VALUE_HEAD - cells.data
+    """Write a field with a value."""
+    cells.kind[cell] = kind
+    cells.offset[cell] = offset
     cells.length[cell] = <int32_t> length
 
 

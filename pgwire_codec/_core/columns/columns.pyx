@@ -104,7 +104,6 @@ cdef tabulate(TupleSource* source, Py_ssize_t columns, int which):
         raise MemoryError
     try:
         cells.marker = &markers[0]
-        cells.data = source.data
         while True:
             with nogil:
                 done = fill_table(source, done, which, &table, &cells)
@@ -322,7 +321,7 @@ cdef int decode_blocks(TupleSource* source, Slices* slices, int which) noexcept 
         open_block(slices, first)
         if not read_block(source, first, rows, which, slices):
             return TRUNCATED
-        if decode_block(slices, rows):
+        if decode_block(slices, rows, source):
             return NO_MEMORY
         first += rows
     return DONE

@@ -1,17 +1,18 @@
 """Slices: the values of the wanted columns of a few rows, for the kernels."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memset
 
 from pgwire_codec._core.kernels.column cimport (
-    BINARY, BLOCK, NO_VALUE, TEXT, ColumnBuffers, Slice, column_run,
+    BLOCK, NO_VALUE, ColumnBuffers, Slice, column_run,
 )
 from pgwire_codec._core.kernels.memory cimport pool_free, pool_realloc
-from pgwire_codec._core.protocol cimport KIND_BINARY, KIND_UNCHANGED
-from pgwire_codec._core.wire.tuple_data cimport VALUE_HEAD
+from pgwire_codec._core.protocol cimport KIND_UNCHANGED
+from pgwire_codec._core.wire.tuple_data cimport TupleSource, prefetch_rows
 
 cdef enum:
     BYTES_OF_SLICES = 32768  # of all slices: they stay in the cache
+    AT_ONCE = 8  # rows that are prefetched at once: the core waits for no more
 
 
 cdef struct WantedColumn:
@@ -25,8 +26,9 @@ cdef struct Slices:
     WantedColumn* wanted
     Py_ssize_t capacity  # in rows
     uint8_t* marker  # of each row
+    bint all_wanted  # then the values are in the order of the columns
     Slice* values  # of each wanted column, `capacity` of them
-    Py_ssize_t* start  # of each column: index of its first value; negative if it is not wanted
+    Slice** start  # of each column: its first value; NULL if it is not wanted
     bint* has_gaps  # of each column: whether a row of the block lacks a value
     Py_ssize_t first  # row of the block
     int64_t* unchanged  # pairs of row and column
@@ -44,10 +46,11 @@ cdef inline int open_slices(Slices* slices, Py_ssize_t columns, Py_ssize_t wante
     cdef Py_ssize_t column
     memset(slices, 0, sizeof(Slices))
     slices.columns = columns
+    slices.all_wanted = wanted == columns
     slices.capacity = max(8, min(BYTES_OF_SLICES // row_size, BLOCK))
     slices.wanted = <WantedColumn*> pool_realloc(NULL, <size_t> wanted * sizeof(WantedColumn))
     slices.values = <Slice*> pool_realloc(NULL, <size_t> (row_size * slices.capacity))
-    slices.start = <Py_ssize_t*> pool_realloc(NULL, <size_t> columns * sizeof(Py_ssize_t))
+    slices.start = <Slice**> pool_realloc(NULL, <size_t> columns * sizeof(Slice*))
     slices.has_gaps = <bint*> pool_realloc(NULL, <size_t> columns * sizeof(bint))
     if (
         slices.wanted == NULL
@@ -57,7 +60,7 @@ cdef inline int open_slices(Slices* slices, Py_ssize_t columns, Py_ssize_t wante
     ):
         return -1
     for column in range(columns):
-        slices.start[column] = -1
+        slices.start[column] = NULL
     return 0
 
 
@@ -73,7 +76,8 @@ cdef inline void add_wanted(
     Slices* slices, Py_ssize_t number, ColumnBuffers* output
 ) noexcept nogil:
     """Write the values of a column to `output`; it is a column of the relation."""
-    slices.start[number] = slices.wanted_count * slices.capacity
+    cdef Py_ssize_t place = number if slices.all_wanted else slices.wanted_count
+    slices.start[number] = slices.values + place * slices.capacity
     slices.wanted[slices.wanted_count] = WantedColumn(number, output)
     slices.wanted_count += 1
 
@@ -84,47 +88,41 @@ cdef inline void open_block(Slices* slices, Py_ssize_t first) noexcept nogil:
     memset(slices.has_gaps, 0, <size_t> slices.columns * sizeof(bint))
 
 
-cdef inline int decode_block(Slices* slices, Py_ssize_t rows) noexcept nogil:
-    """Decode the values of the block; return 0, or -1 if out of memory."""
-    cdef Py_ssize_t at
+cdef inline int decode_block(
+    Slices* slices, Py_ssize_t rows, const TupleSource* source
+) noexcept nogil:
+    """Decode the values of the block; return 0, or -1 if out of memory.
+
+    Meanwhile the next block is loaded into the cache, a part of it before each column.
+    """
+    cdef Py_ssize_t at, row = slices.first + rows
+    cdef Py_ssize_t end = min(row + rows, source.count)
+    cdef Py_ssize_t part = min(rows // max(slices.wanted_count, 1) + 1, AT_ONCE)
     cdef WantedColumn* wanted
     for at in range(slices.wanted_count):
+        prefetch_rows(source, row, min(row + part, end))
+        row += part
         wanted = slices.wanted + at
         if column_run(
-            wanted.output, slices.values + at * slices.capacity, rows,
+            wanted.output, slices.start[wanted.number], rows,
             not slices.has_gaps[wanted.number],
         ):
             return -1
     return -1 if slices.out_of_memory else 0
 
 
-cdef inline void put_slice(
-    Slices* slices, Py_ssize_t index, const uint8_t* p, Py_ssize_t length, bint is_wanted
-) noexcept nogil:
-    """Write the value of the field at p, if its column is wanted."""
-    if is_wanted:
-        slices.values[index].p = p + VALUE_HEAD
-        slices.values[index].length = <int32_t> length
-        slices.values[index].form = BINARY if p[0] == KIND_BINARY else TEXT
-
-
 cdef inline void put_empty_slice(
-    Slices* slices, Py_ssize_t start, Py_ssize_t column, Py_ssize_t row, uint8_t kind
+    Slices* slices, Py_ssize_t column, Py_ssize_t row, uint8_t kind
 ) noexcept nogil:
     """Write a field without a value."""
     if kind == KIND_UNCHANGED:
         note_unchanged(slices, slices.first + row, column)
-    if start >= 0:
-        put_gap(slices, start, column, row)
+    if slices.start[column] != NULL:
+        put_gap(slices, column, row)
 
 
-cdef inline void put_gap(
-    Slices* slices, Py_ssize_t start, Py_ssize_t column, Py_ssize_t row
-) noexcept nogil:
-    cdef Slice* value = slices.values + start + row
-    value.p = NULL
-    value.length = 0
-    value.form = NO_VALUE
+cdef inline void put_gap(Slices* slices, Py_ssize_t column, Py_ssize_t row) noexcept nogil:
+    slices.start[column][row] = Slice(NULL, 0, NO_VALUE)
     slices.has_gaps[column] = True
 
 
@@ -133,8 +131,8 @@ cdef inline void put_absent_slices(
 ) noexcept nogil:
     """Write that a row has no fields from a column on."""
     while column < slices.columns:
-        if slices.start[column] >= 0:
-            put_gap(slices, slices.start[column], column, row)
+        if slices.start[column] != NULL:
+            put_gap(slices, column, row)
         column += 1
 
 

@@ -7,8 +7,13 @@ deferred, and so are spellings that are not worth the code of a kernel.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
 cdef extern from *:
+    """
+    #define PGWIRE_AS_BINARY (UINT64_C(1) << 32)
+    """
+    const uint64_t AS_BINARY "PGWIRE_AS_BINARY"
     bint likely(bint condition) noexcept nogil
     bint unlikely(bint condition) noexcept nogil
 
@@ -18,6 +23,22 @@ cdef struct Slice:
     const uint8_t* p  # at least 12 readable bytes lie before it; none are promised after the value
     int32_t length
     int32_t form
+
+
+cdef inline void fill_slice(
+    Slice* value, const uint8_t* p, uint32_t length, uint32_t form
+) noexcept nogil:
+    """Write a slice whose length is not negative, with one store for length and form."""
+    cdef uint64_t both = length | <uint64_t> form << 32
+    value.p = p
+    memcpy(<uint8_t*> value + sizeof(value.p), &both, sizeof(both))
+
+
+cdef inline uint64_t length_and_form(const Slice* value) noexcept nogil:
+    """Return the length of a value in text form; `AS_BINARY` more for one in binary form."""
+    cdef uint64_t both
+    memcpy(&both, <const uint8_t*> value + sizeof(value.p), sizeof(both))
+    return both
 
 
 cdef enum:
@@ -99,6 +120,7 @@ cdef struct ColumnBuffers:
     int binary_rendering
     bint any_binary
     bint has_fast_path  # a loop without a branch for each value, for what most columns contain
+    bint has_signs  # whether the fast path of integers expects a minus sign
     int backoff  # blocks until the fast path is tried again
     uint8_t delimiter
     uint32_t element_oid  # that a binary array must declare

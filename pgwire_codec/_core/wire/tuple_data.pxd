@@ -12,12 +12,15 @@ cdef extern from *:
     #define pgwire_likely(x) __builtin_expect(!!(x), 1)
     #if defined(__GNUC__)
     #define pgwire_prefetch(p) __builtin_prefetch(p)
+    #define pgwire_prefetch_far(p) __builtin_prefetch(p, 0, 2)
     #else
     #define pgwire_prefetch(p) ((void) (p))
+    #define pgwire_prefetch_far(p) ((void) (p))
     #endif
     """
     bint likely "pgwire_likely" (bint condition) noexcept nogil
     void pgwire_prefetch(const void* p) noexcept nogil
+    void pgwire_prefetch_far(const void* p) noexcept nogil
 
 cdef enum:
     VALUE_HEAD = 5  # bytes of a field before its value: its kind and its length
@@ -52,6 +55,11 @@ cdef inline bint has_value(const uint8_t* p) noexcept nogil:
     return p[0] == KIND_TEXT or p[0] == KIND_BINARY
 
 
+cdef inline bint is_valueless(const uint8_t* p) noexcept nogil:
+    """Return whether the field at p is only its kind."""
+    return p[0] == KIND_NULL or p[0] == KIND_UNCHANGED
+
+
 cdef inline Py_ssize_t value_length(const uint8_t* p, const uint8_t* end) noexcept nogil:
     """Return the length of the value of the field at p, VALUELESS, or TRUNCATED.
 
@@ -65,7 +73,7 @@ cdef inline Py_ssize_t value_length(const uint8_t* p, const uint8_t* end) noexce
         if likely(length <= left and length <= MAX_LENGTH):
             return <Py_ssize_t> length
         return TRUNCATED
-    if left > -VALUE_HEAD and (p[0] == KIND_NULL or p[0] == KIND_UNCHANGED):
+    if left > -VALUE_HEAD and is_valueless(p):
         return VALUELESS
     return TRUNCATED
 
@@ -105,6 +113,20 @@ cdef inline void prefetch(const TupleSource* source, Py_ssize_t row) noexcept no
                 <size_t> source.data
                 + <size_t> (source.bodies[row + ROWS_AHEAD] + CACHE_LINE * line)
             ))
+
+
+cdef inline void prefetch_rows(
+    const TupleSource* source, Py_ssize_t row, Py_ssize_t end
+) noexcept nogil:
+    """Load the tuples of rows before `end` into the cache of the core."""
+    cdef int64_t line
+    while row < end:
+        # Every other line: the core loads lines in pairs.
+        for line in range(0, CACHE_LINES, 2):
+            pgwire_prefetch_far(<const void*> (
+                <size_t> source.data + <size_t> (source.bodies[row] + CACHE_LINE * line)
+            ))
+        row += 1
 
 
 cdef inline const uint8_t* find_body(
