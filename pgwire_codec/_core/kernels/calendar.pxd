@@ -4,11 +4,11 @@ Days are those of the proleptic Gregorian calendar, since 1970. The texts are ``
 ``12:34:56.789`` and ``+05:30``.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from pgwire_codec._core.kernels.column cimport DEFERRED, FINE
 from pgwire_codec._core.kernels.digits cimport (
-    ZEROS, are_digits, last_digits_of, number_of, strays, word,
+    ZEROS, are_digits, last_digits_of, number_of, word,
 )
 
 cdef extern from *:
@@ -16,22 +16,15 @@ cdef extern from *:
     #define PGWIRE_DAY INT64_C(86400000000)
     #define PGWIRE_MIN_TIMESTAMP INT64_C(-210866803200000000)
     static const int32_t PGWIRE_MICROS[7] = {0, 100000, 10000, 1000, 100, 10, 1};
-    #define PGWIRE_YEARS_CAPACITY (256 * 100 + 256)
-    static int32_t PGWIRE_YEARS[PGWIRE_YEARS_CAPACITY];
-    /* Of a common and of a leap year: days before each month, times 256, and days in it. */
-    #define PGWIRE_OF(before, days) ((before) << 8 | (days))
-    static const uint32_t PGWIRE_MONTHS[2][16] = {
-        {0, PGWIRE_OF(0, 31), PGWIRE_OF(31, 28), PGWIRE_OF(59, 31), PGWIRE_OF(90, 30),
-         PGWIRE_OF(120, 31), PGWIRE_OF(151, 30), PGWIRE_OF(181, 31), PGWIRE_OF(212, 31),
-         PGWIRE_OF(243, 30), PGWIRE_OF(273, 31), PGWIRE_OF(304, 30), PGWIRE_OF(334, 31)},
-        {0, PGWIRE_OF(0, 31), PGWIRE_OF(31, 29), PGWIRE_OF(60, 31), PGWIRE_OF(91, 30),
-         PGWIRE_OF(121, 31), PGWIRE_OF(152, 30), PGWIRE_OF(182, 31), PGWIRE_OF(213, 31),
-         PGWIRE_OF(244, 30), PGWIRE_OF(274, 31), PGWIRE_OF(305, 30), PGWIRE_OF(335, 31)}};
+    /* By four binary-coded digits, whatever they are: a year; a month and a day. */
+    #define PGWIRE_DAYS_SHIFT 13
+    static int32_t PGWIRE_YEARS[1 << 16];
+    static uint16_t PGWIRE_DAYS[2 << PGWIRE_DAYS_SHIFT];
     """
     const int64_t DAY "PGWIRE_DAY"  # in microseconds
     const int64_t MIN_TIMESTAMP "PGWIRE_MIN_TIMESTAMP"  # microseconds since 1970
-    int32_t YEARS "PGWIRE_YEARS"[]
-    const uint32_t MONTHS "PGWIRE_MONTHS"[2][16]
+    int32_t YEARS "PGWIRE_YEARS"[1 << 16]
+    uint16_t DAYS "PGWIRE_DAYS"[2 << 13]  # of the year, from 0 on; of leap years in the second half
     const int32_t MICROS "PGWIRE_MICROS"[7]  # of the last of so many decimals of a second
 
 cdef enum:
@@ -43,29 +36,46 @@ cdef enum:
     LEAP = 1
     NO_YEAR = 2
     YEAR_SHIFT = 2
+    DAYS_SHIFT = 13  # bits of a month and a day
+    NO_DAY = 1 << 15
+
+
+cdef inline int32_t coded(int32_t number) noexcept nogil:
+    """Return a number below 10,000 as binary-coded digits."""
+    return (
+        number // 1000 << 12 | number // 100 % 10 << 8 | number // 10 % 10 << 4 | number % 10
+    )
 
 
 cdef inline void fill_years() noexcept nogil:
-    """Tabulate the years; a module that reads dates does it once."""
-    cdef int32_t year, leap, days = -YEAR_0_DAYS
+    """Tabulate years and days; a module that reads dates does it once."""
+    cdef int32_t year, leap, month, day, length, of_year, days = -YEAR_0_DAYS
     for year in range(10_000):
         leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-        YEARS[year] = days * (1 << YEAR_SHIFT) + leap
+        YEARS[coded(year)] = days * (1 << YEAR_SHIFT) + leap
         days += 365 + leap
     YEARS[0] |= NO_YEAR
+    for leap in range(2):
+        for day in range(1 << DAYS_SHIFT):
+            DAYS[leap << DAYS_SHIFT | day] = NO_DAY
+        of_year = 0
+        for month in range(1, 13):
+            length = 28 + leap if month == 2 else 30 if month in (4, 6, 9, 11) else 31
+            for day in range(1, length + 1):
+                DAYS[leap << DAYS_SHIFT | coded(100 * month + day)] = of_year
+                of_year += 1
 
 
-cdef inline uint32_t date_strays(
-    uint32_t century, uint32_t of_century, uint32_t month, uint32_t day, int32_t* days
-) noexcept nogil:
-    """Compute days since 1970-01-01 in the years 1 to 9999; return 0 if there is such a day.
+cdef inline uint32_t date_strays(uint32_t year, uint32_t day, int32_t* days) noexcept nogil:
+    """Compute days since 1970-01-01; return 0 if there is such a day.
 
-    All four numbers are below 256. It is not checked that the year has four digits at most.
+    The year, and the month and the day, are four digits each, binary-coded. It is not checked that
+    they are digits.
     """
-    cdef int32_t year = YEARS[century * 100 + of_century]
-    cdef uint32_t row = MONTHS[year & LEAP][month & 15]
-    days[0] = (year >> YEAR_SHIFT) + <int32_t> ((row >> 8) + day) - 1
-    return (year & NO_YEAR) | (month & ~<uint32_t> 15) | (day - 1 >= (row & 0xFF))
+    cdef int32_t first = YEARS[year]
+    cdef uint32_t of_year = DAYS[(first & LEAP) << DAYS_SHIFT | (day & ((1 << DAYS_SHIFT) - 1))]
+    days[0] = (first >> YEAR_SHIFT) + <int32_t> of_year
+    return (first & NO_YEAR) | ((day | of_year) & (<uint32_t> -1 << DAYS_SHIFT))
 
 
 cdef inline void split_days(
@@ -82,26 +92,18 @@ cdef inline void split_days(
     year[0] = of_400 + era * 400 + (month[0] <= 2)
 
 
-cdef inline uint64_t pairs_of(uint64_t w) noexcept nogil:
-    """Return the four two-digit numbers of eight digits, in 16 bits each, the first lowest."""
-    return (w * 10 + (w >> 8)) & <uint64_t> 0x00FF00FF00FF00FF
-
-
 cdef inline uint64_t iso_date_strays(const uint8_t* p, int32_t* days) noexcept nogil:
     """Read ten bytes; return 0 if they are a date such as ``2024-02-29``."""
-    cdef uint64_t year_first = word(p), day_last = word(p + 2), w, pairs
-    w = (
-        (year_first & <uint64_t> 0x00000000FFFFFFFF)
-        | ((day_last << 8) & <uint64_t> 0x0000FFFF00000000)
-        | (day_last & <uint64_t> 0xFFFF000000000000)
-    ) ^ ZEROS
-    pairs = pairs_of(w)
+    # Digits, and 0 in place of the hyphens.
+    cdef uint64_t w = word(p) ^ <uint64_t> 0x2D30302D30303030, pairs = (w << 4) | (w >> 8)
+    cdef uint32_t last = (p[8] | <uint32_t> p[9] << 8) ^ 0x3030
+    cdef uint32_t year = (pairs & 0xFF) << 8 | (pairs >> 16 & 0xFF)
+    cdef uint32_t day = (pairs >> 40 & 0xFF) << 8 | (((last << 4) | (last >> 8)) & 0xFF)
     return (
-        ((year_first & <uint64_t> 0xFF0000FF00000000) ^ <uint64_t> 0x2D00002D00000000)
-        | strays(w)
-        | date_strays(
-            pairs & 0xFF, (pairs >> 16) & 0xFF, (pairs >> 32) & 0xFF, (pairs >> 48) & 0xFF, days
-        )
+        # As strays() does; any byte other than a hyphen reaches the high bit.
+        ((w | (w + <uint64_t> 0x7F06067F06060606)) & <uint64_t> 0x80F0F080F0F0F0F0)
+        | ((last | (last + 0x0606)) & 0xF0F0)
+        | date_strays(year, day, days)
     )
 
 

@@ -14,7 +14,8 @@ from pgwire_codec._core.kernels.calendar cimport (
     parse_date_unchecked, parse_zone_unchecked, split_days, zone_length,
 )
 from pgwire_codec._core.kernels.column cimport (
-    ABOVE, BELOW, DEFERRED, FINE, ColumnBuffers, Kernel, Slice, likely, unlikely,
+    ABOVE, AS_BINARY, BELOW, BINARY, DEFERRED, FINE, ColumnBuffers, Kernel, Slice, length_and_form,
+    likely, unlikely,
 )
 from pgwire_codec._core.kernels.digits cimport put_padded, put_pair
 from pgwire_codec._core.kernels.interval cimport decode_interval
@@ -186,14 +187,34 @@ cdef inline bint fast_dates(
     for i in range(n):
         # A shorter value is loaded with the bytes before it.
         p = values[i].p + values[i].length - 10
-        stray |= iso_date_strays(p, out + i) | (values[i].length ^ 10) | values[i].form
+        stray |= iso_date_strays(p, out + i) | (length_and_form(&values[i]) ^ 10)
+    return fast_path_fits(c, stray)
+
+
+cdef inline bint fast_binary_dates(
+    ColumnBuffers* c, const Slice* values, Py_ssize_t n, int32_t* out
+) noexcept nogil:
+    """Read dates of four bytes; return False if any row is something else."""
+    cdef uint64_t stray = 0
+    cdef uint32_t least = MIN_DATE - EPOCH_DAYS, span = MAX_DATE - MIN_DATE
+    cdef int32_t value
+    cdef Py_ssize_t i
+    for i in range(n):
+        value = load_i32(values[i].p + values[i].length - 4)
+        stray |= length_and_form(&values[i]) ^ (AS_BINARY | 4)
+        stray |= <uint32_t> value - least > span
+        out[i] = <int32_t> (<uint32_t> value + EPOCH_DAYS)
     return fast_path_fits(c, stray)
 
 
 cdef inline void decode_date(ColumnBuffers* c, const Slice* values, Py_ssize_t n) noexcept nogil:
     cdef int32_t* out = <int32_t*> c.values + c.length
-    if tries_fast_path(c) and fast_dates(c, values, n, out):
-        return
+    if tries_fast_path(c):
+        if values[0].form == BINARY:
+            if fast_binary_dates(c, values, n, out):
+                return
+        elif fast_dates(c, values, n, out):
+            return
     decode_fixed(c, values, n, out, read_date_text, read_date_binary)
 
 

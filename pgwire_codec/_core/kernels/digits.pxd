@@ -61,11 +61,9 @@ cdef inline bint are_digits(uint64_t w) noexcept nogil:
 
 cdef inline uint64_t number_of(uint64_t w) noexcept nogil:
     """Return the number whose digits the bytes are, the first lowest."""
-    w = w * 10 + (w >> 8)
-    return (
-        (w & <uint64_t> 0x000000FF000000FF) * <uint64_t> 0x000F424000000064
-        + ((w >> 16) & <uint64_t> 0x000000FF000000FF) * <uint64_t> 0x0000271000000001
-    ) >> 32
+    w = (w * (10 << 8 | 1) >> 8) & <uint64_t> 0x00FF00FF00FF00FF
+    w = (w * (100 << 16 | 1) >> 16) & <uint64_t> 0x0000FFFF0000FFFF
+    return w * (<uint64_t> 10_000 << 32 | 1) >> 32
 
 
 cdef inline uint64_t last_digits_of(uint64_t characters, int32_t n) noexcept nogil:

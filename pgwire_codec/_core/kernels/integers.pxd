@@ -10,7 +10,8 @@ from libc.stdint cimport (
 from libc.string cimport memcpy
 
 from pgwire_codec._core.kernels.column cimport (
-    ABOVE, DEFERRED, FINE, ColumnBuffers, Kernel, Slice, unlikely,
+    ABOVE, AS_BINARY, BINARY, DEFERRED, FINE, ColumnBuffers, Kernel, Slice, length_and_form,
+    unlikely,
 )
 from pgwire_codec._core.kernels.digits cimport (
     LAST_BYTES, ZEROS, number_of, parse_digits, parse_hex, put_number, strays, word,
@@ -159,27 +160,67 @@ cdef inline int read_bool_binary(
 
 
 cdef inline bint fast_integers(
-    ColumnBuffers* c, const Slice* values, Py_ssize_t n, Integer* out
+    ColumnBuffers* c, const Slice* values, Py_ssize_t n, bint signs, Integer* out
 ) noexcept nogil:
-    """Read text of one to eight digits; return False if any row is something else."""
-    cdef uint64_t stray = 0, w, value
-    cdef uint64_t high = <uint64_t> c.high
-    cdef int32_t length
+    """Read text of one to eight digits, with `signs` also after a minus sign.
+
+    Return False if any row is something else.
+    """
+    cdef uint64_t stray = 0, w, value, digits, negative = 0
+    cdef const uint8_t* p
     cdef Py_ssize_t i
     for i in range(n):
-        length = values[i].length
-        w = (word(values[i].p + length - 8) ^ ZEROS) & LAST_BYTES[length & 15]
+        p = values[i].p
+        digits = length_and_form(&values[i])
+        w = word(p + values[i].length - 8) ^ ZEROS
+        if signs:
+            # Nothing can be loaded at the end of the data, but nothing is there.
+            negative = (p - (p == c.end))[0] == 0x2D
+            digits -= negative
+        w &= LAST_BYTES[digits & 15]
         value = number_of(w)
-        stray |= strays(w) | <uint32_t> values[i].form
-        stray |= <uint64_t> (<uint32_t> (length - 1) > 7) | (value > high)
-        out[i] = <Integer> value
-    return fast_path_fits(c, stray)
+        stray |= strays(w) | ((digits - 1) & ~<uint64_t> 7)
+        if Integer is int16_t:
+            stray |= value > <uint64_t> c.high + negative
+        out[i] = <Integer> ((value ^ (0 - negative)) + negative)
+    return stray == 0
+
+
+cdef inline bint fast_binary_integers(
+    ColumnBuffers* c, const Slice* values, Py_ssize_t n, Integer* out
+) noexcept nogil:
+    """Read binary forms of the type's size; return False if any row is something else."""
+    cdef uint64_t stray = 0
+    cdef const uint8_t* p
+    cdef Py_ssize_t i
+    for i in range(n):
+        p = values[i].p + values[i].length - sizeof(Integer)
+        stray |= length_and_form(&values[i]) ^ (AS_BINARY | sizeof(Integer))
+        if Integer is int16_t:
+            out[i] = load_i16(p)
+        elif Integer is int64_t:
+            out[i] = load_i64(p)
+        else:
+            out[i] = <Integer> load_u32(p)
+    return stray == 0
+
+
+cdef inline bint fast_path(
+    ColumnBuffers* c, const Slice* values, Py_ssize_t n, Integer* out
+) noexcept nogil:
+    if values[0].form == BINARY:
+        return fast_binary_integers(c, values, n, out)
+    if not c.has_signs and fast_integers(c, values, n, False, out):
+        return True
+    # A column of both signs has them in most blocks.
+    c.has_signs = c.low < 0 and fast_integers(c, values, n, True, out)
+    return c.has_signs
 
 
 cdef inline void decode_integers(
     ColumnBuffers* c, const Slice* values, Py_ssize_t n, Integer* out
 ) noexcept nogil:
-    if tries_fast_path(c) and fast_integers(c, values, n, out):
+    if tries_fast_path(c) and fast_path_fits(c, not fast_path(c, values, n, out)):
         return
     decode_fixed(c, values, n, out, read_integer_text, read_integer_binary)
 
