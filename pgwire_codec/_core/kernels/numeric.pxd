@@ -8,23 +8,24 @@ Of the column, `precision` and `scale` are those of the type, `mask` selects tho
 characters that are after the point, and `high` is the largest number that the fast reader returns.
 """
 
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
 from pgwire_codec._core.kernels.column cimport (
-    DEFERRED, FINE, NO_NEAREST, OTHER_NEAREST, ColumnBuffers, Kernel, Slice, likely, unlikely,
+    BINARY, DEFERRED, FINE, NO_NEAREST, OTHER_NEAREST, ColumnBuffers, Kernel, Slice, likely,
+    unlikely,
 )
 from pgwire_codec._core.kernels.decimal_float cimport parse_float, parse_special_float
 from pgwire_codec._core.kernels.digits cimport (
-    LAST_BYTES, TENS, ZEROS, are_digits, last_digits_of, number_of, parse_digits, put_back,
-    put_wide, strays, word,
+    TENS, are_digits, last_digits_of, number_of, parse_digits, put_back, put_wide, word,
 )
+from pgwire_codec._core.kernels.numeric_fast cimport fast_binary_decimals, fast_decimals
 from pgwire_codec._core.kernels.numeric_render cimport (
     MAX_DISPLAY_SCALE, NEGATIVE, NUMERIC_HEAD, render_numeric,
 )
 from pgwire_codec._core.kernels.shortest cimport u128
 from pgwire_codec._core.kernels.skeleton cimport (
-    FourWords, TwoWords, decode_fixed, fast_path_fits, tries_fast_path,
+    FourWords, TwoWords, decode_fixed, tries_fast_path,
 )
 from pgwire_codec._core.kernels.writer cimport (
     MOST_BYTES, NO_MEMORY, WRITTEN, ArrowColumn, Output, finish, reserve,
@@ -261,40 +262,16 @@ cdef inline int read_double_binary(
 # Kernels.
 
 
-cdef inline bint fast_decimals(
-    ColumnBuffers* c, const Slice* values, Py_ssize_t n, TwoWords* out
-) noexcept nogil:
-    """Read text of up to eight digits, exactly `scale` of them after a point, without a sign.
-
-    Return False if any row is something else.
-    """
-    cdef uint64_t mask = c.mask
-    cdef Py_ssize_t point = -1 - c.scale
-    cdef uint32_t least = c.scale + 2, span = 9 - least
-    cdef uint64_t stray = 0, w, before
-    cdef int32_t length
-    cdef const uint8_t* end
-    cdef Py_ssize_t i
-    for i in range(n):
-        length = values[i].length
-        end = values[i].p + length
-        before = word(end - 9)
-        w = ((before ^ ((before ^ word(end - 8)) & mask)) ^ ZEROS) & LAST_BYTES[(length - 1) & 15]
-        # A value that is too short may lie at the start: then the byte at `point` is before it, no
-        # further than a slice promises.
-        stray |= strays(w) | <uint32_t> values[i].form
-        stray |= <uint64_t> (end[point] ^ 0x2E) | (<uint32_t> length - least > span)
-        out[i].words[0] = number_of(w)
-        out[i].words[1] = 0
-    return fast_path_fits(c, stray)
-
-
 cdef inline void decode_decimal128(
     ColumnBuffers* c, const Slice* values, Py_ssize_t n
 ) noexcept nogil:
     cdef TwoWords* out = <TwoWords*> c.values + c.length
-    if tries_fast_path(c) and fast_decimals(c, values, n, out):
-        return
+    if tries_fast_path(c):
+        if values[0].form == BINARY:
+            if c.scale <= 4 and fast_binary_decimals(c, values, n, out):
+                return
+        elif fast_decimals(c, values, n, out):
+            return
     decode_fixed(c, values, n, out, read_decimal_text, read_decimal_binary)
 
 
