@@ -7,16 +7,17 @@ Of the column, `text_rendering` and `binary_rendering` are what the two forms be
 the buffer that views of rendered values point into.
 """
 
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from pgwire_codec._core.kernels.column cimport (
-    BINARY, DEFERRED, MISSING, TEXT, ColumnBuffers, Kernel, Slice, column_mark,
-    column_reserve_bytes, likely, unlikely,
+    AS_BINARY, BINARY, DEFERRED, MAX_BYTES, MISSING, TEXT, ColumnBuffers, Kernel, Slice,
+    column_mark, column_reserve_bytes, length_and_form, likely, unlikely,
 )
 from pgwire_codec._core.kernels.digits cimport parse_hex_bytes, write_hex
 from pgwire_codec._core.kernels.numeric_render cimport is_numeric, render_numeric
-from pgwire_codec._core.kernels.utf8 cimport copy_value, is_utf8
+from pgwire_codec._core.kernels.skeleton cimport fast_path_fits, tries_fast_path
+from pgwire_codec._core.kernels.utf8 cimport copy_value, is_ascii, is_utf8
 from pgwire_codec._core.kernels.uuids cimport render_uuid
 from pgwire_codec._core.kernels.writer cimport (
     NO_MEMORY, ArrowColumn, Output, finish, reserve, stored_bytes,
@@ -27,6 +28,7 @@ from pgwire_codec._core.wire.tuple_data cimport VALUE_HEAD
 cdef enum:
     INLINE = 12  # bytes that a view contains itself
     CHUNK_BITS = 30  # of the buffers that views point into: each value starts in one's first half
+    WIDEST = 64  # value of the fast path; SLACK is not less
     NUMERIC_CAPACITY = 512  # of the text of a binary numeric; a longer one is deferred
 
 cdef enum Rendering:
@@ -68,6 +70,7 @@ cdef inline Kernel string_kernel(
         c.high = max((data_size + (1 << CHUNK_BITS) - 1) >> CHUNK_BITS, 1)
         return decode_views
     c.width = 4
+    c.has_fast_path = c.text_rendering == UTF8
     return decode_utf8 if c.text_rendering == UTF8 else decode_rendered
 
 
@@ -174,8 +177,58 @@ cdef inline int32_t append_rendered(
 # Kernels.
 
 
+cdef inline int32_t copy_overlapping(
+    const Slice* values, Py_ssize_t n, int32_t width, uint8_t* bytes, int32_t used,
+    int32_t* offsets,
+) noexcept nogil:
+    """Copy `width` bytes for each value, of which the next one overwrites what is too much."""
+    cdef Py_ssize_t i
+    for i in range(n):
+        memcpy(bytes + used, values[i].p, width)
+        used += values[i].length
+        offsets[i] = used
+    return used
+
+
+cdef inline bint fast_strings(ColumnBuffers* c, const Slice* values, Py_ssize_t n) noexcept nogil:
+    """Copy values of up to 64 ASCII characters; return False if any row is something else."""
+    cdef int32_t* offsets = <int32_t*> c.values + c.length + 1
+    cdef uint64_t head, widest = 0, total = 0
+    cdef int64_t past = 0
+    cdef int32_t used = <int32_t> c.used
+    cdef Py_ssize_t i
+    for i in range(n):
+        head = length_and_form(&values[i])
+        widest |= head
+        total += head
+        past |= c.end - WIDEST - values[i].p
+    if widest & AS_BINARY and c.binary_rendering == UTF8:
+        # All values are then in this form: another total has no such number of them.
+        widest ^= AS_BINARY
+        total -= <uint64_t> n * AS_BINARY
+    if widest > WIDEST or total > <uint64_t> n * WIDEST or past < 0:
+        return fast_path_fits(c, 1)
+    # At least one byte, so that there is slack even if all values are empty.
+    if <int64_t> total >= MAX_BYTES - c.used or column_reserve_bytes(c, c.length, total + 1):
+        return False
+    if widest < 8:
+        used = copy_overlapping(values, n, 8, c.bytes, used, offsets)
+    elif widest < 16:
+        used = copy_overlapping(values, n, 16, c.bytes, used, offsets)
+    elif widest < 32:
+        used = copy_overlapping(values, n, 32, c.bytes, used, offsets)
+    else:
+        used = copy_overlapping(values, n, WIDEST, c.bytes, used, offsets)
+    if not is_ascii(c.bytes + c.used, total):
+        return fast_path_fits(c, 1)
+    c.used = used
+    return True
+
+
 cdef inline void decode_utf8(ColumnBuffers* c, const Slice* values, Py_ssize_t n) noexcept nogil:
     """Copy text that passes through, in both forms if they are the same."""
+    if tries_fast_path(c) and fast_strings(c, values, n):
+        return
     cdef int32_t* offsets = <int32_t*> c.values + c.length + 1
     cdef int last_plain = BINARY if c.binary_rendering == UTF8 else TEXT
     # Locals, because to the compiler every store of a byte may be one into the column.

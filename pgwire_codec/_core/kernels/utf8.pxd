@@ -81,6 +81,20 @@ cdef inline uint64_t copy_value(const uint8_t* p, int32_t n, uint8_t* out) noexc
     return (seen | a | b | c | d) & HIGH_BITS
 
 
+cdef inline bint is_ascii(const uint8_t* p, Py_ssize_t n) noexcept nogil:
+    cdef uint64_t seen = 0
+    cdef Py_ssize_t at = 0
+    if n < 8:
+        while at < n:
+            seen |= p[at]
+            at += 1
+        return seen & HIGH_BITS == 0
+    while at < n - 8:
+        seen |= word(p + at)
+        at += 8
+    return (seen | word(p + n - 8)) & HIGH_BITS == 0
+
+
 cdef inline int successor(int state, int byte):
     """Return the state after a byte: Unicode, table 3-7, well-formed byte sequences."""
     cdef int low = 0x80, high = 0xBF
