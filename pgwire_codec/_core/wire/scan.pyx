@@ -16,7 +16,6 @@ from pgwire_codec._core.protocol cimport (
     STREAM_START, STREAM_START_FIRST_SEGMENT, STREAM_START_SIZE, STREAM_STOP, STREAM_STOP_SIZE,
     UPDATE, in_stream_block,
 )
-from pgwire_codec._core.kernels.column cimport unlikely
 from pgwire_codec._core.wire.primitives cimport load_i16, load_u32
 from pgwire_codec._core.wire.tuple_data cimport tuple_end
 
