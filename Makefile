@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help venv test thorough quick test-spark test-postgresql crash lint sanitize fuzz demo bench \
-	bench-versions bench-wheel bench-compare bench-page bench-capture bench-spark wheel test-arm64 docs changelog tutorial clean
+	bench-versions bench-peers bench-wheel bench-compare bench-page bench-capture bench-spark wheel test-arm64 docs changelog tutorial clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -95,6 +95,9 @@ bench: $(VENV)/bench ## measure each step beside its peers, write docs/benchmark
 		--benchmark-json=build/benchmarks/results.json
 	$(BIN)/python -m benchmarks.results_page build/benchmarks/results.json \
 		$(if $(filter full,$(SIZE)),docs,build/benchmarks)
+
+bench-peers: $(VENV)/bench ## measure decoders in Rust and Go, too, where cargo and go are installed
+	$(BIN)/python -m benchmarks.peers $(SIZE) $(if $(filter full,$(SIZE)),docs,build)/benchmarks
 
 # The other version is built in a copy, and both get the same messages.
 bench-versions: $(VENV)/bench ## measure every shape of input on another revision, too: BASE=main

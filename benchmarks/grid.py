@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -14,6 +15,12 @@ class Grid:
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
+
+    @classmethod
+    def read(cls, path: Path) -> Grid:
+        """Read a file that has the text of :meth:`csv`."""
+        head, *rows = csv.reader(path.read_text("utf-8").splitlines())
+        return cls(head, rows)
 
     def markdown(self) -> str:
         """Return a Markdown table with aligned columns."""

@@ -6,7 +6,7 @@ Called as ``python -m benchmarks.results_page RESULTS.json [FOLDER]``.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from textwrap import fill
@@ -36,14 +36,20 @@ DECODERS = {
 MAX_LOAD = 1.1  # a higher load average has a part that is not the run's own
 ROWS_PER_CALL = 10_000  # of the rows on the page
 
-#: The rows of the page: text, decoder and step.
-HEADLINES = (
+#: The rows of the page's tables: text, decoder and step.
+WHOLE_PATH = (
     ("the limit: a C loop that only skips from column to column", "cython", "limit"),
     ("`Decoder.decode` and `to_arrow()`: messages to record batches", "cython", "to_arrow"),
     ("`decode_message`: one message to one object", "cython", "decode_message"),
     ("the same record batches without the compiled core", "reference", "to_arrow"),
     ("adbc-driver-postgresql: fetch the rows from a server as Arrow", "adbc", "fetch"),
     ("pypgoutput: one message to one object, values as `str`", "pypgoutput", "decode_message"),
+)
+KERNELS = (
+    ("`scan`: check every message to its last byte", "cython", "scan"),
+    ("`tuples`: offset, length, state and form of every column", "cython", "tuples"),
+    ("typed decode of all 16 columns", "cython", "decode"),
+    ("typed decode of 2 of 16 columns", "cython", "decode 2 of 16"),
 )
 
 #: Each CSV file, and its description on the page.
@@ -81,7 +87,7 @@ one core of {machine}. {load}
 
 ![Rows of lineitem per second, by step](benchmarks.svg)
 
-{headlines}
+{whole_path}
 
 The rows are inserts of TPC-H's lineitem, which has 16 columns, with values in text form. Rates are
 per second of the thread's CPU time, which is the clock's on an idle machine. They are medians of
@@ -91,6 +97,14 @@ step in every round, on the same messages, and *of the limit* is the median of t
 The peers do other work. `adbc` fetches the rows in binary form from a server on the same machine.
 The server's CPU time does not count, and `numeric` stays text. `pypgoutput` makes an object for
 each message with a `str` for each value, and does not convert values.
+
+{peers}## Kernels
+
+The steps of the core by themselves, on messages that were scanned before:
+
+{kernels}
+
+## All figures
 
 The run's other figures are in CSV files.
 
@@ -102,6 +116,7 @@ The run's other figures are in CSV files.
 pgwire-codec bench        # input of many shapes on your machine, in about a minute
 make bench                # all of the above, in a few minutes
 make bench SIZE=quick     # a fifth of the rows, in about a minute
+make bench-peers          # Rust and Go decoders; needs cargo and go
 make bench-versions BASE=main  # input of many shapes, on another revision and on this one
 ```
 
@@ -110,6 +125,22 @@ FILE` compares two machines or versions.
 
 The data are made by tpchgen-cli (TPC-H's lineitem and orders) and by `benchmarks/datasets.py`, and
 kept in `build/benchmarks`. The JSON of the run is `build/benchmarks/results.json`.
+"""
+
+#: The section that ``make bench-peers`` fills.
+PEERS = """\
+## Decoders in Rust and Go
+
+CPU time of a change in nanoseconds, as the median and the minimum of a run's rounds:
+
+{table}
+
+`make bench-peers` measures these and writes [peers.csv](benchmarks/peers.csv). In each round every
+program reads the same file of inserts of lineitem, in a process of its own. A call of this package
+gets a part of the file, which may begin and end inside a transaction. Transactions of 1 are a
+Begin, an Insert and a Commit. The peers parse one message after the other and keep nothing.
+Without types they return the bytes of each value.
+
 """
 
 
@@ -125,7 +156,9 @@ def main(path: str, folder: str = "docs") -> None:
         machine=f"{cpu.get('brand_raw', 'an unknown processor')}, "
         f"Python {run.machine['python_version']}",
         load=load(run),
-        headlines=headlines(run).markdown(),
+        whole_path=headlines(run, WHOLE_PATH).markdown(),
+        peers=peers(Path(folder, "benchmarks", "peers.csv")),
+        kernels=headlines(run, KERNELS).markdown(),
         rounds="5 or 7",
         files=file_list(grids),
     )
@@ -172,16 +205,23 @@ def figures(run: Run) -> dict[str, Grid]:
     return {name: grid for name, grid in grids.items() if grid.rows}
 
 
-def headlines(run: Run) -> Grid:
-    """Return the rows of the page."""
+def headlines(run: Run, wanted: Sequence[tuple[str, str, str]]) -> Grid:
+    """Return a table of the page."""
     rows = []
-    for text, decoder, step in HEADLINES:
+    for text, decoder, step in wanted:
         form = "binary" if decoder == "adbc" else "text"
         result = run.lineitem(decoder, step, form, ROWS_PER_CALL)
         if result is not None:
             ratio = number(result.ratio, ".2f")
             rows.append([text, _call(result, ","), _rate(result), ratio])
     return Grid(["", "rows a call", "million rows/s", "of the limit"], rows)
+
+
+def peers(path: Path) -> str:
+    """Return the section with the figures of ``make bench-peers``, or "" without them."""
+    if not path.exists():
+        return ""
+    return PEERS.format(table=Grid.read(path).markdown())
 
 
 def speed(run: Run) -> Grid:

@@ -14,6 +14,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from benchmarks.results_page import peers
+
 ROOT = Path(__file__).parents[2]
 
 pytestmark = [
@@ -70,8 +72,10 @@ def test_tiny_run_is_reported(tmp_path: Path) -> None:
     page = (tmp_path / "docs" / "benchmarks.md").read_text("utf-8")
     assert all(f"(benchmarks/{name}.csv)" in page for name in files)
     shown = re.findall(r"^\| (.+?) +\| +([\d,]+) \| +([\d.]+) \|", page, re.MULTILINE)
-    assert len(shown) == 5 + (find_spec("pypgoutput") is not None)
-    assert any("`Decoder.decode` and `to_arrow()`" in text for text, _, _ in shown)
+    assert len(shown) == 5 + (find_spec("pypgoutput") is not None) + 4
+    names = [text for text, _, _ in shown]
+    whole = next(i for i, name in enumerate(names) if "`Decoder.decode` and `to_arrow()`" in name)
+    assert whole < next(i for i, name in enumerate(names) if name.startswith("`scan`"))
     chart = ElementTree.parse(tmp_path / "docs" / "benchmarks.svg")
     assert "adbc" in "".join(chart.getroot().itertext())
 
@@ -94,6 +98,29 @@ def test_tiny_run_is_reported(tmp_path: Path) -> None:
     compared = run("benchmarks.compare", results, slower, status=1)
     assert all("tuples" in line for line in compared.splitlines() if line.endswith("slower |"))
     assert "steps are slower by more than 10%" in compared
+
+
+def test_peers_are_measured_and_reported(tmp_path: Path) -> None:
+    """Peers whose compiler is not installed are rows with the reason."""
+    beside = tmp_path / "benchmarks"
+    printed = run("benchmarks.peers", "tiny", beside, "1")
+    rows = csv_rows(beside / "peers.csv")
+    assert {row["decoder"].split()[0].strip(",") for row in rows} == {
+        "pgwire_codec", "elefant-client", "pg_walstream", "pglogrepl"
+    }  # fmt: skip
+    for row in rows:
+        costs = [cost for name, cost in row.items() if ", transactions of " in name]
+        assert len(costs) == 4
+        assert any(costs) != row["result"].startswith("not measured: "), row
+        for cost in filter(None, costs):
+            middle, least = map(int, re.fullmatch(r"(\d+) \((\d+)\)", cost).groups())
+            assert middle >= least > 0
+    assert all(rows[0].values())
+    page = peers(beside / "peers.csv")
+    table = [[cell.strip() for cell in line[2:-2].split(" | ")] for line in page.splitlines()]
+    assert [list(row.values()) in table for row in rows] == [True] * len(rows)
+    assert all(line in page for line in printed.splitlines() if line.startswith("| "))
+    assert peers(tmp_path / "none.csv") == ""
 
 
 def test_a_capture_is_measured(tmp_path: Path) -> None:

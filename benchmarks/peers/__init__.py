@@ -1,0 +1,1 @@
+"""Decoders in other languages, measured beside this package on the same messages."""
