@@ -101,8 +101,8 @@ def _capture(
     def look(last: list[bytes]) -> None:
         try:
             data = (folder / "watermark.json").read_bytes()
-            delivered = json.loads(data)["delivered_lsn"]
-        except (FileNotFoundError, ValueError):
+            delivered = json.loads(data.splitlines()[0])["delivered_lsn"]
+        except (FileNotFoundError, IndexError, ValueError):
             return
         if [data] != last:
             seen.append((time.perf_counter(), parse_lsn(delivered)))

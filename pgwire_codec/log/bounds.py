@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -14,6 +14,10 @@ from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 MANIFEST: Final = "manifest.json"
 WATERMARK: Final = "watermark.json"
 _LSNS: Final = ("delivered_lsn", "confirm_lsn", "received_lsn")
+
+#: Bytes that a disk writes as a whole or not at all. The part of the watermark that changes with
+#: each flush fits, so that it can be overwritten in place.
+SECTOR: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +107,9 @@ class Watermark:
     time: str
 
 
-class _WatermarkJson(msgspec.Struct):
-    log_id: str
-    source: LogSource
+class _PositionsJson(msgspec.Struct):
+    """The first line of the file, which is a sector with its line end."""
+
     segment: str | None
     bytes: Count
     messages: Count
@@ -117,17 +121,43 @@ class _WatermarkJson(msgspec.Struct):
     time: str
 
 
+class _IdentityJson(msgspec.Struct):
+    """The second line."""
+
+    log_id: str
+    source: LogSource
+
+
+class _WatermarkJson(_PositionsJson):
+    """The only line of a file that an earlier release wrote."""
+
+    log_id: str
+    source: LogSource
+
+
 def watermark_to_bytes(watermark: Watermark) -> bytes:
-    """Return the file of a watermark."""
+    """Return the file of a watermark; its first ``SECTOR`` bytes may be overwritten in place."""
     lsns = {name: format_lsn(getattr(watermark, name)) for name in _LSNS}
-    return dump(converted(watermark, _WatermarkJson, **lsns))
+    positions = dump(converted(watermark, _PositionsJson, **lsns))
+    return _padded(positions) + dump(converted(watermark, _IdentityJson))
 
 
 def watermark_from_bytes(data: bytes, file: str) -> Watermark:
     """Read a watermark; ``file`` is its name in errors. Raise ``LogError`` for a damaged one."""
-    value = load(data, _WatermarkJson, file)
+    positions = data[:SECTOR].rstrip(b" \n") + b"\n"
+    fields: dict[str, Any]
+    if data[:SECTOR] == _padded(positions):
+        identity = load(data[SECTOR:], _IdentityJson, file)
+        fields = msgspec.structs.asdict(load(positions, _PositionsJson, file))
+        fields |= msgspec.structs.asdict(identity)
+    else:
+        fields = msgspec.structs.asdict(load(data, _WatermarkJson, file))
     try:
-        lsns = {name: parse_lsn(getattr(value, name)) for name in _LSNS}
+        lsns = {name: parse_lsn(fields[name]) for name in _LSNS}
     except ValueError as error:
         raise invalid(file, error) from error
-    return converted(value, Watermark, **lsns)
+    return Watermark(**{**fields, **lsns})
+
+
+def _padded(line: bytes) -> bytes:
+    return line[:-1].ljust(SECTOR - 1) + b"\n"

@@ -152,10 +152,17 @@ def _read(
 ) -> _File | None:
     try:
         data = store.read(name)
-        return None if data is None else read(data, f"{store.name}/{name}")
+        while data is not None:
+            try:
+                return read(data, f"{store.name}/{name}")
+            except LogError:
+                before, data = data, store.read(name)
+                if data == before:
+                    raise
+                # The writer overwrote it while it was read.
     except LogError as error:
         problems[name] = error
-        return None
+    return None
 
 
 def _check_identity(store: Store, found: Directory, *, has_segments: bool) -> None:

@@ -86,6 +86,12 @@ class LocalStore:
             temporary.replace(path)
             self._sync_directory()
 
+    def overwrite(self, name: str, data: bytes) -> None:
+        path = self._directory / name
+        with writing(path), path.open("r+b", buffering=0) as file:
+            file.write(data)
+            _sync_data(file.fileno())
+
     def create(self, name: str) -> LocalAppender:
         path = self._directory / name
         with writing(path):
@@ -176,6 +182,14 @@ class LocalAppender:
         # Closing writes buffered bytes, which may fail: nothing durable is lost.
         with suppress(OSError):
             self._file.close()
+
+
+def _sync_data(descriptor: int) -> None:
+    """Make the bytes of a file durable that has kept its length."""
+    if sys.platform in ("win32", "darwin"):  # which have no fdatasync
+        os.fsync(descriptor)
+    else:
+        os.fdatasync(descriptor)
 
 
 @contextmanager

@@ -63,6 +63,9 @@ class ObjectStore:
         ):
             file.write(data)
 
+    def overwrite(self, name: str, data: bytes) -> None:
+        raise AssertionError("an object is written whole")
+
     def create(self, name: str) -> ObjectAppender:
         return ObjectAppender(self, name)
 

@@ -52,6 +52,12 @@ class Store(Protocol):
     def write(self, name: str, data: bytes | pa.Buffer) -> None:
         """Write or replace a whole file, durably and atomically."""
 
+    def overwrite(self, name: str, data: bytes) -> None:
+        """Overwrite the beginning of a file in place, durably; only where a file grows.
+
+        It is atomic for a sector, though not to those who read the file at the same time.
+        """
+
     def create(self, name: str) -> Appender:
         """Create a file, to be written from its start."""
 

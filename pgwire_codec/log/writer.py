@@ -19,6 +19,7 @@ from pgwire_codec.errors import LogError, OptionError
 from pgwire_codec.log.bounds import (
     MANIFEST,
     NOTHING_GROWS,
+    SECTOR,
     WATERMARK,
     Manifest,
     Watermark,
@@ -110,6 +111,7 @@ class LogWriter:
         self._part_bytes = min(part_bytes, segment_bytes)
         self._source = source
         self._store = open_store(uri, filesystem, file_mode=file_mode)
+        self._overwrites = False  # the watermark, once this writer has written the whole file
         self._failure: BaseException | None = None
         self._growing: GrowingSegment | None
         self._closing = ExitStack()
@@ -393,5 +395,10 @@ class LogWriter:
         if self._watermark is None or replace(self._watermark, time="") != watermark:
             now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
             watermark = replace(watermark, time=now)
-            self._store.write(WATERMARK, watermark_to_bytes(watermark))
+            data = watermark_to_bytes(watermark)
+            if self._overwrites:
+                self._store.overwrite(WATERMARK, data[:SECTOR])
+            else:
+                self._store.write(WATERMARK, data)
+                self._overwrites = self._store.grows
             self._watermark = watermark

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import pickle
@@ -258,10 +257,12 @@ def sealed(text: bytes) -> bytes:
     return b'%s,"checksum":"%s"}\n' % (body, checksum(body).encode())
 
 
-def content_of(path: Path) -> Any:
-    value = json.loads(path.read_bytes())
-    del value["checksum"]
-    return value
+def contents_of(path: Path) -> list[Any]:
+    """Return the JSON object of each line: the watermark has two, the other files one."""
+    values = [json.loads(line) for line in path.read_bytes().splitlines()]
+    for value in values:
+        del value["checksum"]
+    return values
 
 
 #: Functions of all users of a log.
@@ -298,13 +299,20 @@ def test_forged_files(
         writer.flush(confirm_lsn=7)
         shutil.copytree(tmp_path / "log", tmp_path / "forged", ignore=lambda *_: ["lock"])
     directory = tmp_path / "forged"
-    value = content_of(directory / name)
+    lines = (directory / name).read_bytes().splitlines(keepends=True)
+    places = [
+        (number, value, place, wrong)
+        for number, value in enumerate(contents_of(directory / name))
+        for place, wrong in forgeries(value)
+    ]
     kept = {path: path.read_bytes() for path in directory.iterdir()}
     refused = number = 0
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # thousands of them
-    for place, wrong in itertools.islice(forgeries(value), 0, None, one_in):
+    monkeypatch.setattr(os, "fdatasync", lambda descriptor: None)
+    for line, value, place, wrong in places[::one_in]:
         data = json.dumps(forge(value, place, wrong), separators=(",", ":")).encode()
-        (directory / name).write_bytes(sealed(data))
+        forged = sealed(data)[:-1].ljust(len(lines[line]) - 1) + b"\n"
+        (directory / name).write_bytes(b"".join([*lines[:line], forged, *lines[line + 1 :]]))
         number += 1
         failed = False
         for use in USES:

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 
 import pgwire_codec as pgc
 from pgwire_codec import log
+from pgwire_codec.log.bounds import SECTOR
+from pgwire_codec.log.local_store import LocalStore
 from tests.support.build import T, insert, transaction, wire
 from tests.support.logs import SOURCE, append
 
@@ -34,12 +36,15 @@ class Disk:
     def __init__(self) -> None:
         self._left = -1
         self._synced: dict[int, int] = {}  # by inode
+        self.overwritten: dict[Path, bytes] = {}  # sectors whose new content is not synced
 
     @contextmanager
     def stops(self, at: int = -1) -> Iterator[None]:
         self._left = at
         with (
             mock.patch("os.fsync", self._step(self._sync)),
+            mock.patch("os.fdatasync", self._step(self._sync)),
+            mock.patch.object(LocalStore, "overwrite", self._overwrite(LocalStore.overwrite)),
             mock.patch.object(Path, "replace", self._step(self._replace(Path.replace))),
             mock.patch.object(Path, "unlink", self._step(self.unlink(Path.unlink))),
         ):
@@ -72,6 +77,20 @@ class Disk:
     def _sync(self, descriptor: int) -> None:
         found = os.fstat(descriptor)
         self._synced[found.st_ino] = found.st_size
+        for path in [*self.overwritten]:
+            if path.stat().st_ino == found.st_ino:
+                del self.overwritten[path]
+
+    def _overwrite(self, overwrite: Callable[..., Any]) -> Callable[..., Any]:
+        def remember(store: LocalStore, name: str, data: bytes) -> None:
+            path = Path(store.name, name)
+            assert len(data) == SECTOR
+            assert self.keeps(path) == path.stat().st_size  # a whole file, which keeps its length
+            self.overwritten[path] = path.read_bytes()[:SECTOR]
+            overwrite(store, name, data)
+            assert path not in self.overwritten
+
+        return remember
 
     def _replace(self, replace: Callable[..., Any]) -> Callable[..., Any]:
         def check(path: Path, target: Path) -> Any:
@@ -146,6 +165,11 @@ class History:
 
 def lose(directory: Path, disk: Disk, data: st.DataObject) -> None:
     """Do to files what a crash does: what was not synced is there, or is not, or is garbage."""
+    for path, sector in disk.overwritten.items():
+        if data.draw(st.booleans()):
+            with path.open("r+b") as file:
+                file.write(sector)
+    disk.overwritten.clear()
     for path in sorted(directory.iterdir()):
         size, kept = path.stat().st_size, disk.keeps(path)
         if path.name.endswith(".tmp"):

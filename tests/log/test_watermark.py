@@ -1,0 +1,117 @@
+"""The watermark is overwritten in place, a sector at a time; earlier releases wrote one line."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pgwire_codec import log
+from pgwire_codec.log.bounds import (
+    SECTOR,
+    Watermark,
+    watermark_from_bytes,
+    watermark_to_bytes,
+)
+from pgwire_codec.log.checked_json import checksum
+from pgwire_codec.log.local_store import LocalStore
+from tests.support.build import T, insert, transaction, wire
+from tests.support.logs import SOURCE, append
+
+MESSAGES = wire(transaction(T, insert(1, "1", "a", None), lsn=100))
+
+
+def left(directory: Path) -> Path:
+    """Write the log of a writer that dies after a flush, and return its watermark."""
+    with suppress(RuntimeError), log.LogWriter(directory, SOURCE) as writer:
+        append(writer, MESSAGES)
+        writer.flush(confirm_lsn=110, received_lsn=120)
+        raise RuntimeError
+    return directory / "watermark.json"
+
+
+def test_a_flush_overwrites_the_first_sector_alone(tmp_path: Path) -> None:
+    path = tmp_path / "watermark.json"
+    with log.LogWriter(tmp_path, SOURCE) as writer:
+        inode, before = path.stat().st_ino, path.read_bytes()
+        for lsn in range(3):
+            append(writer, wire(transaction(lsn=100 + lsn)))
+            writer.flush(confirm_lsn=100 + lsn)
+            after = path.read_bytes()
+            assert path.stat().st_ino == inode
+            assert (len(after), after[SECTOR:]) == (len(before), before[SECTOR:])
+            assert after[:SECTOR] != before[:SECTOR]
+            assert log.Log(tmp_path).confirm_lsn == 100 + lsn
+            before = after
+    upgraded = replace(SOURCE, server_version=190000)
+    with log.LogWriter(tmp_path, upgraded) as writer:
+        assert writer.confirm_lsn == 102
+        assert log.Log(tmp_path).source == upgraded
+
+
+def test_the_largest_positions_fit_into_a_sector() -> None:
+    largest = Watermark(
+        "f" * 32, SOURCE, "9" * 20, 2**63 - 1, 2**63 - 1, "f" * 16, 2**63 - 1,
+        2**64 - 1, 2**64 - 1, 2**64 - 1, "2026-11-22T19:03:44.123+00:00",
+    )  # fmt: skip
+    data = watermark_to_bytes(largest)
+    assert data[SECTOR - 1 : SECTOR] == b"\n"
+    assert len(data.splitlines()) == 2
+    assert watermark_from_bytes(data, "file") == largest
+
+
+def test_every_byte_is_checked(tmp_path: Path) -> None:
+    data = left(tmp_path).read_bytes()
+    for place in range(len(data)):
+        wrong = bytearray(data)
+        wrong[place] ^= 1
+        with pytest.raises(log.LogError, match=r"^file is damaged: its checksum does not match"):
+            watermark_from_bytes(bytes(wrong), "file")
+    for size in range(len(data)):
+        with pytest.raises(log.LogError, match=r"^file is damaged: its checksum does not match"):
+            watermark_from_bytes(data[:size], "file")
+
+
+def test_the_single_line_of_an_earlier_release(tmp_path: Path) -> None:
+    path = left(tmp_path)
+    fields = {}
+    for line in reversed(path.read_bytes().splitlines()):
+        fields |= json.loads(line)
+    del fields["checksum"]
+    body = json.dumps(fields, separators=(",", ":")).encode()[:-1]
+    path.write_bytes(b'%s,"checksum":"%s"}\n' % (body, checksum(body).encode()))
+    reader = log.Log(tmp_path)
+    assert (reader.end.ordinal, reader.confirm_lsn) == (len(MESSAGES), 110)
+    assert reader.source == SOURCE
+    with log.LogWriter(tmp_path, SOURCE) as writer:
+        assert (writer.confirm_lsn, writer.received_lsn) == (110, 120)
+        append(writer, wire(transaction(lsn=200)))
+        writer.flush(confirm_lsn=210)
+        assert log.Log(tmp_path).confirm_lsn == 210
+    assert log.verify(tmp_path).is_sound
+
+
+def test_a_watermark_that_is_overwritten_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = left(tmp_path)
+    old = path.read_bytes()
+    with suppress(RuntimeError), log.LogWriter(tmp_path, SOURCE) as writer:
+        append(writer, wire(transaction(lsn=200)))
+        writer.flush(confirm_lsn=210)
+        raise RuntimeError
+    new = path.read_bytes()
+    read = LocalStore.read
+    different = [place for place in range(SECTOR) if old[place] != new[place]]
+    cut = different[len(different) // 2]
+    torn = itertools.chain([old[:cut] + new[cut:], new[:cut] + old[cut:]], itertools.repeat(new))
+
+    def read_torn(store: LocalStore, name: str) -> bytes | None:
+        return next(torn) if name == path.name else read(store, name)
+
+    monkeypatch.setattr(LocalStore, "read", read_torn)
+    assert log.Log(tmp_path).confirm_lsn == 210
