@@ -106,7 +106,7 @@ bench-versions: $(VENV)/bench ## measure every shape of input on another revisio
 	cd build/base && $(abspath $(BIN))/python setup.py --quiet build_ext --inplace
 	$(BIN)/python -m benchmarks.side_by_side build/base $(SHAPES)
 
-bench-capture: $(VENV)/bench ## measure a capture into a log beside pg_recvlogical into a file
+bench-capture: $(VENV)/bench ## measure a capture into a log beside pg_recvlogical and Debezium's engine
 	$(BIN)/python -m benchmarks.capture_speed $(SIZE) $(if $(filter full,$(SIZE)),docs,build/benchmarks)
 
 bench-spark: $(VENV)/bench ## measure Spark beside what it takes at the least, and beside from_json

@@ -2,7 +2,8 @@
 
 Called by ``benchmarks.capture_speed``; by itself as ``python -m benchmarks.capture_latency
 [ROUNDS]``. Small transactions are committed at a fixed rate. For each, the clock starts when COMMIT
-returns, and stops when a reader of the log, or of pg_recvlogical's output, can read it.
+returns. It stops when a reader of the log, or of pg_recvlogical's output, can read the transaction,
+or when Debezium's engine hands it to its consumer.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.peers import engine
+from benchmarks.peers.programs import NotMeasuredError
 from pgwire_codec import log
 from pgwire_codec.capture.connection.connect import connect
 from pgwire_codec.demo.server import EmbeddedServer
@@ -29,12 +32,15 @@ from pgwire_codec.protocol.lsn import parse_lsn
 
 RATE = 100  # transactions a second
 SECONDS = 10.0
-WARM_UP = 1.0  # seconds before them: the first transaction begins a segment, and loads modules
+WARM_UP = 1.0  # seconds before them: the first transaction begins a segment, a JVM compiles
 ROUNDS = 3
 _POLL = 0.0005  # seconds between looks of the reader
 _WAIT = 20.0  # seconds for a program to begin, or to catch up
+_MARK = b"note "  # in each message with a row
 
-RECVLOGICAL = "pg_recvlogical into a pipe, not durable"
+PIPE = "pg_recvlogical into a pipe, not durable"
+FILE = "pg_recvlogical into a file, durable after up to 1 s"
+ENGINE = f"Debezium's engine, polled every {engine.POLL_MS} ms, to its consumer"
 DEFAULT = "pgwire-codec capture"
 SLOW = "the same, --flush-seconds 0.05"
 
@@ -52,15 +58,23 @@ def table(server: EmbeddedServer, place: Path, rounds: int = ROUNDS) -> list[str
         "CREATE PUBLICATION tick FOR TABLE tick",
     )
     programs: dict[str, Callable[..., _Run]] = {
-        RECVLOGICAL: _recvlogical,
+        PIPE: _recvlogical_pipe,
+        FILE: _recvlogical_file,
+        ENGINE: _engine,
         DEFAULT: _capture,
         SLOW: partial(_capture, options=("--flush-seconds", "0.05")),
     }
     runs: dict[str, list[_Run]] = {name: [] for name in programs}
+    reasons: dict[str, str] = {}
     for number in range(rounds):
         for index, (name, measure) in enumerate(programs.items()):
-            runs[name].append(measure(server, place, f"tick_{number}_{index}"))
-    return HEADER + [_line(name, found) for name, found in runs.items()]
+            if name in reasons:
+                continue
+            try:
+                runs[name].append(measure(server, place, f"tick_{number}_{index}"))
+            except NotMeasuredError as reason:
+                reasons[name] = f"| {name} | not measured: {reason} | | | | |"
+    return HEADER + [reasons.get(name) or _line(name, found) for name, found in runs.items()]
 
 
 class _Run:
@@ -87,7 +101,6 @@ def _capture(
     server: EmbeddedServer,
     place: Path,
     slot: str,
-    seconds: float = SECONDS,
     options: Sequence[str] = (),
 ) -> _Run:
     folder = place / slot
@@ -111,7 +124,7 @@ def _capture(
     with _slot(server, slot), _program(server, slot, command) as process:
         last: list[bytes] = []
         with _watching(lambda: look(last)):
-            committed, cpu = _commit(server, process.pid, seconds)
+            committed, cpu = _commit(server, process.pid)
             time.sleep(1)
         process.terminate()
         process.wait(_WAIT)
@@ -125,29 +138,68 @@ def _capture(
     return _Run(readable - committed, cpu, size / len(committed))
 
 
-def _recvlogical(server: EmbeddedServer, place: Path, slot: str, seconds: float = SECONDS) -> _Run:
-    command = [
-        *(server.bin_path / "pg_recvlogical", "--dbname", server.dsn, "--slot", slot),
-        *("--start", "--file", "-"),
-        *("--option", "proto_version=1", "--option", "publication_names=tick"),
-    ]
+def _recvlogical_pipe(server: EmbeddedServer, place: Path, slot: str) -> _Run:
     seen: list[float] = []
 
     def look(output: Any) -> None:
         while data := output.read1(1 << 16):
-            seen.extend([time.perf_counter()] * data.count(b"note "))
+            seen.extend([time.perf_counter()] * data.count(_MARK))
 
+    command = _recvlogical(server, slot, "-")
     with _slot(server, slot), _program(server, slot, command, subprocess.PIPE) as process:
         thread = threading.Thread(target=look, args=[process.stdout])
         thread.start()
-        committed, cpu = _commit(server, process.pid, seconds)
+        committed, cpu = _commit(server, process.pid)
         time.sleep(1)
         process.terminate()
         thread.join()
     return _Run(np.array(seen[: len(committed)]) - committed, cpu, None)
 
 
-def _commit(server: EmbeddedServer, pid: int, seconds: float) -> tuple[Any, float]:
+def _recvlogical_file(server: EmbeddedServer, place: Path, slot: str) -> _Run:
+    seen: list[float] = []
+    path = place / f"{slot}.messages"
+
+    def look() -> None:
+        seen.extend([time.perf_counter()] * output.read().count(_MARK))
+
+    command = _recvlogical(server, slot, path, "--fsync-interval", "1")
+    with _slot(server, slot), _program(server, slot, command) as process:
+        with path.open("rb") as output, _watching(look):
+            committed, cpu = _commit(server, process.pid)
+            time.sleep(1)
+        process.terminate()
+        process.wait(_WAIT)
+    return _Run(np.array(seen) - committed, cpu, None)
+
+
+def _recvlogical(server: EmbeddedServer, slot: str, file: str | Path, *options: str) -> list[Any]:
+    return [
+        *(server.bin_path / "pg_recvlogical", "--dbname", server.dsn, "--slot", slot),
+        *("--start", "--file", file, *options),
+        *("--option", "proto_version=1", "--option", "publication_names=tick"),
+    ]
+
+
+def _engine(server: EmbeddedServer, place: Path, slot: str) -> _Run:
+    offsets = place / f"{slot}.offsets"
+    command = engine.command(engine.classes(), server.dsn, slot, "tick", offsets)
+    seen: list[bytes] = []
+    with _slot(server, slot), _program(server, slot, command, subprocess.PIPE) as process:
+        assert process.stdout is not None
+        thread = threading.Thread(target=seen.extend, args=[process.stdout])
+        thread.start()
+        committed, cpu = _commit(server, process.pid)
+        time.sleep(1)
+        process.terminate()
+        thread.join()
+    keys, nanoseconds = np.array([line.split() for line in seen], np.int64).T
+    if keys.tolist() != list(range(len(committed))):
+        raise AssertionError(f"the engine handed over {len(keys)} of {len(committed)} rows")
+    return _Run(nanoseconds / 1e9 - committed, cpu, None)  # both clocks are the monotonic one
+
+
+def _commit(server: EmbeddedServer, pid: int) -> tuple[Any, float]:
     """Commit at the rate; return when each COMMIT returned, and the program's CPU ms a second."""
     connection = connect(server.dsn)
     try:
@@ -155,11 +207,13 @@ def _commit(server: EmbeddedServer, pid: int, seconds: float) -> tuple[Any, floa
         cursor = connection.cursor()
         committed = []
         begun = time.perf_counter()
-        for number in range(int(RATE * (WARM_UP + seconds))):
+        for number in range(int(RATE * (WARM_UP + SECONDS))):
             if number == int(RATE * WARM_UP):
                 measured, cpu = time.perf_counter(), _cpu_seconds(pid)
             time.sleep(max(0.0, begun + number / RATE - time.perf_counter()))
-            cursor.execute("INSERT INTO tick VALUES (%s, %s)", (number, f"note {number}"))
+            cursor.execute(
+                "INSERT INTO tick VALUES (%s, %s)", (number, f"{_MARK.decode()}{number}")
+            )
             committed.append(time.perf_counter())
         used = _cpu_seconds(pid) - cpu
         return np.array(committed), used / (time.perf_counter() - measured) * 1e3

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-_SOURCES: Final = Path(__file__).parent
-_BUILT: Final = _SOURCES.parents[1] / "build" / "peers"
+SOURCES: Final = Path(__file__).parent
+BUILT: Final = SOURCES.parents[1] / "build" / "peers"
 
 
 class NotMeasuredError(Exception):
@@ -51,37 +51,38 @@ def _package() -> list[str]:
 
 
 def _rust(folder: str, binary: str) -> Callable[[], list[str]]:
-    def build() -> list[str]:
-        target = _BUILT / folder
-        _run("cargo", "build", "--release", "--locked", "--quiet", at=folder,
+    def command() -> list[str]:
+        target = BUILT / folder
+        build("cargo", "build", "--release", "--locked", "--quiet", at=folder,
              CARGO_TARGET_DIR=str(target))  # fmt: skip
         return [str(target / "release" / binary)]
 
-    return build
+    return command
 
 
 def _go(folder: str) -> Callable[[], list[str]]:
-    def build() -> list[str]:
-        built = str(_BUILT / folder / folder)
-        _run("go", "build", "-o", built, ".", at=folder)
+    def command() -> list[str]:
+        built = str(BUILT / folder / folder)
+        build("go", "build", "-o", built, ".", at=folder)
         return [built]
 
-    return build
+    return command
 
 
-def _run(command: str, *arguments: str, at: str, **environment: str) -> None:
+def build(command: str, *arguments: str, at: str, **environment: str) -> None:
+    """Run a tool in a folder of the sources; raise ``NotMeasuredError`` if that fails."""
     path = shutil.which(command)
     if path is None:
         raise NotMeasuredError(f"{command} is not installed")
     done = subprocess.run(
         [path, *arguments],
-        cwd=_SOURCES / at,
+        cwd=SOURCES / at,
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
     )
     if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["no output"]
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["no output"]
         raise NotMeasuredError(f"{command} failed: {lines[-1]}")
 
 
