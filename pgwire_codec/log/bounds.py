@@ -136,10 +136,14 @@ class _WatermarkJson(_PositionsJson):
 
 
 def watermark_to_bytes(watermark: Watermark) -> bytes:
-    """Return the file of a watermark; its first ``SECTOR`` bytes may be overwritten in place."""
+    """Return the file of a watermark."""
+    return positions_to_bytes(watermark) + dump(converted(watermark, _IdentityJson))
+
+
+def positions_to_bytes(watermark: Watermark) -> bytes:
+    """Return the file's first ``SECTOR`` bytes: all that changes as long as one writer has it."""
     lsns = {name: format_lsn(getattr(watermark, name)) for name in _LSNS}
-    positions = dump(converted(watermark, _PositionsJson, **lsns))
-    return _padded(positions) + dump(converted(watermark, _IdentityJson))
+    return _padded(dump(converted(watermark, _PositionsJson, **lsns)))
 
 
 def watermark_from_bytes(data: bytes, file: str) -> Watermark:

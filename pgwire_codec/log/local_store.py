@@ -20,6 +20,7 @@ _TEMPORARY: Final = ".tmp"
 LOCK: Final = "lock"
 _PID_DIGITS: Final = 20  # more than any system's process IDs have
 _NOFOLLOW: Final[int] = getattr(os, "O_NOFOLLOW", 0)
+_BINARY: Final[int] = getattr(os, "O_BINARY", 0)
 
 #: Bytes written at once. Linux writes 8 MB in one call at a tenth of the speed that it has with
 #: 1 MB: it looks for a run of free memory of that size.
@@ -88,9 +89,13 @@ class LocalStore:
 
     def overwrite(self, name: str, data: bytes) -> None:
         path = self._directory / name
-        with writing(path), path.open("r+b", buffering=0) as file:
-            file.write(data)
-            _sync_data(file.fileno())
+        with writing(path):
+            descriptor = os.open(path, os.O_WRONLY | _BINARY)
+            try:
+                os.write(descriptor, data)
+                _sync_data(descriptor)
+            finally:
+                os.close(descriptor)
 
     def create(self, name: str) -> LocalAppender:
         path = self._directory / name

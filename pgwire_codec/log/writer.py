@@ -19,16 +19,16 @@ from pgwire_codec.errors import LogError, OptionError
 from pgwire_codec.log.bounds import (
     MANIFEST,
     NOTHING_GROWS,
-    SECTOR,
     WATERMARK,
     Manifest,
     Watermark,
     manifest_to_bytes,
+    positions_to_bytes,
     watermark_to_bytes,
 )
 from pgwire_codec.log.growing_segment import GrowingSegment
 from pgwire_codec.log.ipc_file import SCHEMA
-from pgwire_codec.log.message_buffer import MessageBuffer, to_batches
+from pgwire_codec.log.message_buffer import MessageBuffer, column, to_batches
 from pgwire_codec.log.recovery import recover
 from pgwire_codec.log.segment import SegmentHeader
 from pgwire_codec.log.segment_builder import PART_BYTES
@@ -334,8 +334,8 @@ class LogWriter:
     def _write(self, records: pa.RecordBatch) -> None:
         segment = self._begin_segment() if self._growing is None else self._growing
         bytes_before, message_bytes_before = segment.bytes, segment.message_bytes
-        ordinals = np.arange(self._ordinal, self._ordinal + records.num_rows)
-        columns = [pa.array(ordinals), *records.columns[1:]]
+        ordinals = np.arange(self._ordinal, self._ordinal + records.num_rows, dtype=np.int64)
+        columns = [column(ordinals, "ordinal"), *records.columns[1:]]
         segment.write(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
         self._ordinal += records.num_rows
         written = self.statistics
@@ -395,10 +395,9 @@ class LogWriter:
         if self._watermark is None or replace(self._watermark, time="") != watermark:
             now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
             watermark = replace(watermark, time=now)
-            data = watermark_to_bytes(watermark)
             if self._overwrites:
-                self._store.overwrite(WATERMARK, data[:SECTOR])
+                self._store.overwrite(WATERMARK, positions_to_bytes(watermark))
             else:
-                self._store.write(WATERMARK, data)
+                self._store.write(WATERMARK, watermark_to_bytes(watermark))
                 self._overwrites = self._store.grows
             self._watermark = watermark
