@@ -53,7 +53,7 @@ def _package() -> list[str]:
 def _rust(folder: str, binary: str) -> Callable[[], list[str]]:
     def command() -> list[str]:
         target = BUILT / folder
-        build("cargo", "build", "--release", "--locked", "--quiet", at=folder,
+        build("cargo", "build", "--release", "--quiet", at=folder,
              CARGO_TARGET_DIR=str(target))  # fmt: skip
         return [str(target / "release" / binary)]
 
