@@ -10,9 +10,11 @@ import xxhash
 
 from pgwire_codec.errors import LogError
 
-#: Version of the log's format: of segments, sidecars, the watermark and the manifest. A reader
-#: refuses other versions.
-FORMAT: Final = 2
+#: Version of the log's format: of segments, sidecars, the watermark and the manifest. Each file has
+#: its own: a log that an earlier release began contains files of several versions.
+FORMAT: Final = 3
+#: Oldest version that is read. In version 2 each segment contains all relations known before it.
+OLDEST_FORMAT: Final = 2
 
 #: A number of messages, of bytes, or an ordinal.
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -95,10 +97,11 @@ def invalid(file: str, reason: object) -> LogError:
 
 
 def check_format(found: int, file: str) -> None:
-    """Raise ``LogError`` for another version of the format."""
-    if found != FORMAT:
+    """Raise ``LogError`` for a version of the format that is not read."""
+    if not OLDEST_FORMAT <= found <= FORMAT:
         raise LogError(
-            f"{file} has format version {found}, and this release reads version {FORMAT}",
+            f"{file} has format version {found}, and this release reads versions {OLDEST_FORMAT} "
+            f"to {FORMAT}",
             hint="Use the release of pgwire-codec that wrote the log, or a newer one.",
         )
 

@@ -14,6 +14,7 @@ from pgwire_codec.log.segment_builder import SegmentBuilder
 from pgwire_codec.log.sidecar import segment_to_bytes
 from pgwire_codec.log.state import LogState
 from pgwire_codec.log.store import Store
+from pgwire_codec.transactions.carry import Scope
 
 
 class GrowingSegment:
@@ -25,6 +26,8 @@ class GrowingSegment:
         Store of the log.
     header : SegmentHeader
         Facts that are known before its first message.
+    scope : Scope
+        The relations known there. It must not change before the segment is sealed.
     options : pyarrow.ipc.IpcWriteOptions
         Compression of the record batches.
     part_bytes : int
@@ -35,6 +38,7 @@ class GrowingSegment:
         self,
         store: Store,
         header: SegmentHeader,
+        scope: Scope,
         options: pa.ipc.IpcWriteOptions,
         part_bytes: int,
     ) -> None:
@@ -42,7 +46,7 @@ class GrowingSegment:
         self.name = header.name
         self._store = store
         self._options = options
-        self._builder = SegmentBuilder(header, data, part_bytes)
+        self._builder = SegmentBuilder(header, scope, data, part_bytes)
         self._begun = monotonic()
         self._file = store.create(header.name + SEGMENT)
         try:
@@ -77,6 +81,16 @@ class GrowingSegment:
         """State after the last message."""
         return self._builder.state()
 
+    @property
+    def delivered_lsn(self) -> int:
+        """Commit LSN of the last transaction delivered in it or before it."""
+        return self._builder.delivered_lsn
+
+    @property
+    def declared(self) -> Scope:
+        """The relations that it declared, and the types and the names; of a sealed segment."""
+        return self._builder.declared
+
     def write(self, records: pa.RecordBatch) -> None:
         """Append a record batch."""
         data = encode_batch(records, self._options)
@@ -91,6 +105,7 @@ class GrowingSegment:
         """Complete the file and write the sidecar."""
         self._file.write(END)
         self._file.close()
+        self._builder.end_part()
         segment = self._builder.segment(sealed=True)
         segment = replace(segment, bytes=segment.bytes + len(END))
         self._store.write(segment.name + SIDECAR, segment_to_bytes(segment))

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Protocol
 from pgwire_codec.errors import LogError, OptionError
 from pgwire_codec.log.partition import LogPartition, LogPlan, LogPosition
 from pgwire_codec.log.segment import Segment, SegmentPart
-from pgwire_codec.log.state import LogState, StateTracker
+from pgwire_codec.log.state import StateTracker
 from pgwire_codec.protocol.lsn import format_lsn
+from pgwire_codec.transactions.carry import Carry, Scope
 from pgwire_codec.transactions.committed import Committed
-from pgwire_codec.transactions.plan import Outcome, PartPlan, plan
+from pgwire_codec.transactions.plan import Outcome, PartPlan, plan_parts
 from pgwire_codec.transactions.resolver import Key
 
 if TYPE_CHECKING:
@@ -46,6 +47,9 @@ class SegmentSequence(Protocol):
     def number_of(self, ordinal: int) -> int:
         """Return the number of the segment that has a message."""
 
+    def scope_before(self, number: int) -> Scope:
+        """Return the relations known before a segment, or after the last one."""
+
 
 @dataclass(frozen=True, slots=True)
 class _OrdinalRange:
@@ -57,14 +61,11 @@ class _OrdinalRange:
         They have no changes before this ordinal.
     commits, end : int
         They commit from this ordinal on, and before that one.
-    state : LogState
-        State before ``end``.
     """
 
     first: int
     commits: int
     end: int
-    state: LogState
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +101,15 @@ def plan_range(
     if not len(log):
         return LogPlan([], (), after, until)
     ordinals = _find(log, after, until, to_end)
-    state, runs = _runs(log, ordinals, max_partition_bytes)
-    planned = plan(
-        [[part.summary for part in run.parts] for run in runs], state.carry, on_error=on_error
-    )
+    carry, runs = _runs(log, ordinals, max_partition_bytes)
     partitions = []
-    delivered = state.carry.delivered_lsn
-    for run, part_plan in zip(runs, planned.parts, strict=True):
+    delivered = carry.delivered_lsn
+    known = [version for _, version in carry.scope.relations.values()]
+    plans, resolver = plan_parts(
+        [[part.summary for part in run.parts] for run in runs], carry, on_error=on_error
+    )
+    versions = tuple(dict.fromkeys([*known, *resolver.versions]))
+    for run, part_plan in zip(runs, plans, strict=True):
         outcomes = _in_range(part_plan, after, until)
         before, delivered = delivered, run.parts[-1].delivered_lsn
         commits = delivered > max(before, after)
@@ -127,7 +130,7 @@ def plan_range(
                 until=until,
             )
         )
-    return LogPlan(partitions, planned.versions, after, until)
+    return LogPlan(partitions, versions, after, until)
 
 
 def _bounds(log: SegmentSequence, after: int | None, until: int | None) -> tuple[int, int]:
@@ -161,7 +164,7 @@ def _find(log: SegmentSequence, after: int, until: int, to_end: bool) -> _Ordina
         if after < committed.commit_lsn <= until:
             first = opened if first is None else min(first, opened)
 
-    tracker = StateTracker(log.segment(start).header.before, on_commit)
+    tracker = StateTracker(log.segment(start).header.before, on_commit=on_commit)
     end = log.segment(start).first_ordinal
     for _, part in _parts(log, start):
         before = tracker.carry.delivered_lsn
@@ -174,28 +177,23 @@ def _find(log: SegmentSequence, after: int, until: int, to_end: bool) -> _Ordina
         end = part.end_ordinal
     if commits is None:
         commits = end
-    return _OrdinalRange(
-        commits if first is None else min(first, commits), commits, end, tracker.state
-    )
+    return _OrdinalRange(commits if first is None else min(first, commits), commits, end)
 
 
 def _runs(
     log: SegmentSequence, ordinals: _OrdinalRange, max_bytes: int
-) -> tuple[LogState, list[_PartRun]]:
-    """Return the parts of the range in runs, and the state before the first.
+) -> tuple[Carry, list[_PartRun]]:
+    """Return the parts of the range in runs, and the carry before the first.
 
     Each part before the first commit is a run of its own, because most of them will not be read.
     """
-    if ordinals.first == ordinals.end:
-        return ordinals.state, []
     start = log.number_of(ordinals.first)
     if start < 0:
         raise LogError(
             f"cannot read a transaction that began at ordinal {ordinals.first}: {log.uri} was "
             f"pruned up to ordinal {log.begin.ordinal}"
         )
-    tracker = StateTracker(log.segment(start).header.before)
-    state = None
+    tracker = StateTracker(log.segment(start).header.before, log.scope_before(start))
     runs: list[_PartRun] = []
     for segment, part in _parts(log, start):
         if part.first_ordinal >= ordinals.end:
@@ -203,8 +201,6 @@ def _runs(
         if part.first_ordinal < ordinals.first:
             tracker.apply(part.summary, part.first_ordinal)
             continue
-        if state is None:
-            state = tracker.state
         last = runs[-1] if runs else None
         if (
             last is not None
@@ -215,8 +211,7 @@ def _runs(
             last.parts.append(part)
         else:
             runs.append(_PartRun(segment, [part]))
-    assert state is not None
-    return state, runs
+    return tracker.carry.copy(), runs
 
 
 def _parts(log: SegmentSequence, start: int) -> Iterator[tuple[Segment, SegmentPart]]:

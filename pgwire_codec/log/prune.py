@@ -12,6 +12,7 @@ from pgwire_codec.log.bounds import MANIFEST, manifest_to_bytes
 from pgwire_codec.log.partition import commit_lsn_of
 from pgwire_codec.log.reader import Log
 from pgwire_codec.log.segment import SEGMENT, SIDECAR
+from pgwire_codec.log.sidecar import segment_to_bytes
 from pgwire_codec.log.state import StateTracker
 from pgwire_codec.log.store import open_store
 from pgwire_codec.transactions.committed import Committed
@@ -51,8 +52,10 @@ def prune(
     if not count:
         return []
     names = [log.segment(number).name for number in range(count)]
+    first = replace(log.segment(count), known=log.scope_before(count))
+    store.write(first.name + SIDECAR, segment_to_bytes(first))
     # After this they are not part of the log, even if their files are not removed.
-    manifest = replace(log.manifest, first_ordinal=log.segment(count).first_ordinal)
+    manifest = replace(log.manifest, first_ordinal=first.first_ordinal)
     store.write(MANIFEST, manifest_to_bytes(manifest))
     for name in names:
         store.remove(name + SIDECAR)
@@ -76,7 +79,7 @@ def _unneeded(log: Log, before_lsn: int) -> int:
         if committed.commit_lsn > before_lsn:
             needed = min(needed, opened)
 
-    tracker = StateTracker(log.segment(start).header.before, on_commit)
+    tracker = StateTracker(log.segment(start).header.before, on_commit=on_commit)
     for number in range(start, len(log)):
         for part in log.segment(number).parts:
             tracker.apply(part.summary, part.first_ordinal)

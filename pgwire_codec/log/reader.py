@@ -15,7 +15,7 @@ from pgwire_codec.changes.changes import Changes
 from pgwire_codec.decoder import PartDecoder
 from pgwire_codec.errors import LogError, OptionError
 from pgwire_codec.log.bounds import Manifest
-from pgwire_codec.log.directory import check_end, missing, not_a_log, read_directory, read_sidecar
+from pgwire_codec.log.directory import Directory, check_end, not_a_log, read_directory
 from pgwire_codec.log.ipc_file import read_extents
 from pgwire_codec.log.partition import LogPlan, LogPosition, commit_lsn_of, decode_batches
 from pgwire_codec.log.planner import plan_range
@@ -26,7 +26,8 @@ from pgwire_codec.log.relations import (
     relations_at,
     select_relation,
 )
-from pgwire_codec.log.segment import SEGMENT, Segment, segment_name
+from pgwire_codec.log.sealed_segments import SealedSegments
+from pgwire_codec.log.segment import Segment, segment_name
 from pgwire_codec.log.segment_builder import PART_BYTES, SegmentBuilder
 from pgwire_codec.log.source import LogSource
 from pgwire_codec.log.state import StateTracker
@@ -69,7 +70,7 @@ class Log:
         self.uri = os.path.abspath(text) if is_local else text  # noqa: PTH100  (a str)
         self._filesystem = filesystem
         self._store = open_store(self.uri, filesystem)
-        self._sealed: dict[str, Segment] = {}
+        self._sealed = SealedSegments(self._store, Directory(None, None))
         self._builder: SegmentBuilder | None = None
         self._begin: LogPosition | None = None
         self.refresh()
@@ -83,7 +84,7 @@ class Log:
         if not found.is_log:
             raise not_a_log(self._store)
         names = [*found.sealed, *([] if found.growing is None else [found.growing])]
-        self._sealed = {name: self._sealed[name] for name in names if name in self._sealed}
+        self._sealed.update(found)
         if self._builder is not None and self._builder.header.name != found.growing:
             self._builder = None
         self._grown: Segment | None = None
@@ -113,18 +114,20 @@ class Log:
 
         Raises ``LogError`` when it is damaged, or does not follow the one before it.
         """
-        name = self._names[number]
-        if name == self._growing:
-            found = self._grow()
-        else:
-            if name not in self._sealed:
-                self._sealed[name] = read_sidecar(self._store, name, self.manifest)
-            found = self._sealed[name]
-        following = number + 1
-        end = segment_name(found.end_ordinal)
-        if following < len(self._names) and self._names[following] != end:
-            raise missing(self._store, end + SEGMENT)
-        return found
+        return self._sealed[number] if number < len(self._sealed) else self._grow()
+
+    def scope_before(self, number: int) -> Scope:
+        """Return the relations known before a segment, or after the last one: a copy.
+
+        Raises ``LogError`` when a sidecar that declares some is damaged.
+        """
+        if number <= len(self._sealed):
+            return self._sealed.scope_before(number)
+        scope = self._sealed.scope_before(len(self._sealed))
+        self._grow()
+        assert self._builder is not None
+        scope.update(self._builder.declared)
+        return scope
 
     @property
     def segments(self) -> list[Segment]:
@@ -166,8 +169,7 @@ class Log:
         """All versions of relations that the log contains, in order."""
         if not self._names:
             return ()
-        before = self.segment(0).header.before.carry
-        found = [version for _, version in before.scope.relations.values()]
+        found = [version for _, version in self.scope_before(0).relations.values()]
         for segment in self.segments:
             found += segment.versions
         return tuple(dict.fromkeys(found))
@@ -314,7 +316,7 @@ class Log:
         decoder = Decoder(**decoder_options)
         if not self.begin.ordinal:
             return decoder
-        carry = self.segment(0).header.before.carry.copy()
+        carry = self.segment(0).header.before.carry.with_scope(self.scope_before(0))
         carry.delivered_lsn = self.begin.lsn  # transactions that are not whole count as delivered
         return decoder.for_part(PartPlan(carry, {}))
 
@@ -360,7 +362,8 @@ class Log:
         """Return the growing segment, as far as it may be read."""
         assert self._watermark is not None
         if self._grown is None:
-            self._builder = read_growing(self._store, self._watermark, PART_BYTES, self._builder)
+            begun = self._builder or self._sealed.scope_before(len(self._sealed))
+            self._builder = read_growing(self._store, self._watermark, PART_BYTES, begun)
             self._grown = self._builder.segment(sealed=False)
         return self._grown
 
@@ -376,7 +379,7 @@ class Log:
             if opened < first.first_ordinal:
                 lost = committed.commit_lsn
 
-        tracker = StateTracker(first.header.before, on_commit)
+        tracker = StateTracker(first.header.before, on_commit=on_commit)
         for number in range(len(self)):
             for part in self.segment(number).parts:
                 if min(tracker.opened.values(), default=part.end_ordinal) >= first.first_ordinal:

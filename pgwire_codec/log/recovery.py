@@ -7,6 +7,7 @@ If a file is damaged or missing, nothing is changed.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 from pgwire_codec.errors import LogError
 from pgwire_codec.log.bounds import (
@@ -17,18 +18,41 @@ from pgwire_codec.log.bounds import (
     watermark_to_bytes,
 )
 from pgwire_codec.log.checked_json import RESTORE, checksum
-from pgwire_codec.log.directory import Directory, check_end, missing, read_directory, read_sidecar
+from pgwire_codec.log.directory import Directory, check_end, missing, read_directory
 from pgwire_codec.log.ipc_file import END, combined, read_batches, read_header
+from pgwire_codec.log.sealed_segments import SealedSegments
 from pgwire_codec.log.segment import SEGMENT, SIDECAR, Segment, segment_name
 from pgwire_codec.log.segment_builder import SegmentBuilder
 from pgwire_codec.log.sidecar import segment_to_bytes
+from pgwire_codec.log.state import LogState
 from pgwire_codec.log.store import Store
+from pgwire_codec.transactions.carry import Scope
 
 
-def recover(
-    store: Store, part_bytes: int
-) -> tuple[Manifest | None, Watermark | None, Segment | None]:
-    """Seal what is durable and remove what is not; return manifest, watermark and last segment.
+class RecoveredLog(NamedTuple):
+    """A log whose segments are all sealed.
+
+    Attributes
+    ----------
+    manifest : Manifest or None
+    watermark : Watermark or None
+    last : Segment or None
+        The last segment.
+    state : LogState
+        State after it.
+    scope : Scope
+        The relations known after it.
+    """
+
+    manifest: Manifest | None
+    watermark: Watermark | None
+    last: Segment | None
+    state: LogState
+    scope: Scope
+
+
+def recover(store: Store, part_bytes: int) -> RecoveredLog:
+    """Seal what is durable, and remove what is not.
 
     The caller holds the log's lock. Raises ``LogError`` when something durable is damaged or
     missing, and for a copy.
@@ -40,15 +64,18 @@ def recover(
             hint="A copy is not written to. Write to the log itself, or to an empty directory.",
         )
     watermark = found.watermark
-    last = None
-    if found.sealed:
-        last = read_sidecar(store, found.sealed[-1], found.manifest)
+    sealed = SealedSegments(store, found)
+    last = sealed[-1] if len(sealed) else None
     end = found.first_ordinal if last is None else last.end_ordinal
+    scope = sealed.scope_before(len(sealed))
+    state = LogState() if last is None else last.state()
     growing = None
     if watermark is None or found.growing is None:
         check_end(store, found, end)
     elif found.growing == segment_name(end):
-        growing = read_growing(store, watermark, part_bytes)
+        growing = read_growing(store, watermark, part_bytes, scope)
+        growing.end_part()
+        state = growing.state()
     else:
         raise missing(store, segment_name(end) + SEGMENT)
     leftover = [*found.leftover, *_unacknowledged(store, found, end)]
@@ -59,27 +86,29 @@ def recover(
         store.finish(last.name + SEGMENT, last.bytes, END)
         last = replace(last, bytes=last.bytes + len(END))
         store.write(last.name + SIDECAR, segment_to_bytes(last))
+        scope.update(growing.declared)
     if watermark is not None and watermark.segment is not None:
         watermark = replace(watermark, **NOTHING_GROWS._asdict())
         store.write(WATERMARK, watermark_to_bytes(watermark))
-    return found.manifest, watermark, last
+    return RecoveredLog(found.manifest, watermark, last, state, scope)
 
 
 def read_growing(
-    store: Store, watermark: Watermark, part_bytes: int, builder: SegmentBuilder | None = None
+    store: Store, watermark: Watermark, part_bytes: int, begun: SegmentBuilder | Scope
 ) -> SegmentBuilder:
-    """Read the growing segment up to the watermark, from the end of ``builder`` on if it is given.
+    """Read the growing segment up to the watermark.
 
-    Raises ``LogError`` when bytes before the watermark are missing or damaged.
+    ``begun`` is the builder that read a part of it, to go on, or the relations known before the
+    segment. Raises ``LogError`` when bytes before the watermark are missing or damaged.
     """
     file = f"{watermark.segment}{SEGMENT}"
     path = f"{store.name}/{file}"
     data = store.read_buffer(file, 0, watermark.bytes)
-    if builder is None:
+    if isinstance(begun, Scope):
         found = checksum(data)
     else:
-        file_hash = builder.file_hash.copy()
-        file_hash.update(data[builder.bytes :])
+        file_hash = begun.file_hash.copy()
+        file_hash.update(data[begun.bytes :])
         found = file_hash.hexdigest()
     if found != watermark.checksum:
         raise LogError(
@@ -87,11 +116,13 @@ def read_growing(
             "watermark",
             hint=RESTORE,
         )
-    if builder is None:
+    if isinstance(begun, Scope):
         header, length = read_header(data, path)
         if header.log_id != watermark.log_id or header.name != watermark.segment:
             raise LogError(f"{path} is segment {header.name} of log {header.log_id}", hint=RESTORE)
-        builder = SegmentBuilder(header, data[:length], part_bytes)
+        builder = SegmentBuilder(header, begun, data[:length], part_bytes)
+    else:
+        builder = begun
     batches = read_batches(data[builder.bytes :], builder.bytes, path)
     # A part ends where it would with each batch by itself.
     for batch in combined(batches, lambda: part_bytes - builder.part_message_bytes):

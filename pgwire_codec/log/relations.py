@@ -64,13 +64,14 @@ def relations_at(log: SegmentSequence, lsn: int) -> Scope:
     delivered = lsn
     while delivered > first.carry.delivered_lsn:
         number = bisect_left(numbers, delivered, key=lambda each: log.segment(each).delivered_lsn)
-        segment = log.segment(min(number, len(log) - 1))
-        found = _relations_in(segment, delivered)
+        number = min(number, len(log) - 1)
+        segment = log.segment(number)
+        found = _relations_in(segment, log.scope_before(number), delivered)
         if found is not None:
             return found
         # The transaction before that LSN commits in an earlier segment.
         delivered = segment.header.before.carry.delivered_lsn
-    return first.carry.copy().scope
+    return log.scope_before(0)
 
 
 def logged_relations(
@@ -122,7 +123,7 @@ def select_relation(
     found = None
     if table is not None:
         found = scope.named(table)
-    elif relation_oid in scope.relations:
+    elif relation_oid is not None and relation_oid in scope.relations:
         found = scope.relations[relation_oid][1]
     if found is None:
         known = logged_relations(versions(), scope)
@@ -155,8 +156,11 @@ def _unknown_name(table: str, known: Sequence[LoggedRelation]) -> TableError:
     return TableError(f"the messages have no table {table!r}", hint=f"Their tables: {names}.")
 
 
-def _relations_in(segment: Segment, lsn: int) -> Scope | None:
-    """Return the scope after the segment's last commit up to an LSN, or None without such one."""
+def _relations_in(segment: Segment, scope: Scope, lsn: int) -> Scope | None:
+    """Return the scope after the segment's last commit up to an LSN, or None without such one.
+
+    ``scope`` is that before the segment, and is changed.
+    """
     before = segment.header.before.carry
     last = None
     in_block = before.in_block
@@ -172,7 +176,7 @@ def _relations_in(segment: Segment, lsn: int) -> Scope | None:
     if last is None:
         return None
     number, index = last
-    resolver = Resolver(before.copy(), _NullListener())
+    resolver = Resolver(before.with_scope(scope), _NullListener())
     for part in segment.parts[: number + 1]:
         if part.summary.new_session:
             resolver.new_session()

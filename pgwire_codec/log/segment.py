@@ -10,7 +10,7 @@ import numpy as np
 from pgwire_codec.log.checked_json import Count
 from pgwire_codec.log.source import LogSource
 from pgwire_codec.log.state import LogState, StateTracker
-from pgwire_codec.transactions.carry import RelationVersion
+from pgwire_codec.transactions.carry import RelationVersion, Scope
 from pgwire_codec.transactions.resolver import Key
 from pgwire_codec.transactions.summary import Summary
 
@@ -160,6 +160,9 @@ class Segment:
         Versions of relations that it declares and that were not valid before it, in order.
     opened : dict of Key to int
         The transactions that are open at its end, with the first ordinal that they need.
+    known : Scope or None
+        The relations known before it. Only the sidecar of a log's first segment contains them,
+        after pruning, and those that an earlier release wrote.
     """
 
     header: SegmentHeader
@@ -178,6 +181,7 @@ class Segment:
     tables: tuple[TableCount, ...]
     versions: tuple[RelationVersion, ...]
     opened: dict[Key, int]
+    known: Scope | None = None
 
     @property
     def name(self) -> str:

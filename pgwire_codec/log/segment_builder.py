@@ -16,7 +16,7 @@ from pgwire_codec.log.state import LogState, StateTracker
 from pgwire_codec.log.table_counts import TableCounter
 from pgwire_codec.parallel import summarise_pieces
 from pgwire_codec.protocol.tags import COMMITS
-from pgwire_codec.transactions.carry import Carry, RelationVersion
+from pgwire_codec.transactions.carry import RelationVersion, Scope
 from pgwire_codec.transactions.summary import Summariser, Summary
 
 #: Message bytes of a part, by default.
@@ -30,6 +30,8 @@ class SegmentBuilder:
     ----------
     header : SegmentHeader
         Facts that are known before its first message.
+    scope : Scope
+        The relations known there. It must not change as long as the builder is used.
     header_data : bytes-like
         Bytes of the file before the first part.
     part_bytes : int or None
@@ -40,8 +42,11 @@ class SegmentBuilder:
     _streaming: bool  # whether the next message is inside a stream block
     _summariser: Summariser
 
-    def __init__(self, header: SegmentHeader, header_data: Any, part_bytes: int | None) -> None:
+    def __init__(
+        self, header: SegmentHeader, scope: Scope, header_data: Any, part_bytes: int | None
+    ) -> None:
         self.header = header
+        self._scope = scope
         self._part_bytes = part_bytes
         self.file_hash = xxhash.xxh3_64(header_data)  # of the file's bytes so far
         self._header_extent = Extent(0, len(header_data), self.file_hash.hexdigest())
@@ -50,8 +55,8 @@ class SegmentBuilder:
         self.message_bytes = 0
         self._commits = _Commits()
         self._times: tuple[np.datetime64, np.datetime64] | None = None
-        self._tracker = StateTracker(header.before)
-        self._counter = TableCounter(Decoder.codec, header.before.carry)
+        self._tracker = StateTracker(header.before, scope)
+        self._counter = TableCounter(Decoder.codec, scope, header.before.carry)
         self._parts: list[SegmentPart] = []
         self._begin_part()
 
@@ -95,18 +100,26 @@ class SegmentBuilder:
         """Return the state after the last batch."""
         return self._closed_parts()[0].state
 
-    def carry(self) -> Carry:
-        """Return a copy of the carry after the last batch."""
-        return self._closed_parts()[0].carry.copy()
+    @property
+    def delivered_lsn(self) -> int:
+        """Commit LSN of the last transaction delivered up to the last batch."""
+        return self._closed_parts()[0].carry.delivered_lsn
+
+    @property
+    def declared(self) -> Scope:
+        """The relations that its whole parts declared, and the types and the names."""
+        return self._tracker.declared
 
     def segment(self, *, sealed: bool) -> Segment:
         """Return the description of the segment up to the last batch."""
         tracker, parts = self._closed_parts()
         first, last = (None, None) if self._times is None else self._times
-        known = {version for _, version in self.header.before.carry.scope.relations.values()}
-        declared: list[RelationVersion] = [
-            version for version in dict.fromkeys(tracker.versions) if version not in known
-        ]
+        known = self._scope.relations
+        declared: list[RelationVersion] = []
+        for version in dict.fromkeys(tracker.versions):
+            oid = version.relation.oid
+            if oid not in known or known[oid][1] != version:
+                declared.append(version)
         return Segment(
             header=self.header,
             sealed=sealed,

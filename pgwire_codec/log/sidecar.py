@@ -12,12 +12,15 @@ from pgwire_codec.log.state import LogState
 from pgwire_codec.log.state_json import (
     CarryJson,
     OpenedJson,
+    ScopeJson,
     SummaryJson,
     VersionJson,
     carry_from_json,
     carry_to_json,
     opened_from_json,
     opened_to_json,
+    scope_from_json,
+    scope_to_json,
     summary_from_json,
     summary_to_json,
     version_from_json,
@@ -66,6 +69,7 @@ class _SegmentJson(msgspec.Struct):
     tables: tuple[TableCount, ...]
     versions: list[VersionJson]
     opened: list[OpenedJson]
+    known: ScopeJson | None = None
 
 
 def segment_to_bytes(segment: Segment) -> bytes:
@@ -83,6 +87,7 @@ def segment_to_bytes(segment: Segment) -> bytes:
             parts=[_part_to_json(part) for part in segment.parts],
             versions=[version_to_json(version) for version in segment.versions],
             opened=opened_to_json(segment.opened),
+            known=optional(scope_to_json, segment.known),
         )
     )
 
@@ -104,6 +109,7 @@ def segment_from_bytes(data: bytes, file: str) -> Segment:
             parts=tuple(map(_part_from_json, value.parts)),
             versions=tuple(map(version_from_json, value.versions)),
             opened=opened_from_json(value.opened),
+            known=optional(scope_from_json, value.known or value.header.carry.scope),
         )
         _check_parts(segment)
     except ValueError as error:

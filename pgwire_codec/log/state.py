@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from pgwire_codec.transactions.carry import Carry, Position, RelationVersion
+from pgwire_codec.transactions.carry import Carry, Position, RelationVersion, Scope
 from pgwire_codec.transactions.committed import Committed
 from pgwire_codec.transactions.plan import apply_summary, open_keys
 from pgwire_codec.transactions.resolver import Key, Resolver
@@ -19,7 +19,8 @@ class LogState:
     Attributes
     ----------
     carry : Carry
-        Must not be changed.
+        Must not be changed. Its scope is empty: the relations that hold for everyone are recorded
+        in the segments that declare them.
     opened : dict of Key to int
         For each transaction that is open: the first ordinal of the part in which it began.
     """
@@ -31,14 +32,26 @@ class LogState:
 class StateTracker:
     """Applies the parts of a log, one after the other, to a state, by their summaries.
 
-    ``on_commit`` is called at each commit, with the transaction and the ordinal where it began,
-    except for plain transactions that are whole in one part.
+    Parameters
+    ----------
+    state : LogState
+        State before the first part.
+    scope : Scope, optional
+        The relations known there. It must not change as long as the tracker is used. Without it,
+        ``versions`` and the carry's relations are of no use.
+    on_commit : callable, optional
+        Called at each commit, with the transaction and the ordinal where it began, except for plain
+        transactions that are whole in one part.
     """
 
     def __init__(
-        self, state: LogState, on_commit: Callable[[Committed, int], None] | None = None
+        self,
+        state: LogState,
+        scope: Scope | None = None,
+        on_commit: Callable[[Committed, int], None] | None = None,
     ) -> None:
-        self._resolver = Resolver(state.carry.copy(), self)
+        base = Scope() if scope is None else scope
+        self._resolver = Resolver(state.carry.with_scope(base.branch()), self)
         self._opened = dict(state.opened)
         self._on_commit = on_commit
         self._ordinal = 0
@@ -66,7 +79,12 @@ class StateTracker:
     @property
     def state(self) -> LogState:
         """The state after the last part."""
-        return LogState(self._resolver.carry.copy(), dict(self._opened))
+        return LogState(self._resolver.carry.with_scope(Scope()), dict(self._opened))
+
+    @property
+    def declared(self) -> Scope:
+        """The relations that the parts declared, and the types and the names."""
+        return self._resolver.carry.scope.changes()
 
     @property
     def opened(self) -> Mapping[Key, int]:
@@ -75,12 +93,13 @@ class StateTracker:
 
     @property
     def versions(self) -> list[RelationVersion]:
-        """The versions of relations that the parts declared, and that were not valid before."""
+        """The versions of relations that the parts declared, each unlike the one before it."""
         return self._resolver.versions
 
     def copy(self) -> StateTracker:
-        """Return a tracker with the same state."""
-        copied = StateTracker(LogState(self._resolver.carry, self._opened), self._on_commit)
+        """Return a tracker with the same state. This one must not be used before the copy's end."""
+        state = LogState(self._resolver.carry, self._opened)
+        copied = StateTracker(state, self._resolver.carry.scope, self._on_commit)
         copied._resolver.versions = list(self._resolver.versions)
         return copied
 

@@ -59,10 +59,9 @@ class OpenJson(msgspec.Struct):
     delivered: Count = msgspec.field(name="told")
 
 
-class CarryJson(msgspec.Struct):
-    """A :class:`Carry`."""
+class CarryJson(msgspec.Struct, omit_defaults=True):
+    """A :class:`Carry` without the Relations and Types that hold for everyone."""
 
-    scope: ScopeJson
     plain: OpenJson | None
     streams: list[OpenJson]
     prepared: list[OpenJson]
@@ -71,6 +70,7 @@ class CarryJson(msgspec.Struct):
     delivered_lsn: str
     cut_off: tuple[str, Count]
     clock: Count
+    scope: ScopeJson | None = None  # those Relations and Types, in files of format 2
 
 
 class AdvanceJson(msgspec.Struct, tag="advance"):
@@ -117,6 +117,7 @@ class SummaryJson(msgspec.Struct):
     inside: _ReadingJson
     ends_in_block: bool | None
     new_session: bool
+    relations: tuple[Xid, ...] | None = None
 
 
 class OpenedJson(msgspec.Struct):
@@ -140,12 +141,12 @@ def version_from_json(value: VersionJson) -> RelationVersion:
 
 
 def carry_to_json(carry: Carry) -> CarryJson:
-    """Return the JSON form of a carry."""
+    """Return the JSON form of a carry, without its scope."""
     final_lsn, changes = carry.cut_off
     return converted(
         carry,
         CarryJson,
-        scope=_scope_to_json(carry.scope),
+        scope=None,
         plain=optional(_open_to_json, carry.plain),
         streams=list(map(_open_to_json, carry.streams.values())),
         prepared=list(map(_open_to_json, carry.prepared.values())),
@@ -155,14 +156,14 @@ def carry_to_json(carry: Carry) -> CarryJson:
 
 
 def carry_from_json(value: CarryJson) -> Carry:
-    """Return the carry; raise ``ValueError`` for invalid content."""
+    """Return the carry, without a scope; raise ``ValueError`` for invalid content."""
     streams = map(_open_from_json, value.streams)
     prepared = map(_open_from_json, value.prepared)
     final_lsn, changes = value.cut_off
     return converted(
         value,
         Carry,
-        scope=_scope_from_json(value.scope),
+        scope=Scope(),
         plain=optional(_open_from_json, value.plain),
         streams={each.xid: each for each in streams},
         prepared={each.gid: each for each in prepared if each.gid is not None},
@@ -175,14 +176,21 @@ def summary_to_json(summary: Summary) -> SummaryJson:
     """Return the JSON form of a summary."""
     outside, inside = _reading_to_json(summary.outside), _reading_to_json(summary.inside)
     return SummaryJson(
-        summary.messages, outside, inside, summary.ends_in_block, summary.new_session
+        summary.messages,
+        outside,
+        inside,
+        summary.ends_in_block,
+        summary.new_session,
+        summary.relations,
     )
 
 
 def summary_from_json(value: SummaryJson) -> Summary:
     """Return the summary; raise ``ValueError`` for invalid content."""
     outside, inside = _reading_from_json(value.outside), _reading_from_json(value.inside)
-    return Summary(value.messages, outside, inside, value.ends_in_block, value.new_session)
+    return Summary(
+        value.messages, outside, inside, value.ends_in_block, value.new_session, value.relations
+    )
 
 
 def opened_to_json(opened: Mapping[Key, int]) -> list[OpenedJson]:
@@ -195,7 +203,8 @@ def opened_from_json(value: list[OpenedJson]) -> dict[Key, int]:
     return {(each.kind, each.name): each.first_ordinal for each in value}
 
 
-def _scope_to_json(scope: Scope) -> ScopeJson:
+def scope_to_json(scope: Scope) -> ScopeJson:
+    """Return the JSON form of a scope."""
     return ScopeJson(
         relations=[version_to_json(version, clock) for clock, version in scope.relations.values()],
         types=list(map(encode_message, scope.types.values())),
@@ -203,7 +212,8 @@ def _scope_to_json(scope: Scope) -> ScopeJson:
     )
 
 
-def _scope_from_json(value: ScopeJson) -> Scope:
+def scope_from_json(value: ScopeJson) -> Scope:
+    """Return the scope; raise ``ValueError`` for invalid content."""
     scope = Scope(types={each.oid: each for each in map(_type, value.types)})
     # In the order of their clocks, so that a name belongs to the last relation.
     for each in sorted(value.relations, key=lambda relation: relation.clock):
@@ -221,7 +231,7 @@ def _open_to_json(open_: OpenTransaction) -> OpenJson:
         OpenJson,
         final_lsn=format_lsn(open_.final_lsn),
         first=_positions_to_json(open_.first),
-        scope=_scope_to_json(open_.scope),
+        scope=scope_to_json(open_.scope),
     )
 
 
@@ -232,7 +242,7 @@ def _open_from_json(value: OpenJson) -> OpenTransaction:
         final_lsn=parse_lsn(value.final_lsn),
         position=Position(*value.position),
         first=_positions_from_json(value.first),
-        scope=_scope_from_json(value.scope),
+        scope=scope_from_json(value.scope),
     )
 
 

@@ -180,7 +180,7 @@ def _changes(
         return ChangeCounts(sent, 0, 0, 0, still_open)
     ended: list[int] = []  # changes of the transactions that are not whole in one part
     before = segments[0].header.before
-    tracker = StateTracker(before, lambda committed, _: ended.append(committed.changes))
+    tracker = StateTracker(before, on_commit=lambda committed, _: ended.append(committed.changes))
     committed = 0
     for segment in segments:
         for part in segment.parts:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -15,7 +14,7 @@ from pgwire_codec.log.segment import TableCount
 from pgwire_codec.protocol.messages import Relation, Truncate
 from pgwire_codec.protocol.spec import MESSAGES
 from pgwire_codec.protocol.tags import STREAM_CONTENT
-from pgwire_codec.transactions.carry import Carry, RelationVersion
+from pgwire_codec.transactions.carry import Carry, RelationVersion, Scope
 
 _ROWS: Final = {ord("I"): 0, ord("U"): 1, ord("D"): 2}
 _COLUMN_OF_KIND: Final = np.zeros(256, np.int64)
@@ -33,17 +32,21 @@ class TableCounter:
     ----------
     codec : Codec
         The implementation.
+    scope : Scope
+        The relations known before the first message. It must not change meanwhile.
     carry : Carry
-        Carry before the first message, with the names of the tables.
+        Carry before the first message: open transactions declare relations, too.
     """
 
-    def __init__(self, codec: Codec, carry: Carry) -> None:
+    def __init__(self, codec: Codec, scope: Scope, carry: Carry) -> None:
         self._codec = codec
-        self._names: dict[int, str] = {}
+        self._scope = scope
+        self._names: dict[int, str] = {}  # those that the scope does not have
         self._counts: dict[str, list[int]] = {}
-        scopes = [each.scope for each in (*carry.prepared.values(), *carry.streams.values())]
-        for scope in (*scopes, carry.scope):
-            self._add_names(version for _, version in scope.relations.values())
+        for opened in (*carry.prepared.values(), *carry.streams.values()):
+            for oid, (_, version) in opened.scope.relations.items():
+                if oid not in scope.relations:
+                    self._names[oid] = version.qualified_name
 
     def add(self, messages: Messages, table: MessageTable, streaming: bool) -> None:
         """Count scanned messages; ``streaming`` as it was for the scan."""
@@ -56,24 +59,27 @@ class TableCounter:
                 for oid in message.relation_oids:
                     self._of(oid)[_TRUNCATES] += 1
             elif isinstance(message, Relation):
-                version = RelationVersion(message)
-                if self._names.get(message.oid) != version.qualified_name:
+                name = RelationVersion(message).qualified_name
+                if self._name(message.oid) != name:
                     # Changes before it count under the old name.
                     self._count(messages, table, start, index)
                     start = index
-                    self._add_names([version])
+                    self._names[message.oid] = name
         self._count(messages, table, start, len(messages))
 
     def counts(self) -> tuple[TableCount, ...]:
         """Return the counts so far, by name."""
         return tuple(TableCount(name, *self._counts[name]) for name in sorted(self._counts))
 
-    def _add_names(self, versions: Iterable[RelationVersion]) -> None:
-        for version in versions:
-            self._names[version.relation.oid] = version.qualified_name
+    def _name(self, oid: int) -> str | None:
+        if oid not in self._names and oid in self._scope.relations:
+            self._names[oid] = self._scope.relations[oid][1].qualified_name
+        return self._names.get(oid)
 
     def _of(self, oid: int) -> list[int]:
-        name = self._names.get(oid, f"relation {oid}")
+        name = self._name(oid)
+        if name is None:
+            name = f"relation {oid}"
         return self._counts.setdefault(name, [0] * _COLUMNS)
 
     def _count(self, messages: Messages, table: MessageTable, start: int, stop: int) -> None:

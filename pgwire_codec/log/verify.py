@@ -24,10 +24,18 @@ from pgwire_codec.log.directory import (
 )
 from pgwire_codec.log.ipc_file import END, SegmentBatch, read_batches, read_header
 from pgwire_codec.log.recovery import read_growing
-from pgwire_codec.log.segment import SEGMENT, SIDECAR, Segment, SegmentHeader, segment_name
+from pgwire_codec.log.segment import (
+    SEGMENT,
+    SIDECAR,
+    Segment,
+    SegmentHeader,
+    SegmentPart,
+    segment_name,
+)
 from pgwire_codec.log.segment_builder import SegmentBuilder
-from pgwire_codec.log.state import LogState
+from pgwire_codec.log.state import LogState, StateTracker
 from pgwire_codec.log.store import Store, open_store
+from pgwire_codec.transactions.carry import Scope
 from pgwire_codec.transactions.plan import PartPlan
 
 if TYPE_CHECKING:
@@ -140,6 +148,8 @@ class _Checker:
         self._store = store
         self._manifest = found.manifest
         self._state: LogState | None = None  # after the last segment; None: unknown
+        #: The relations known there; None after a damaged sidecar, until one that contains them.
+        self._scope: Scope | None = Scope() if found.first_ordinal == 0 else None
         self._decoder: PartDecoder | None = None  # None: created for the next segment
         self.damage = [Damage(file, None, str(error)) for file, error in found.problems.items()]
         self.segments = self.messages = self.bytes = 0
@@ -151,30 +161,35 @@ class _Checker:
             segment = read_sidecar(self._store, name, self._manifest)
         except LogError as error:
             self.damage.append(Damage(name + SIDECAR, None, str(error)))
-            self._state = self._decoder = None
+            self._state = self._scope = self._decoder = None
             return
+        scope = self._scope if self._scope is not None else segment.known
         try:
-            self._begin(segment.header, name + SIDECAR)
-            self._compare(segment, self._read(segment))
+            self._begin(segment.header, scope, name + SIDECAR)
+            if segment.known not in (None, scope):
+                reason = "its known relations are not those of the segments before it"
+                raise _DamageFound(name + SIDECAR, None, reason)
+            self._compare(segment, self._read(segment, scope))
         except _DamageFound as found:
             self.damage.append(found.damage)
             self._decoder = None
         except LogError as error:
             self.damage.append(Damage(name + SEGMENT, None, str(error)))
             self._decoder = None
-        self._state = segment.state()
+        self._advance(segment, scope)
         self.end = segment.end_ordinal
 
     def check_growing(self, watermark: Watermark) -> None:
         """Check the growing segment, as far as it may be read."""
         file = f"{watermark.segment}{SEGMENT}"
         try:
-            builder = read_growing(self._store, watermark, 1)
-            self._begin(builder.header, file)
+            scope = Scope() if self._scope is None else self._scope
+            builder = read_growing(self._store, watermark, 1, scope)
+            self._begin(builder.header, self._scope, file)
             data = self._store.read_buffer(file, 0, watermark.bytes)
             self.bytes += data.size
             header, length = read_header(data, file)
-            checked = SegmentBuilder(header, data[:length], None)
+            checked = SegmentBuilder(header, scope, data[:length], None)
             self._read_part(file, data, watermark.bytes, checked)
         except _DamageFound as found:
             self.damage.append(found.damage)
@@ -188,7 +203,17 @@ class _Checker:
             reason = f"end and delivered LSN are {recorded}, but {actual} in the messages"
             self.damage.append(Damage(WATERMARK, None, reason))
 
-    def _begin(self, header: SegmentHeader, file: str) -> None:
+    def _advance(self, segment: Segment, scope: Scope | None) -> None:
+        """Set the state and the relations to those after a segment."""
+        tracker = StateTracker(segment.header.before, scope)
+        for part in segment.parts:
+            tracker.apply(part.summary, part.first_ordinal)
+        self._state = tracker.state
+        if scope is not None:
+            scope.update(tracker.declared)
+        self._scope = scope
+
+    def _begin(self, header: SegmentHeader, scope: Scope | None, file: str) -> None:
         """Check that a segment follows the one before it."""
         if header.first_ordinal != self.end:
             self.end, wanted = header.first_ordinal, self.end
@@ -202,13 +227,17 @@ class _Checker:
             )
         self.segments += 1
         self.end = header.first_ordinal
-        if self._decoder is None:
-            self._decoder = Decoder().for_part(PartPlan(header.before.carry, {}))
-        if header.new_session:
+        if self._decoder is None and scope is not None:
+            carry = header.before.carry.with_scope(scope)
+            self._decoder = Decoder().for_part(PartPlan(carry, {}))
+        if self._decoder is not None and header.new_session:
             self._decoder.new_session()
 
-    def _read(self, segment: Segment) -> SegmentBuilder:
-        """Read a sealed segment that its sidecar describes."""
+    def _read(self, segment: Segment, scope: Scope | None) -> SegmentBuilder | None:
+        """Read a sealed segment that its sidecar describes.
+
+        Return its description, or None if that cannot be found because relations are not known.
+        """
         file = segment.name + SEGMENT
         data = self._store.read_buffer(file, 0, self._store.size(file))
         self.bytes += data.size
@@ -219,7 +248,8 @@ class _Checker:
         header, length = read_header(data, file)
         if (header, length) != (segment.header, segment.header_extent.stop):
             raise _DamageFound(file, 0, "segment header does not match its sidecar")
-        builder = SegmentBuilder(header, data[:length], None)
+        known = Scope() if scope is None else scope
+        builder = SegmentBuilder(header, known, data[:length], None)
         for part in segment.parts:
             offset, length, expected = part.extent
             if checksum(data[offset : part.extent.stop]) != expected:
@@ -230,7 +260,7 @@ class _Checker:
         if rest != END:
             reason = f"{len(rest)} bytes after the last part, not the end of an IPC file"
             raise _DamageFound(file, builder.bytes, reason)
-        return builder
+        return None if scope is None else builder
 
     def _read_part(self, file: str, data: pa.Buffer, stop: int, builder: SegmentBuilder) -> None:
         """Read the record batches after a builder's last one, and add them to it."""
@@ -259,13 +289,21 @@ class _Checker:
             self.damage.append(Damage(file, batch.start, f"message {ordinal}: {error}"))
             self._decoder = None
 
-    def _compare(self, segment: Segment, builder: SegmentBuilder) -> None:
+    def _compare(self, segment: Segment, builder: SegmentBuilder | None) -> None:
         """Compare a sidecar with the segment's messages."""
+        if builder is None:
+            return
         actual = builder.segment(sealed=True)
-        actual = replace(actual, bytes=actual.bytes + len(END))
+        actual = replace(actual, bytes=actual.bytes + len(END), known=segment.known)
+        if any(part.summary.relations is None for part in segment.parts):  # in format 2
+            actual = replace(actual, parts=tuple(map(_without_relations, actual.parts)))
         for each in fields(Segment):
             recorded, found = getattr(segment, each.name), getattr(actual, each.name)
             if recorded != found:
                 values = f": {recorded}, not {found}" if isinstance(recorded, int) else ""
                 reason = f"{each.name} does not match the messages{values}"
                 raise _DamageFound(segment.name + SIDECAR, None, reason)
+
+
+def _without_relations(part: SegmentPart) -> SegmentPart:
+    return replace(part, summary=replace(part.summary, relations=None))

@@ -33,11 +33,9 @@ from pgwire_codec.log.recovery import recover
 from pgwire_codec.log.segment import SegmentHeader
 from pgwire_codec.log.segment_builder import PART_BYTES
 from pgwire_codec.log.source import LogSource
-from pgwire_codec.log.state import LogState
 from pgwire_codec.log.store import open_store
 from pgwire_codec.log.store_errors import out_of_memory
 from pgwire_codec.options import Compression, SegmentOptions
-from pgwire_codec.transactions.carry import Carry
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -129,7 +127,7 @@ class LogWriter:
         self._is_usable = True
 
     def _recover(self) -> None:
-        manifest, watermark, last = recover(self._store, self._part_bytes)
+        manifest, watermark, last, state, scope = recover(self._store, self._part_bytes)
         self._has_manifest = manifest is not None
         self._log_id = watermark.log_id if watermark is not None else uuid.uuid4().hex
         known = watermark.source if watermark is not None else last and last.header.source
@@ -141,7 +139,8 @@ class LogWriter:
         if known and (self._ordinal > 0 or self._confirm_lsn > 0):
             known.check_same(self._source, self._store.name)
         self._session = 0 if last is None else last.header.session
-        self._state = LogState() if last is None else last.state()
+        self._state = state  # before the growing segment
+        self._scope = scope
         self._begin_session(snapshot=False)
 
     @property
@@ -158,11 +157,6 @@ class LogWriter:
     def delivered_lsn(self) -> int:
         """Commit LSN of the last transaction that is durable."""
         return 0 if self._watermark is None else self._watermark.delivered_lsn
-
-    @property
-    def carry(self) -> Carry:
-        """A copy of the carry after the last flushed message."""
-        return self._state.carry.copy()
 
     @property
     def grows(self) -> bool:
@@ -361,7 +355,7 @@ class LogWriter:
             first_ordinal=self._ordinal,
             before=self._state,
         )
-        segment = GrowingSegment(self._store, header, self._options, self._part_bytes)
+        segment = GrowingSegment(self._store, header, self._scope, self._options, self._part_bytes)
         self._growing = segment
         self._new_session = False
         self.statistics = replace(
@@ -374,20 +368,20 @@ class LogWriter:
     def _seal(self, segment: GrowingSegment) -> None:
         segment.seal()
         self._state = segment.state
+        self._scope.update(segment.declared)
         self._growing = None
         self._buffer.begin_part()
 
     def _advance_watermark(self) -> None:
-        growing = NOTHING_GROWS
+        growing, delivered_lsn = NOTHING_GROWS, self._state.carry.delivered_lsn
         if self._growing is not None:
-            self._state = self._growing.state
-            growing = self._growing.durable
+            growing, delivered_lsn = self._growing.durable, self._growing.delivered_lsn
         watermark = Watermark(
             log_id=self._log_id,
             source=self._source,
             **growing._asdict(),
             end_ordinal=self._ordinal,
-            delivered_lsn=self._state.carry.delivered_lsn,
+            delivered_lsn=delivered_lsn,
             confirm_lsn=self._confirm_lsn,
             received_lsn=self._received_lsn,
             time="",

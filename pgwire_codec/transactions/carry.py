@@ -6,11 +6,16 @@ are open (and their subtransactions), never with messages or with transactions t
 
 from __future__ import annotations
 
+from collections import ChainMap
+from collections.abc import Collection, MutableMapping
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from pgwire_codec.protocol.messages import Relation, Type
 from pgwire_codec.transactions.journal import Journal
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +57,40 @@ class Scope:
     ``names`` has, by qualified name, the relation that was last sent under it: clock and OID.
     """
 
-    relations: dict[int, tuple[int, RelationVersion]] = field(default_factory=dict)
-    types: dict[int, Type] = field(default_factory=dict)
-    names: dict[str, tuple[int, int]] = field(default_factory=dict)
+    relations: MutableMapping[int, tuple[int, RelationVersion]] = field(default_factory=dict)
+    types: MutableMapping[int, Type] = field(default_factory=dict)
+    names: MutableMapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def copy(self) -> Scope:
         return Scope(dict(self.relations), dict(self.types), dict(self.names))
+
+    def branch(self) -> Scope:
+        """Return a scope that begins as this one and keeps its changes apart: see ``changes``.
+
+        It costs what is changed in it, not what is known. As long as it is used, this scope must
+        not change.
+        """
+        return Scope(
+            ChainMap({}, self.relations), ChainMap({}, self.types), ChainMap({}, self.names)
+        )
+
+    def changes(self) -> Scope:
+        """Return what a branch has recorded since it began."""
+        return Scope(_own(self.relations), _own(self.types), _own(self.names))
+
+    def update(self, changes: Scope) -> None:
+        """Take over the changes of a branch."""
+        self.relations.update(changes.relations)
+        self.types.update(changes.types)
+        self.names.update(changes.names)
+
+    def only(self, relations: Collection[int], types: Collection[int]) -> Scope:
+        """Return the Relations and Types of these OIDs, without the names of others."""
+        found = Scope(types={oid: self.types[oid] for oid in types if oid in self.types})
+        for oid in relations:
+            if oid in self.relations:
+                found.relations[oid] = self.relations[oid]
+        return found
 
     def keep(self, journal: Journal) -> None:
         self.relations = journal.map(self.relations)
@@ -89,6 +122,12 @@ class Scope:
                 self.relations[oid] = (clock, version)
         for name, last in other.names.items():
             self.names[name] = max(last, self.names.get(name, last))
+
+
+def _own(content: MutableMapping[_K, _V]) -> dict[_K, _V]:
+    """Return the changes of a map of a branch."""
+    assert isinstance(content, ChainMap)
+    return dict(content.maps[0])
 
 
 @dataclass(slots=True)
@@ -184,12 +223,30 @@ class Carry:
     clock: int = 0
 
     def copy(self) -> Carry:
+        return self.with_scope(self.scope.copy())
+
+    def with_scope(self, scope: Scope) -> Carry:
+        """Return a copy with another scope, which is not copied."""
         return replace(
             self,
-            scope=self.scope.copy(),
+            scope=scope,
             plain=None if self.plain is None else self.plain.copy(),
             streams={xid: open_.copy() for xid, open_ in self.streams.items()},
             prepared={gid: open_.copy() for gid, open_ in self.prepared.items()},
+        )
+
+    def only(self, relations: Collection[int], types: Collection[int]) -> Carry:
+        """Return a copy with the Relations and Types of these OIDs alone."""
+
+        def limited(open_: OpenTransaction) -> OpenTransaction:
+            return replace(open_, first=dict(open_.first), scope=open_.scope.only(relations, types))
+
+        return replace(
+            self,
+            scope=self.scope.only(relations, types),
+            plain=None if self.plain is None else limited(self.plain),
+            streams={xid: limited(open_) for xid, open_ in self.streams.items()},
+            prepared={gid: limited(open_) for gid, open_ in self.prepared.items()},
         )
 
     def keep(self, journal: Journal) -> None:

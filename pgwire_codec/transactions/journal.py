@@ -5,7 +5,7 @@ The journal costs what is changed, not what is known: a copy of the state would 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from functools import cache
 from operator import attrgetter
 from typing import Any, Protocol, SupportsIndex, TypeVar
@@ -53,7 +53,7 @@ class Journal:
         """Record the fields of an object with slots: which objects they are, not their content."""
         self.record(_set_fields, entry, _fields(entry.__slots__)(entry))
 
-    def map(self, content: dict[K, V]) -> Map[K, V]:
+    def map(self, content: MutableMapping[K, V]) -> Map[K, V]:
         """Return a map of the content that records its changes here: the content, if it does."""
         return content if isinstance(content, Map) else Map(self, content)
 

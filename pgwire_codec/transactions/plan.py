@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from pgwire_codec.errors import DecodeError, check_on_error
-from pgwire_codec.protocol.messages import StreamStart, StreamStop
+from pgwire_codec.protocol.messages import Relation, StreamStart, StreamStop
 from pgwire_codec.transactions.carry import START, Carry, Position, RelationVersion
 from pgwire_codec.transactions.committed import Committed
 from pgwire_codec.transactions.resolver import PLAIN, Key, Resolver
@@ -42,7 +42,8 @@ class Outcome:
 class PartPlan:
     """Context that the decoding of a part needs from the others. Picklable.
 
-    ``outcomes`` are those of the transactions that the part leaves open and has changes of.
+    ``carry`` has the Relations of which the part has changes. ``outcomes`` are those of the
+    transactions that the part leaves open and has changes of.
     """
 
     carry: Carry
@@ -84,20 +85,46 @@ def plan(
     DecodeError
         When a part cannot follow the ones before it.
     """
+    before = Carry() if carry is None else carry
+    known = [version for _, version in before.scope.relations.values()]
+    parts, resolver = plan_parts(map(_pieces, summaries), before.copy(), on_error=on_error)
+    return Plan(parts, resolver.carry, tuple(dict.fromkeys([*known, *resolver.versions])))
+
+
+def plan_parts(
+    parts: Iterable[Sequence[Summary]], carry: Carry, *, on_error: str = "raise"
+) -> tuple[tuple[PartPlan, ...], Resolver]:
+    """Return the plans of parts, each of consecutive pieces, and the resolver after them.
+
+    ``carry`` is changed to that after the last part.
+    """
     skip = check_on_error(on_error)
     planner = _Planner()
-    resolver = Resolver(Carry() if carry is None else carry.copy(), planner)
-    known = [version for _, version in resolver.carry.scope.relations.values()]
-    parts = []
-    for part in summaries:
-        pieces = _pieces(part)
+    resolver = Resolver(carry, planner)
+    plans = []
+    for pieces in parts:
         if pieces and pieces[0].new_session:
             resolver.new_session()
-        before = resolver.carry.copy()
+        before = _needed(carry, pieces)
         for piece in pieces:
             apply_summary(piece, resolver, skip=skip, changed=planner.changed)
-        parts.append(PartPlan(before, planner.watch()))
-    return Plan(tuple(parts), resolver.carry, tuple(dict.fromkeys([*known, *resolver.versions])))
+        plans.append(PartPlan(before, planner.watch()))
+    return tuple(plans), resolver
+
+
+def _needed(carry: Carry, pieces: Sequence[Summary]) -> Carry:
+    """Return a copy of the carry with the Relations and Types that the decoding of a part needs."""
+    relations: set[int] = set()
+    types: set[int] = set()
+    for piece in pieces:
+        if piece.relations is None:
+            return carry.copy()
+        relations.update(piece.relations)
+        for events in (piece.outside, piece.inside):
+            for event in events if isinstance(events, tuple) else ():
+                if isinstance(event, Relation):
+                    types.update(column.type_oid for column in event.columns)
+    return carry.only(relations, types)
 
 
 class _Planner:

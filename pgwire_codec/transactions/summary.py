@@ -80,6 +80,8 @@ class Summary:
         Whether it ends inside a stream block; None: as it begins.
     new_session : bool
         Whether it is the first part of a new connection.
+    relations : tuple of int or None
+        OIDs of the relations that it has changes of, ascending, perhaps with others; None: unknown.
     """
 
     messages: int
@@ -87,6 +89,7 @@ class Summary:
     inside: tuple[Event, ...] | DecodeError | None
     ends_in_block: bool | None
     new_session: bool = False
+    relations: tuple[int, ...] | None = None
 
     def events(self, in_block: bool) -> tuple[Event, ...]:
         """Return the events, by where the part begins. Raises the part's ``DecodeError``."""
@@ -168,7 +171,16 @@ class Summariser:
             readings.get(True),
             ends_in_block,
             self._new_session,
+            self._relations(),
         )
+
+    def _relations(self) -> tuple[int, ...]:
+        """Return the OIDs of the relations with changes, by each reading that is possible."""
+        found: set[int] = set()
+        for in_block, recorder in self._recorders.items():
+            if in_block not in self._errors:
+                found |= recorder.relations
+        return tuple(sorted(found))
 
 
 _ALL_TAGS: Final = b"".join(message.tag for message in MESSAGES)
@@ -189,6 +201,7 @@ class _Recorder:
     def __init__(self, in_block: bool, delivered_lsn: int) -> None:
         self.in_block = in_block
         self.committed = 0  # changes that no event has, of transactions not delivered before
+        self.relations: set[int] = set()  # OIDs of those with changes
         self._delivered_lsn = delivered_lsn
         self._events: list[Event] = []
         self._begun: int | None = None  # index of the last Begin in the events
@@ -202,6 +215,7 @@ class _Recorder:
     def record(self, part: Messages, codec: Codec, *, skip: bool, heads: bool) -> None:
         table = codec.scan(part, streaming=self.in_block, skip=skip, heads=heads)
         runs = codec.runs(part, table)
+        self.relations.update([group.relation for group in runs.groups])
         events = ScannedEvents(part, table, codec.decode_message)
         place = 0
         for segment in runs.segments:

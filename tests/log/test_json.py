@@ -28,6 +28,8 @@ from pgwire_codec.log.state import LogState
 from pgwire_codec.log.state_json import (
     carry_from_json,
     carry_to_json,
+    scope_from_json,
+    scope_to_json,
     summary_from_json,
     summary_to_json,
 )
@@ -78,7 +80,6 @@ def carries(draw: st.DrawFn) -> pgc.Carry:
     streams = draw(st.lists(opened, max_size=2))
     prepared = [each for each in draw(st.lists(opened, max_size=2)) if each.gid is not None]
     return pgc.Carry(
-        scope=draw(scopes()),
         plain=draw(st.none() | opened),
         streams={each.xid: each for each in streams},
         prepared={each.gid: each for each in prepared if each.gid is not None},
@@ -108,7 +109,13 @@ events = st.one_of(
 )
 readings = st.one_of(st.none(), errors, st.lists(events, max_size=4).map(tuple))
 summaries = st.builds(
-    pgc.Summary, count, readings, readings, st.none() | st.booleans(), st.booleans()
+    pgc.Summary,
+    count,
+    readings,
+    readings,
+    st.none() | st.booleans(),
+    st.booleans(),
+    st.none() | st.lists(uint32, max_size=3).map(tuple),
 )
 
 
@@ -119,6 +126,11 @@ def through_json(value: Any) -> Any:
 @given(carries())
 def test_a_carry(carry: pgc.Carry) -> None:
     assert carry_from_json(through_json(carry_to_json(carry))) == carry
+
+
+@given(scopes())
+def test_a_scope(scope: Scope) -> None:
+    assert scope_from_json(through_json(scope_to_json(scope))) == scope
 
 
 @given(summaries)
@@ -135,7 +147,9 @@ def test_carries_and_summaries_of_captures(capture: corpus.Capture) -> None:
         summary = pgc.summarise(piece)
         assert summary_from_json(through_json(summary_to_json(summary))) == summary
         decoder.decode(piece)
-        assert carry_from_json(through_json(carry_to_json(decoder.carry))) == decoder.carry
+        carry = carry_from_json(through_json(carry_to_json(decoder.carry)))
+        scope = scope_from_json(through_json(scope_to_json(decoder.carry.scope)))
+        assert carry.with_scope(scope) == decoder.carry
 
 
 years = st.none() | st.integers(-(10**16), 10**17).map(lambda us: np.datetime64(us, "us"))
@@ -204,6 +218,7 @@ loose_segments = st.builds(
     ).map(tuple),
     versions=st.lists(versions, max_size=2).map(tuple),
     opened=st.dictionaries(keys, count, max_size=2),
+    known=st.none() | scopes(),
 )
 
 
@@ -252,8 +267,8 @@ def test_a_wrong_byte_anywhere_is_seen() -> None:
 
 
 def test_another_format_is_refused() -> None:
-    body = b'{"format":3'
+    body = b'{"format":4'
     data = b'%s,"checksum":"%s"}\n' % (body, checksum(body).encode())
     for read in (watermark_from_bytes, segment_from_bytes, manifest_from_bytes):
-        with pytest.raises(log.LogError, match=r"f has format version 3, .* reads version 2"):
+        with pytest.raises(log.LogError, match=r"f has format version 4, .* reads versions 2 to 3"):
             read(data, "f")

@@ -20,7 +20,7 @@ from pgwire_codec import log
 from pgwire_codec.log.bounds import SECTOR
 from pgwire_codec.log.local_store import LocalStore
 from tests.support.build import T, insert, transaction, wire
-from tests.support.logs import SOURCE, append
+from tests.support.logs import SOURCE, append, flushed_carry
 
 
 class Crash(BaseException):
@@ -230,10 +230,10 @@ def reopen(directory: Path) -> None:
     with log.LogWriter(directory, SOURCE) as writer:
         assert (writer.confirm_lsn, writer.received_lsn) == (7, 9)
         assert writer.end_ordinal == 2
-        assert writer.carry.plain is not None  # the transaction that broke off
+        assert flushed_carry(directory).plain is not None  # the transaction that broke off
         append(writer, MESSAGES)
         writer.flush()
-        assert writer.carry.delivered_lsn == 200
+        assert flushed_carry(directory).delivered_lsn == writer.delivered_lsn == 200
     assert data_of(directory) == MESSAGES[:2] + MESSAGES
     changes = list(log.Log(directory).read())
     assert [batch.new["v"].to_pylist() for batch in changes] == [["a"]]

@@ -35,7 +35,15 @@ from tests.support.build import (
     update,
     wire,
 )
-from tests.support.logs import EPOCH, SOURCE, append, memory, no_appends, write
+from tests.support.logs import (
+    EPOCH,
+    SOURCE,
+    append,
+    flushed_carry,
+    memory,
+    no_appends,
+    write,
+)
 
 CAPTURE = corpus.capture("immediate.pg18.v4-parallel-2pc")
 MESSAGES = wire([*transaction(T, insert(1, "1", "a", None), lsn=100), *transaction(lsn=200)])
@@ -51,7 +59,7 @@ def test_a_segment_is_an_arrow_stream_that_anyone_can_read(tmp_path: Path) -> No
     for path in sorted(tmp_path.glob("*.arrow")):
         with pa.ipc.open_stream(path) as stream:
             assert stream.schema.names == ["ordinal", "lsn", "time", "data"]
-            assert stream.schema.metadata[b"pgwire_codec.format"] == b"2"
+            assert stream.schema.metadata[b"pgwire_codec.format"] == b"3"
             head = json.loads(stream.schema.metadata[b"pgwire_codec.head"])
             assert head["source"]["slot"] == "slot"
             assert head["source"]["plugin_options"] == {"proto_version": "4"}
@@ -102,12 +110,13 @@ def test_the_carry_is_that_of_what_is_flushed(tmp_path: Path) -> None:
             append(writer, CAPTURE.messages[start : start + 7])
             decoder = pgc.Decoder()
             decoder.decode(CAPTURE.messages[:start])
-            assert writer.carry.pending == decoder.pending
+            assert flushed_carry(tmp_path).pending == decoder.pending
             writer.flush()
             decoder.decode(CAPTURE.messages[start : start + 7])
-            assert writer.carry.pending == decoder.pending
-            assert writer.carry.delivered_lsn == decoder.carry.delivered_lsn
-            assert set(writer.carry.prepared) == set(decoder.carry.prepared)
+            carry = flushed_carry(tmp_path)
+            assert carry.pending == decoder.pending
+            assert carry.delivered_lsn == writer.delivered_lsn == decoder.carry.delivered_lsn
+            assert set(carry.prepared) == set(decoder.carry.prepared)
 
 
 def test_sessions_begin_segments(tmp_path: Path) -> None:
@@ -132,14 +141,14 @@ def test_sessions_begin_segments(tmp_path: Path) -> None:
 
 def test_when_a_segment_is_sealed(tmp_path: Path) -> None:
     with log.LogWriter(tmp_path, SOURCE, segment_bytes=5000, part_bytes=100) as writer:
-        for _ in range(101):
+        for _ in range(103):
             append(writer, MESSAGES)
         writer.flush()
         reader = log.Log(tmp_path)
         assert len(reader) > 2
         assert all(5000 <= each.bytes < 7000 for each in reader.segments if each.sealed)
-        assert writer.statistics.messages == 101 * len(MESSAGES)
-        assert writer.statistics.message_bytes == 101 * sum(map(len, MESSAGES))
+        assert writer.statistics.messages == 103 * len(MESSAGES)
+        assert writer.statistics.message_bytes == 103 * sum(map(len, MESSAGES))
         assert writer.statistics.segments == len(reader)
         assert sum(each.sealed for each in reader.segments) == len(reader) - 1
     with log.LogWriter(tmp_path, SOURCE, segment_seconds=0) as writer:

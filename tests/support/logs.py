@@ -42,6 +42,12 @@ def write(capture: Capture, uri: Path | str, seals: Iterable[int] = (), **option
     return log.Log(uri, filesystem=filesystem)
 
 
+def flushed_carry(directory: Path) -> pgc.Carry:
+    """Return the carry after the last message that was flushed, without relations."""
+    segments = log.Log(directory).segments
+    return segments[-1].state().carry if segments else pgc.Carry()
+
+
 def no_appends(directory: Path) -> fs.FileSystem:
     """Return a file system that acts as an object store: to pyarrow it is not a local one."""
     return fs.SubTreeFileSystem(str(directory), fs.LocalFileSystem())
