@@ -57,8 +57,11 @@ def info(directory: str, as_json: bool) -> None:
 
 @log.command()
 @_DIRECTORY
+@click.option(
+    "--repair", is_flag=True, help="Write a damaged or incomplete index again from the segments."
+)
 @_AS_JSON
-def verify(directory: str, as_json: bool) -> None:
+def verify(directory: str, repair: bool, as_json: bool) -> None:
     """Read all of a log and check every byte.
 
     Each damaged file is shown with its damage. The exit status is 4 if there is one.
@@ -70,6 +73,7 @@ def verify(directory: str, as_json: bool) -> None:
         task = progress.add_task("segments", total=None)
         report = verify(
             directory,
+            repair=repair,
             progress=lambda read, of: progress.update(task, completed=read, total=of),
         )
     if as_json:
@@ -77,6 +81,8 @@ def verify(directory: str, as_json: bool) -> None:
     else:
         for damage in report.damage:
             click.echo(printable(str(damage)))
+        for name in report.repaired:
+            click.echo(f"wrote {name}")
         click.echo(
             f"read {format_count(report.messages, 'message')} in "
             f"{format_count(report.segments, 'segment')}, {report.bytes:,} bytes"

@@ -25,11 +25,19 @@ except ImportError as error:
 
 from pgwire_codec.log.bounds import Manifest
 from pgwire_codec.log.copying import copy
+from pgwire_codec.log.index_check import Damage
 from pgwire_codec.log.partition import LogPartition, LogPlan, LogPosition
 from pgwire_codec.log.prune import prune
 from pgwire_codec.log.reader import Log
 from pgwire_codec.log.relations import LoggedRelation
-from pgwire_codec.log.segment import Extent, Segment, SegmentHeader, SegmentPart, TableCount
+from pgwire_codec.log.segment import (
+    Extent,
+    RelationCount,
+    Segment,
+    SegmentHeader,
+    SegmentPart,
+    TableCount,
+)
 from pgwire_codec.log.source import LogSource
 from pgwire_codec.log.statistics import (
     ChangeCounts,
@@ -37,7 +45,7 @@ from pgwire_codec.log.statistics import (
     OpenStatistics,
     statistics,
 )
-from pgwire_codec.log.verify import Damage, Verification, verify
+from pgwire_codec.log.verify import Verification, verify
 from pgwire_codec.log.writer import LogWriter, WriterStatistics
 
 __all__ = [
@@ -55,6 +63,7 @@ __all__ = [
     "LoggedRelation",
     "Manifest",
     "OpenStatistics",
+    "RelationCount",
     "Segment",
     "SegmentHeader",
     "SegmentPart",

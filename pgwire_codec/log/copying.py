@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from pgwire_codec.errors import LogError
 from pgwire_codec.log.bounds import MANIFEST, Manifest, manifest_to_bytes
-from pgwire_codec.log.directory import not_a_log, read_directory, read_sidecar
+from pgwire_codec.log.directory import Directory, not_a_log, read_directory, read_sidecar
+from pgwire_codec.log.index_file import INDEX, IndexFile
 from pgwire_codec.log.ipc_file import check_extent
 from pgwire_codec.log.segment import SEGMENT, SIDECAR, Segment
 from pgwire_codec.log.sidecar import segment_to_bytes
@@ -68,6 +69,7 @@ def copy(
             # Last: only now the copy has the segment.
             manifest = replace(manifest, end_ordinal=segment.end_ordinal)
             store.write(MANIFEST, manifest_to_bytes(manifest))
+        _copy_index(source, found, manifest, store)
     return [name + SEGMENT for name in missing]
 
 
@@ -90,6 +92,19 @@ def _manifest_of_copy(source: Store, manifest: Manifest, target: Store) -> Manif
             hint="Copy to an empty directory.",
         )
     return found
+
+
+def _copy_index(source: Store, found: Directory, manifest: Manifest, target: Store) -> None:
+    """Copy the files of the index whose segments the copy has."""
+    held = target.names()
+    for name in found.indexes:
+        if name + INDEX not in held:
+            data = source.read(name + INDEX)
+            if data is None:
+                continue  # it was pruned meanwhile
+            file = IndexFile(data, f"{source.name}/{name}{INDEX}", manifest.log_id)
+            if file.rows.column("end_ordinal")[-1].as_py() <= (manifest.end_ordinal or 0):
+                target.write(name + INDEX, data)
 
 
 def _copy_segment(source: Store, target: Store, segment: Segment) -> None:

@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final, TypeVar
 
 from pgwire_codec.errors import LogError
@@ -18,12 +19,16 @@ from pgwire_codec.log.bounds import (
     watermark_from_bytes,
 )
 from pgwire_codec.log.checked_json import RESTORE
+from pgwire_codec.log.index_file import INDEX
 from pgwire_codec.log.segment import SEGMENT, SIDECAR, Segment, segment_name
 from pgwire_codec.log.sidecar import segment_from_bytes
 from pgwire_codec.log.store import Store
 
 _OF_SEGMENT: Final = re.compile(r"([0-9]{20})(\.arrow|\.json)")
-_TEMPORARY: Final = re.compile(r"([0-9]{20}\.arrow|([0-9]{20}|watermark|manifest)\.json)\.tmp")
+_OF_INDEX: Final = re.compile(r"([0-9]{20})\.index")
+_TEMPORARY: Final = re.compile(
+    r"([0-9]{20}\.(arrow|index)|([0-9]{20}|watermark|manifest)\.json)\.tmp"
+)
 
 _File = TypeVar("_File")
 
@@ -44,6 +49,8 @@ class Directory:
         The segment that may be read up to the watermark.
     unacknowledged : str or None
         The segment that a writer began after the watermark's end and did not flush.
+    indexes : list of str
+        Files of the index, by the first segment of each; names without suffix.
     leftover : list of str
         Files that do not belong to the log: those of pruned segments, and temporary ones.
     problems : dict of str to LogError
@@ -55,6 +62,7 @@ class Directory:
     sealed: list[str] = field(default_factory=list)
     growing: str | None = None
     unacknowledged: str | None = None
+    indexes: list[str] = field(default_factory=list)
     leftover: list[str] = field(default_factory=list)
     problems: dict[str, LogError] = field(default_factory=dict)
 
@@ -97,12 +105,15 @@ def classify_files(store: Store) -> Directory:
     for name in names:
         if _TEMPORARY.fullmatch(name):
             found.leftover.append(name)
+        elif match := _OF_INDEX.fullmatch(name):
+            found.indexes.append(match[1])
         elif match := _OF_SEGMENT.fullmatch(name):
             suffixes[match[1]].add(match[2])
     if problems:  # then the set of segments is not known
         found.sealed = [each for each in sorted(suffixes) if len(suffixes[each]) == 2]
         return found
     _check_identity(store, found, has_segments=bool(suffixes))
+    _classify_indexes(found)
     for segment in sorted(suffixes):
         _classify(store, found, segment, suffixes[segment])
     if watermark is not None and watermark.segment not in (None, *found.sealed):
@@ -205,6 +216,14 @@ def _classify(store: Store, found: Directory, segment: str, suffixes: set[str]) 
         found.unacknowledged = segment
     else:
         _miss(store, found, segment + SIDECAR)
+
+
+def _classify_indexes(found: Directory) -> None:
+    """Separate the files of the index that have segments of the log from others."""
+    first = segment_name(found.first_ordinal)
+    pruned = [each for each, following in pairwise(found.indexes) if following <= first]
+    found.leftover += [each + INDEX for each in pruned]
+    found.indexes = found.indexes[len(pruned) :]
 
 
 def not_a_log(store: Store) -> LogError:

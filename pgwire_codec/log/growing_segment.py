@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pgwire_codec.log.bounds import DurableSegment
 from pgwire_codec.log.ipc_file import END, encode_batch, encode_header
-from pgwire_codec.log.segment import SEGMENT, SIDECAR, SegmentHeader
+from pgwire_codec.log.segment import SEGMENT, SIDECAR, Segment, SegmentHeader
 from pgwire_codec.log.segment_builder import SegmentBuilder
 from pgwire_codec.log.sidecar import segment_to_bytes
 from pgwire_codec.log.state import LogState
@@ -101,14 +101,15 @@ class GrowingSegment:
         """Make the file durable so far."""
         self._file.sync()
 
-    def seal(self) -> None:
-        """Complete the file and write the sidecar."""
+    def seal(self) -> Segment:
+        """Complete the file and write the sidecar; return the segment."""
         self._file.write(END)
         self._file.close()
         self._builder.end_part()
         segment = self._builder.segment(sealed=True)
         segment = replace(segment, bytes=segment.bytes + len(END))
         self._store.write(segment.name + SIDECAR, segment_to_bytes(segment))
+        return segment
 
     def abandon(self) -> None:
         """Close the file, complete or not."""

@@ -7,17 +7,17 @@ sidecars contain where it began. Of the earlier parts, only those with such chan
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from pgwire_codec.errors import LogError, OptionError
+from pgwire_codec.log.index import LogIndex
 from pgwire_codec.log.partition import LogPartition, LogPlan, LogPosition
 from pgwire_codec.log.segment import Segment, SegmentPart
 from pgwire_codec.log.state import StateTracker
 from pgwire_codec.protocol.lsn import format_lsn
-from pgwire_codec.transactions.carry import Carry, Scope
+from pgwire_codec.transactions.carry import Carry, RelationVersion, Scope
 from pgwire_codec.transactions.committed import Committed
 from pgwire_codec.transactions.plan import Outcome, PartPlan, plan_parts
 from pgwire_codec.transactions.resolver import Key
@@ -47,6 +47,20 @@ class SegmentSequence(Protocol):
     def number_of(self, ordinal: int) -> int:
         """Return the number of the segment that has a message."""
 
+    @property
+    def index(self) -> LogIndex:
+        """Index of the complete segments."""
+
+    def prefetch(self, numbers: Iterable[int]) -> None:
+        """Read the sidecars of segments, many at once, if that is faster."""
+
+    def number_at(self, lsn: int) -> int:
+        """Return the number of the segment in which the last transaction up to an LSN commits."""
+
+    @property
+    def pruned_lsn(self) -> int:
+        """Commit LSN of the last transaction that was delivered before the first segment."""
+
     def scope_before(self, number: int) -> Scope:
         """Return the relations known before a segment, or after the last one."""
 
@@ -74,6 +88,7 @@ class _PartRun:
 
     segment: Segment
     parts: list[SegmentPart]
+    is_needed: bool  # whether they may have changes that are asked for
 
     @property
     def first_ordinal(self) -> int:
@@ -85,52 +100,68 @@ class _PartRun:
         """Number of bytes in the file."""
         return sum(part.extent.length for part in self.parts)
 
+    def partition(
+        self, uri: str, filesystem: FileSystem | None, plan: PartPlan, after: int, until: int
+    ) -> LogPartition:
+        """Return the partition that decodes them by a plan."""
+        return LogPartition(
+            uri=uri,
+            filesystem=filesystem,
+            segment=self.segment.name,
+            extents=tuple(part.extent for part in self.parts),
+            first_ordinal=self.first_ordinal,
+            messages=sum(part.messages for part in self.parts),
+            plan=plan,
+            after=after,
+            until=until,
+        )
+
 
 def plan_range(
     log: SegmentSequence,
     filesystem: FileSystem | None,
     after: int | None,
     until: int | None,
+    relations: Collection[int] | None,
     *,
     max_partition_bytes: int,
     on_error: str,
 ) -> LogPlan:
-    """Plan the decoding of a range; see :meth:`pgwire_codec.log.Log.plan`."""
+    """Plan the decoding of a range; see :meth:`pgwire_codec.log.Log.plan`.
+
+    ``relations`` are the OIDs of the relations whose changes are needed; None: those of all.
+    """
     to_end = until is None
     after, until = _bounds(log, after, until)
     if not len(log):
         return LogPlan([], (), after, until)
-    ordinals = _find(log, after, until, to_end)
-    carry, runs = _runs(log, ordinals, max_partition_bytes)
-    partitions = []
-    delivered = carry.delivered_lsn
-    known = [version for _, version in carry.scope.relations.values()]
-    plans, resolver = plan_parts(
-        [[part.summary for part in run.parts] for run in runs], carry, on_error=on_error
-    )
-    versions = tuple(dict.fromkeys([*known, *resolver.versions]))
-    for run, part_plan in zip(runs, plans, strict=True):
-        outcomes = _in_range(part_plan, after, until)
-        before, delivered = delivered, run.parts[-1].delivered_lsn
-        commits = delivered > max(before, after)
-        # The decoder raises the error of a message that does not decode.
-        fails = run.first_ordinal >= ordinals.commits and any(p.undecodable for p in run.parts)
-        if not (outcomes or commits or fails):
-            continue
-        partitions.append(
-            LogPartition(
-                uri=log.uri,
-                filesystem=filesystem,
-                segment=run.segment.name,
-                extents=tuple(part.extent for part in run.parts),
-                first_ordinal=run.first_ordinal,
-                messages=sum(part.messages for part in run.parts),
-                plan=replace(part_plan, outcomes=outcomes),
-                after=after,
-                until=until,
-            )
+    planned = LogPlan([], (), after, until)
+    versions: list[RelationVersion] = []
+    for start, ordinals in _stretches(log, after, until, to_end, relations):
+        carry, runs = _runs(log, start, ordinals, relations, max_partition_bytes)
+        known = carry.scope.relations
+        versions += [
+            known[oid][1] for oid in (known if relations is None else relations) if oid in known
+        ]
+        delivered = carry.delivered_lsn
+        plans, resolver = plan_parts(
+            [[part.summary for part in run.parts] for run in runs], carry, on_error=on_error
         )
-    return LogPlan(partitions, versions, after, until)
+        versions += resolver.versions
+        for run, part_plan in zip(runs, plans, strict=True):
+            outcomes = _in_range(part_plan, after, until)
+            before, delivered = delivered, run.parts[-1].delivered_lsn
+            commits = delivered > max(before, after)
+            # The decoder raises the error of a message that does not decode.
+            fails = run.first_ordinal >= ordinals.commits and any(p.undecodable for p in run.parts)
+            if run.is_needed and (outcomes or commits or fails):
+                plan = replace(part_plan, outcomes=outcomes)
+                partition = run.partition(log.uri, filesystem, plan, after, until)
+                planned.partitions.append(partition)
+    found = dict.fromkeys(versions)
+    if relations is not None:
+        found = {each: None for each in found if each.relation.oid in relations}
+    return replace(planned, versions=tuple(found))
 
 
 def _bounds(log: SegmentSequence, after: int | None, until: int | None) -> tuple[int, int]:
@@ -148,15 +179,82 @@ def _bounds(log: SegmentSequence, after: int | None, until: int | None) -> tuple
     return after, until
 
 
+def _stretches(
+    log: SegmentSequence, after: int, until: int, to_end: bool, relations: Collection[int] | None
+) -> Iterator[tuple[int, _OrdinalRange]]:
+    """Yield runs of segments to plan, each with the number of its first, and its ordinals.
+
+    Of some relations, those are the segments with changes of them, each with the following ones
+    until the transactions have ended that it leaves open.
+    """
+    if relations is None:
+        ordinals = _find(log, after, until, to_end)
+        start = log.number_of(ordinals.first)
+        if start < 0:
+            raise LogError(
+                f"cannot read a transaction that began at ordinal {ordinals.first}: {log.uri} was "
+                f"pruned up to ordinal {log.begin.ordinal}"
+            )
+        yield start, ordinals
+        return
+    for first, last in _segments_with(log, relations, after, None if to_end else until):
+        log.prefetch(range(first, last + 1))
+        ordinals = _commits(log, first, last, after, until, to_end)
+        yield first, ordinals
+
+
+def _segments_with(
+    log: SegmentSequence, relations: Collection[int], after: int, until: int | None
+) -> list[tuple[int, int]]:
+    """Return the first and the last of runs of segments to read for changes of relations.
+
+    Each begins with a segment that has changes of them, in transactions that may commit after one
+    LSN and not after the other, and ends when the transactions have that it leaves open.
+    """
+    index = log.index
+    start = log.number_at(after)
+    last = len(log) - 1 if until is None else log.number_at(until)
+    needed = index.first_open()
+    if start:
+        start = max(log.number_of(int(needed[start - 1])), 0)
+    wanted = index.with_changes(relations, start, min(last + 1, len(index)))
+    if last == len(index) and any(part.may_change(relations) for part in log.segment(last).parts):
+        wanted.append(last)  # it grows
+    runs: list[tuple[int, int]] = []
+    for number in wanted:
+        end = number
+        while end < last and needed[end] < index.end_ordinal[number]:
+            end += 1
+        if runs and number <= runs[-1][1] + 1:
+            first, before = runs.pop()
+            runs.append((first, max(before, end)))
+        else:
+            runs.append((number, end))
+    return runs
+
+
+def _commits(
+    log: SegmentSequence, first: int, last: int, after: int, until: int, to_end: bool
+) -> _OrdinalRange:
+    """Return the ordinals of some segments as far as transactions of a range may be in them."""
+    begin = log.segment(first).header
+    before, commits, end = begin.before.carry.delivered_lsn, None, begin.first_ordinal
+    for _, part in _parts(log, first, last):
+        if before >= until and not to_end:
+            break
+        is_inside = part.delivered_lsn > after or before >= after
+        if commits is None and is_inside and (after < until or to_end):
+            commits = part.first_ordinal
+        before, end = part.delivered_lsn, part.end_ordinal
+    return _OrdinalRange(begin.first_ordinal, end if commits is None else commits, end)
+
+
 def _find(log: SegmentSequence, after: int, until: int, to_end: bool) -> _OrdinalRange:
     """Find the ordinals at which the transactions of a range begin and commit.
 
     With ``to_end``, the range includes everything to the end of the log.
     """
-    numbers = range(len(log))
-    # The segment in which the transaction before the range commits, or the last one.
-    start = bisect_left(numbers, after, key=lambda number: log.segment(number).delivered_lsn)
-    start = min(start, len(log) - 1)
+    start = log.number_at(after)
     first = commits = None
 
     def on_commit(committed: Committed, opened: int) -> None:
@@ -181,42 +279,45 @@ def _find(log: SegmentSequence, after: int, until: int, to_end: bool) -> _Ordina
 
 
 def _runs(
-    log: SegmentSequence, ordinals: _OrdinalRange, max_bytes: int
+    log: SegmentSequence,
+    start: int,
+    ordinals: _OrdinalRange,
+    relations: Collection[int] | None,
+    max_bytes: int,
 ) -> tuple[Carry, list[_PartRun]]:
-    """Return the parts of the range in runs, and the carry before the first.
+    """Return the parts of a range in runs, and the carry before the first.
 
     Each part before the first commit is a run of its own, because most of them will not be read.
     """
-    start = log.number_of(ordinals.first)
-    if start < 0:
-        raise LogError(
-            f"cannot read a transaction that began at ordinal {ordinals.first}: {log.uri} was "
-            f"pruned up to ordinal {log.begin.ordinal}"
-        )
     tracker = StateTracker(log.segment(start).header.before, log.scope_before(start))
     runs: list[_PartRun] = []
-    for segment, part in _parts(log, start):
+    last_number = max(log.number_of(ordinals.end - 1), start)
+    for segment, part in _parts(log, start, last_number):
         if part.first_ordinal >= ordinals.end:
             break
         if part.first_ordinal < ordinals.first:
             tracker.apply(part.summary, part.first_ordinal)
             continue
+        is_needed = relations is None or part.may_change(relations)
         last = runs[-1] if runs else None
         if (
             last is not None
             and last.segment.name == segment.name
+            and last.is_needed == is_needed
             and last.first_ordinal >= ordinals.commits
             and last.length + part.extent.length <= max_bytes
         ):
             last.parts.append(part)
         else:
-            runs.append(_PartRun(segment, [part]))
+            runs.append(_PartRun(segment, [part], is_needed))
     return tracker.carry.copy(), runs
 
 
-def _parts(log: SegmentSequence, start: int) -> Iterator[tuple[Segment, SegmentPart]]:
-    """Yield the parts from a segment on."""
-    for number in range(start, len(log)):
+def _parts(
+    log: SegmentSequence, start: int, last: int | None = None
+) -> Iterator[tuple[Segment, SegmentPart]]:
+    """Yield the parts from a segment on, up to the last one."""
+    for number in range(start, len(log) if last is None else last + 1):
         segment = log.segment(number)
         for part in segment.parts:
             yield segment, part

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from pgwire_codec.errors import OptionError
 from pgwire_codec.log.bounds import MANIFEST, manifest_to_bytes
+from pgwire_codec.log.directory import classify_files
+from pgwire_codec.log.index_file import INDEX
 from pgwire_codec.log.partition import commit_lsn_of
 from pgwire_codec.log.reader import Log
 from pgwire_codec.log.segment import SEGMENT, SIDECAR
@@ -60,6 +62,9 @@ def prune(
     for name in names:
         store.remove(name + SIDECAR)
         store.remove(name + SEGMENT)
+    for name in classify_files(store).leftover:
+        if name.endswith(INDEX):
+            store.remove(name)
     return [name + SEGMENT for name in names]
 
 

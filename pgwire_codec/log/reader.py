@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -16,6 +16,7 @@ from pgwire_codec.decoder import PartDecoder
 from pgwire_codec.errors import LogError, OptionError
 from pgwire_codec.log.bounds import Manifest
 from pgwire_codec.log.directory import Directory, check_end, not_a_log, read_directory
+from pgwire_codec.log.index import LogIndex
 from pgwire_codec.log.ipc_file import read_extents
 from pgwire_codec.log.partition import LogPlan, LogPosition, commit_lsn_of, decode_batches
 from pgwire_codec.log.planner import plan_range
@@ -25,6 +26,7 @@ from pgwire_codec.log.relations import (
     logged_relations,
     relations_at,
     select_relation,
+    select_relations,
 )
 from pgwire_codec.log.sealed_segments import SealedSegments
 from pgwire_codec.log.segment import Segment, segment_name
@@ -39,6 +41,10 @@ from pgwire_codec.transactions.plan import PartPlan
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
+
+
+#: Largest size of a partition, by default.
+PARTITION_BYTES: Final = 64 << 20
 
 
 class Log:
@@ -121,9 +127,9 @@ class Log:
 
         Raises ``LogError`` when a sidecar that declares some is damaged.
         """
+        scope = self._sealed.index.scope_before(min(number, len(self._sealed)))
         if number <= len(self._sealed):
-            return self._sealed.scope_before(number)
-        scope = self._sealed.scope_before(len(self._sealed))
+            return scope
         self._grow()
         assert self._builder is not None
         scope.update(self._builder.declared)
@@ -167,11 +173,9 @@ class Log:
     @property
     def versions(self) -> tuple[RelationVersion, ...]:
         """All versions of relations that the log contains, in order."""
-        if not self._names:
-            return ()
-        found = [version for _, version in self.scope_before(0).relations.values()]
-        for segment in self.segments:
-            found += segment.versions
+        found = list(self._sealed.index.versions)
+        if self._growing is not None:
+            found += self._grow().versions
         return tuple(dict.fromkeys(found))
 
     def relations_at(self, lsn: int | None = None) -> Scope:
@@ -220,7 +224,9 @@ class Log:
         after: LogPosition | int | None = None,
         until: LogPosition | int | None = None,
         *,
-        max_partition_bytes: int = 64 << 20,
+        table: str | Sequence[str] | None = None,
+        relation_oid: int | None = None,
+        max_partition_bytes: int = PARTITION_BYTES,
         on_error: str = "raise",
     ) -> LogPlan:
         """Plan the decoding of the transactions that commit in a range, in independent partitions.
@@ -231,6 +237,12 @@ class Log:
             Commit LSNs: transactions with ``after < commit_lsn <= until``, wherever their changes
             are in the log. By default from :attr:`begin` to :attr:`end`. Consecutive ranges have
             every change exactly once.
+        table : str or sequence of str, optional
+            Names, ``schema.table``, or patterns such as ``public.*``, at the end of the range. The
+            partitions are those with changes of these tables, which have others, too. Parts that
+            have none are not read: their errors are not found.
+        relation_oid : int, optional
+            OID of a relation, in place of ``table``; the log need not have it.
         max_partition_bytes : int
             Largest size of a partition, in bytes of the file, unless it is a single part.
         on_error : {"raise", "skip"}
@@ -248,13 +260,14 @@ class Log:
             self._filesystem,
             None if after is None else commit_lsn_of(after, "after"),
             None if until is None else commit_lsn_of(until, "until"),
+            self._selected(table, until) if relation_oid is None else {relation_oid},
             max_partition_bytes=max_partition_bytes,
             on_error=on_error,
         )
 
     def read(
         self,
-        table: str | None = None,
+        table: str | Sequence[str] | None = None,
         after: LogPosition | int | None = None,
         until: LogPosition | int | None = None,
         *,
@@ -265,9 +278,10 @@ class Log:
 
         Parameters
         ----------
-        table : str, optional
-            Only changes of the relation that has this name, ``schema.table``, at the end of the
-            range, under any of its names; see :meth:`relation`.
+        table : str or sequence of str, optional
+            Only changes of the relations that have these names at the end of the range, under any
+            of their names; see :meth:`relation`. Names are ``schema.table``, or patterns such as
+            ``public.*``. Only parts of the log with such changes are read.
         after, until : LogPosition or int, optional
             As in :meth:`plan`.
         relation_oid : int, optional
@@ -285,19 +299,34 @@ class Log:
         options = DecoderOptions(**decoder_options)
         if table is not None and relation_oid is not None:
             raise OptionError("table and relation_oid exclude one another")
-        at = None if until is None else min(commit_lsn_of(until, "until"), self.end.lsn)
-        if table is not None or relation_oid is not None:
-            relation_oid = select_relation(
-                self.relations_at(at),
-                lambda: self.versions,
-                table=table,
-                relation_oid=relation_oid,
-            ).relation.oid
-        plan = self.plan(after, until, on_error=options.on_error)
+        relations = self._selected(table, until, relation_oid)
+        plan = plan_range(
+            self,
+            self._filesystem,
+            None if after is None else commit_lsn_of(after, "after"),
+            None if until is None else commit_lsn_of(until, "until"),
+            relations,
+            max_partition_bytes=PARTITION_BYTES,
+            on_error=options.on_error,
+        )
         for partition in plan.partitions:
             for batch in partition.decode(options):
-                if relation_oid is None or batch.relation.oid == relation_oid:
+                if relations is None or batch.relation.oid in relations:
                     yield batch
+
+    def _selected(
+        self,
+        table: str | Sequence[str] | None,
+        until: LogPosition | int | None,
+        relation_oid: int | None = None,
+    ) -> frozenset[int] | None:
+        """Return the OIDs of the relations that are asked for, or None for all."""
+        if table is None and relation_oid is None:
+            return None
+        at = None if until is None else min(commit_lsn_of(until, "until"), self.end.lsn)
+        names = [table] if table is None or isinstance(table, str) else table
+        scope = self.relations_at(at)
+        return select_relations(scope, lambda: self.versions, names, relation_oid=relation_oid)
 
     def changes(self, **decoder_options: Any) -> Iterator[Changes]:
         """Decode the whole log in order, with one decoder.
@@ -353,6 +382,29 @@ class Log:
         """Return the number of the segment for an ordinal; -1 before all segments."""
         return bisect_right(self._names, segment_name(ordinal)) - 1
 
+    def number_at(self, lsn: int) -> int:
+        """Return the number of the segment in which the last transaction up to an LSN commits.
+
+        It may also be in an earlier one, if the segment has no commit up to the LSN.
+        """
+        delivered = self._sealed.index.delivered_lsn
+        return min(bisect_left(delivered, lsn), len(self) - 1)
+
+    @property
+    def index(self) -> LogIndex:
+        """Index of the complete segments."""
+        return self._sealed.index
+
+    def prefetch(self, numbers: Iterable[int]) -> None:
+        """Read the sidecars of segments, many at once, if that is faster."""
+        self._sealed.prefetch(number for number in numbers if number < len(self._sealed))
+
+    @property
+    def pruned_lsn(self) -> int:
+        """Commit LSN of the last transaction that was delivered before the first segment."""
+        is_whole = self._names[:1] in ([], [segment_name(0)])
+        return 0 if is_whole else self.segment(0).header.before.carry.delivered_lsn
+
     def _batches(self, segment: Segment, first_ordinal: int) -> Iterator[pa.RecordBatch]:
         """Read the batches of a segment's parts that do not end before an ordinal."""
         extents = [part.extent for part in segment.parts if part.end_ordinal > first_ordinal]
@@ -362,13 +414,13 @@ class Log:
         """Return the growing segment, as far as it may be read."""
         assert self._watermark is not None
         if self._grown is None:
-            begun = self._builder or self._sealed.scope_before(len(self._sealed))
+            begun = self._builder or self.scope_before(len(self._sealed))
             self._builder = read_growing(self._store, self._watermark, PART_BYTES, begun)
             self._grown = self._builder.segment(sealed=False)
         return self._grown
 
     def _find_begin(self) -> LogPosition:
-        if not self._names:
+        if self._names[:1] in ([], [segment_name(0)]):
             return LogPosition()
         first = self.segment(0)
         # Transactions that were open before it, and lost changes in segments that were pruned.

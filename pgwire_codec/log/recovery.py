@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
+import pyarrow as pa
+
 from pgwire_codec.errors import LogError
 from pgwire_codec.log.bounds import (
     NOTHING_GROWS,
@@ -19,6 +21,7 @@ from pgwire_codec.log.bounds import (
 )
 from pgwire_codec.log.checked_json import RESTORE, checksum
 from pgwire_codec.log.directory import Directory, check_end, missing, read_directory
+from pgwire_codec.log.index_file import index_batch, index_row
 from pgwire_codec.log.ipc_file import END, combined, read_batches, read_header
 from pgwire_codec.log.sealed_segments import SealedSegments
 from pgwire_codec.log.segment import SEGMENT, SIDECAR, Segment, segment_name
@@ -42,6 +45,8 @@ class RecoveredLog(NamedTuple):
         State after it.
     scope : Scope
         The relations known after it.
+    rows : list of pyarrow.RecordBatch
+        Rows of the index that no file has, of the last segments, one a batch.
     """
 
     manifest: Manifest | None
@@ -49,6 +54,7 @@ class RecoveredLog(NamedTuple):
     last: Segment | None
     state: LogState
     scope: Scope
+    rows: list[pa.RecordBatch]
 
 
 def recover(store: Store, part_bytes: int) -> RecoveredLog:
@@ -67,7 +73,8 @@ def recover(store: Store, part_bytes: int) -> RecoveredLog:
     sealed = SealedSegments(store, found)
     last = sealed[-1] if len(sealed) else None
     end = found.first_ordinal if last is None else last.end_ordinal
-    scope = sealed.scope_before(len(sealed))
+    scope = sealed.index.scope_before(len(sealed))
+    rows = sealed.rows_without_file()
     state = LogState() if last is None else last.state()
     growing = None
     if watermark is None or found.growing is None:
@@ -86,11 +93,12 @@ def recover(store: Store, part_bytes: int) -> RecoveredLog:
         store.finish(last.name + SEGMENT, last.bytes, END)
         last = replace(last, bytes=last.bytes + len(END))
         store.write(last.name + SIDECAR, segment_to_bytes(last))
+        rows.append(index_batch([index_row(last, scope, growing.declared)]))
         scope.update(growing.declared)
     if watermark is not None and watermark.segment is not None:
         watermark = replace(watermark, **NOTHING_GROWS._asdict())
         store.write(WATERMARK, watermark_to_bytes(watermark))
-    return RecoveredLog(found.manifest, watermark, last, state, scope)
+    return RecoveredLog(found.manifest, watermark, last, state, scope, rows)
 
 
 def read_growing(

@@ -6,9 +6,10 @@ first change, so a log has names as of changes, not as of DDL.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import fnmatch
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pgwire_codec.errors import LogError, OptionError, TableError
 from pgwire_codec.protocol.lsn import format_lsn
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
     from pgwire_codec.log.planner import SegmentSequence
     from pgwire_codec.log.segment import Segment
+
+
+_WILD: Final = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +58,14 @@ def relations_at(log: SegmentSequence, lsn: int) -> Scope:
     """
     if not len(log):
         return Scope()
-    first = log.segment(0).header.before
-    if lsn < first.carry.delivered_lsn:
+    if lsn < log.pruned_lsn:
         raise LogError(
             f"cannot read the relations at {format_lsn(lsn)}: {log.uri} was pruned up to "
-            f"{format_lsn(first.carry.delivered_lsn)}"
+            f"{format_lsn(log.pruned_lsn)}"
         )
-    numbers = range(len(log))
     delivered = lsn
-    while delivered > first.carry.delivered_lsn:
-        number = bisect_left(numbers, delivered, key=lambda each: log.segment(each).delivered_lsn)
-        number = min(number, len(log) - 1)
+    while delivered > log.pruned_lsn:
+        number = log.number_at(delivered)
         segment = log.segment(number)
         found = _relations_in(segment, log.scope_before(number), delivered)
         if found is not None:
@@ -129,6 +130,31 @@ def select_relation(
         known = logged_relations(versions(), scope)
         raise _unknown_oid(relation_oid, known) if table is None else _unknown_name(table, known)
     return found
+
+
+def select_relations(
+    scope: Scope,
+    versions: Callable[[], Sequence[RelationVersion]],
+    tables: Sequence[str | None],
+    *,
+    relation_oid: int | None = None,
+) -> frozenset[int]:
+    """Return the OIDs of the relations with some names, or with names that match a pattern.
+
+    The parameters and errors are those of :func:`select_relation`. ``*``, ``?`` and ``[`` make a
+    name a pattern, unless a table has it.
+    """
+    found: set[int] = set()
+    for table in tables:
+        if table is not None and scope.named(table) is None and _WILD.search(table):
+            matching = map(scope.named, fnmatch.filter(scope.names, table))
+            oids = {each.relation.oid for each in matching if each is not None}
+            if oids:
+                found |= oids
+                continue
+        version = select_relation(scope, versions, table=table, relation_oid=relation_oid)
+        found.add(version.relation.oid)
+    return frozenset(found)
 
 
 def _unknown_oid(relation_oid: int | None, known: Sequence[LoggedRelation]) -> TableError:

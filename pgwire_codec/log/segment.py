@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -115,6 +116,14 @@ class SegmentPart:
         """Ordinal after its last message."""
         return self.first_ordinal + self.messages
 
+    def may_change(self, relations: Collection[int]) -> bool:
+        """Return whether it may have changes of relations, by their OIDs.
+
+        True also if it has messages that do not decode, for a reader to report their error.
+        """
+        found = self.summary.relations
+        return found is None or self.undecodable > 0 or not set(relations).isdisjoint(found)
+
 
 @dataclass(frozen=True, slots=True)
 class TableCount:
@@ -126,6 +135,13 @@ class TableCount:
     deletes: Count = 0
     truncates: Count = 0
     bytes: Count = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RelationCount(TableCount):
+    """The same of one relation under one name; ``relation_oid`` is 0 in a segment of format 2."""
+
+    relation_oid: Count = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +170,8 @@ class Segment:
         Commit LSN of the last transaction delivered in it or before it.
     parts : tuple of SegmentPart
         In order, without gaps.
-    tables : tuple of TableCount
-        By name.
+    tables : tuple of RelationCount
+        By name and OID.
     versions : tuple of RelationVersion
         Versions of relations that it declares and that were not valid before it, in order.
     opened : dict of Key to int
@@ -178,7 +194,7 @@ class Segment:
     last_time: np.datetime64 | None
     delivered_lsn: int
     parts: tuple[SegmentPart, ...]
-    tables: tuple[TableCount, ...]
+    tables: tuple[RelationCount, ...]
     versions: tuple[RelationVersion, ...]
     opened: dict[Key, int]
     known: Scope | None = None
@@ -200,7 +216,14 @@ class Segment:
 
     def state(self) -> LogState:
         """Return the state after the segment."""
-        tracker = StateTracker(self.header.before)
+        return self._after(None).state
+
+    def declared(self, scope: Scope) -> Scope:
+        """Return the relations, types and names that it declares, from those known before it."""
+        return self._after(scope).declared
+
+    def _after(self, scope: Scope | None) -> StateTracker:
+        tracker = StateTracker(self.header.before, scope)
         for part in self.parts:
             tracker.apply(part.summary, part.first_ordinal)
-        return tracker.state
+        return tracker

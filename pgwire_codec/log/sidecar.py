@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from pgwire_codec.log.checked_json import Count, converted, dump, invalid, load, optional
-from pgwire_codec.log.segment import Extent, Segment, SegmentHeader, SegmentPart, TableCount
+from pgwire_codec.log.segment import Extent, RelationCount, Segment, SegmentHeader, SegmentPart
 from pgwire_codec.log.source import LogSource
 from pgwire_codec.log.state import LogState
 from pgwire_codec.log.state_json import (
@@ -66,7 +66,7 @@ class _SegmentJson(msgspec.Struct):
     last_time: str | None
     delivered_lsn: str
     parts: list[_PartJson]
-    tables: tuple[TableCount, ...]
+    tables: tuple[RelationCount, ...]
     versions: list[VersionJson]
     opened: list[OpenedJson]
     known: ScopeJson | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +15,7 @@ from pgwire_codec.log.relations import LoggedRelation
 from pgwire_codec.log.segment import Segment, TableCount
 from pgwire_codec.log.source import LogSource
 from pgwire_codec.log.state import StateTracker
+from pgwire_codec.log.table_counts import counts_by_name
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -146,7 +147,7 @@ def statistics_of(log: Log) -> LogStatistics:
     times = [
         time for each in segments for time in (each.first_time, each.last_time) if time is not None
     ]
-    sent = _add(count for each in segments for count in each.tables)
+    sent = counts_by_name(count for each in segments for count in each.tables)
     open_ = _open(segments[-1]) if segments else ()
     return LogStatistics(
         source=log.source,
@@ -195,16 +196,6 @@ def _changes(
     sent_before = sum(transaction.position.changes for transaction in begun)
     rest = sent + sent_before - committed - tracker.rolled_back - still_open
     return ChangeCounts(sent, committed, tracker.rolled_back, rest, still_open)
-
-
-def _add(counts: Iterable[TableCount]) -> tuple[TableCount, ...]:
-    numbers = [each.name for each in fields(TableCount) if each.name != "table"]
-    sums: dict[str, TableCount] = {}
-    for each in counts:
-        held = sums.get(each.table, TableCount(each.table))
-        added = {name: getattr(held, name) + getattr(each, name) for name in numbers}
-        sums[each.table] = TableCount(each.table, **added)
-    return tuple(sums[name] for name in sorted(sums))
 
 
 def _open(last: Segment) -> tuple[OpenStatistics, ...]:

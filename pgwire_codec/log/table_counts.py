@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import fields
 from typing import Final
 
 import numpy as np
@@ -10,7 +12,7 @@ import numpy.typing as npt
 from pgwire_codec.codec.interface import Codec
 from pgwire_codec.codec.message_array import Messages
 from pgwire_codec.codec.tables import MessageTable, tagged
-from pgwire_codec.log.segment import TableCount
+from pgwire_codec.log.segment import RelationCount, TableCount
 from pgwire_codec.protocol.messages import Relation, Truncate
 from pgwire_codec.protocol.spec import MESSAGES
 from pgwire_codec.protocol.tags import STREAM_CONTENT
@@ -42,7 +44,7 @@ class TableCounter:
         self._codec = codec
         self._scope = scope
         self._names: dict[int, str] = {}  # those that the scope does not have
-        self._counts: dict[str, list[int]] = {}
+        self._counts: dict[tuple[str, int], list[int]] = {}
         for opened in (*carry.prepared.values(), *carry.streams.values()):
             for oid, (_, version) in opened.scope.relations.items():
                 if oid not in scope.relations:
@@ -67,9 +69,12 @@ class TableCounter:
                     self._names[message.oid] = name
         self._count(messages, table, start, len(messages))
 
-    def counts(self) -> tuple[TableCount, ...]:
-        """Return the counts so far, by name."""
-        return tuple(TableCount(name, *self._counts[name]) for name in sorted(self._counts))
+    def counts(self) -> tuple[RelationCount, ...]:
+        """Return the counts so far, by name and OID."""
+        return tuple(
+            RelationCount(name, *(*self._counts[name, oid], oid))
+            for name, oid in sorted(self._counts)
+        )
 
     def _name(self, oid: int) -> str | None:
         if oid not in self._names and oid in self._scope.relations:
@@ -80,7 +85,7 @@ class TableCounter:
         name = self._name(oid)
         if name is None:
             name = f"relation {oid}"
-        return self._counts.setdefault(name, [0] * _COLUMNS)
+        return self._counts.setdefault((name, oid), [0] * _COLUMNS)
 
     def _count(self, messages: Messages, table: MessageTable, start: int, stop: int) -> None:
         rows = start + np.flatnonzero(table.body[start:stop] >= 0)
@@ -97,6 +102,17 @@ class TableCounter:
             for column, count in enumerate(kinds):
                 counts[column] += count
             counts[_BYTES] += int(total)
+
+
+def counts_by_name(counts: Iterable[TableCount]) -> tuple[TableCount, ...]:
+    """Return the sums of counts, by name."""
+    numbers = [each.name for each in fields(TableCount) if each.name != "table"]
+    sums: dict[str, TableCount] = {}
+    for each in counts:
+        held = sums.get(each.table, TableCount(each.table))
+        added = {name: getattr(held, name) + getattr(each, name) for name in numbers}
+        sums[each.table] = TableCount(each.table, **added)
+    return tuple(sums[name] for name in sorted(sums))
 
 
 def _inside(

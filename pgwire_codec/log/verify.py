@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,47 +23,27 @@ from pgwire_codec.log.directory import (
     not_a_log,
     read_sidecar,
 )
+from pgwire_codec.log.index_check import Damage, IndexChecker
 from pgwire_codec.log.ipc_file import END, SegmentBatch, read_batches, read_header
 from pgwire_codec.log.recovery import read_growing
 from pgwire_codec.log.segment import (
     SEGMENT,
     SIDECAR,
+    RelationCount,
     Segment,
     SegmentHeader,
     SegmentPart,
     segment_name,
 )
 from pgwire_codec.log.segment_builder import SegmentBuilder
-from pgwire_codec.log.state import LogState, StateTracker
+from pgwire_codec.log.state import LogState
 from pgwire_codec.log.store import Store, open_store
+from pgwire_codec.log.table_counts import counts_by_name
 from pgwire_codec.transactions.carry import Scope
 from pgwire_codec.transactions.plan import PartPlan
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """Damage of one file.
-
-    Attributes
-    ----------
-    file : str
-        Name of the file in the log.
-    offset : int or None
-        Position of the first wrong byte; None if only the whole file can be named.
-    reason : str
-        Description of the damage.
-    """
-
-    file: str
-    offset: int | None
-    reason: str
-
-    def __str__(self) -> str:
-        place = self.file if self.offset is None else f"{self.file}, byte {self.offset}"
-        return f"{place}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +56,15 @@ class Verification:
         Numbers of segments, messages and bytes that were read.
     damage : tuple of Damage
         First damage of each file, in the order of the log; empty when the log is sound.
+    repaired : tuple of str
+        Files of the index that were written again.
     """
 
     segments: int
     messages: int
     bytes: int
     damage: tuple[Damage, ...]
+    repaired: tuple[str, ...] = ()
 
     @property
     def is_sound(self) -> bool:
@@ -92,12 +76,14 @@ def verify(
     uri: str | os.PathLike[str],
     *,
     filesystem: FileSystem | None = None,
+    repair: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Verification:
     """Read a whole log and check its consistency.
 
     Checked are the checksums of all bytes, the numbering of the messages, their decoding and their
-    order according to the protocol, and each sidecar against its messages. Values are not decoded.
+    order according to the protocol, and each sidecar and the index against the messages. Values are
+    not decoded.
 
     Parameters
     ----------
@@ -105,18 +91,28 @@ def verify(
         The log.
     filesystem : pyarrow.fs.FileSystem, optional
         File system in which ``uri`` is a path.
+    repair : bool
+        Whether to write a damaged or incomplete index again, if nothing else is damaged. The log
+        must not be written meanwhile.
     progress : callable, optional
         Called after each segment, with the number of segments that were read and that there are.
 
     Raises
     ------
     LogError
-        When ``uri`` has no log.
+        When ``uri`` has no log, or with ``repair`` when another process writes it.
     """
     store = open_store(uri, filesystem)
-    found = classify_files(store)
-    if not found.is_log:
+    if not classify_files(store).is_log:
         raise not_a_log(store)
+    with store.lock() if repair else nullcontext():
+        return _verify(store, repair, progress)
+
+
+def _verify(
+    store: Store, repair: bool, progress: Callable[[int, int], None] | None
+) -> Verification:
+    found = classify_files(store)
     checker = _Checker(store, found)
     count = len(found.sealed) + (found.growing is not None)
     for number, name in enumerate(found.sealed, 1):
@@ -130,7 +126,18 @@ def verify(
             check_end(store, found, checker.end)
         except LogError as error:
             checker.damage.append(Damage(segment_name(checker.end) + SEGMENT, None, str(error)))
-    return Verification(checker.segments, checker.messages, checker.bytes, tuple(checker.damage))
+    repaired: list[str] = []
+    if repair and not checker.damage:
+        repaired = checker.index.repair()
+    else:
+        checker.damage += checker.index.damage()
+    return Verification(
+        checker.segments,
+        checker.messages,
+        checker.bytes,
+        tuple(checker.damage),
+        tuple(repaired),
+    )
 
 
 class _DamageFound(Exception):
@@ -152,6 +159,7 @@ class _Checker:
         self._scope: Scope | None = Scope() if found.first_ordinal == 0 else None
         self._decoder: PartDecoder | None = None  # None: created for the next segment
         self.damage = [Damage(file, None, str(error)) for file, error in found.problems.items()]
+        self.index = IndexChecker(store, found)
         self.segments = self.messages = self.bytes = 0
         self.end = found.first_ordinal
 
@@ -205,12 +213,11 @@ class _Checker:
 
     def _advance(self, segment: Segment, scope: Scope | None) -> None:
         """Set the state and the relations to those after a segment."""
-        tracker = StateTracker(segment.header.before, scope)
-        for part in segment.parts:
-            tracker.apply(part.summary, part.first_ordinal)
-        self._state = tracker.state
+        self._state = segment.state()
         if scope is not None:
-            scope.update(tracker.declared)
+            declared = segment.declared(scope)
+            self.index.add(segment, scope, declared)
+            scope.update(declared)
         self._scope = scope
 
     def _begin(self, header: SegmentHeader, scope: Scope | None, file: str) -> None:
@@ -296,7 +303,9 @@ class _Checker:
         actual = builder.segment(sealed=True)
         actual = replace(actual, bytes=actual.bytes + len(END), known=segment.known)
         if any(part.summary.relations is None for part in segment.parts):  # in format 2
-            actual = replace(actual, parts=tuple(map(_without_relations, actual.parts)))
+            tables = tuple(RelationCount(**asdict(each)) for each in counts_by_name(actual.tables))
+            parts = tuple(map(_without_relations, actual.parts))
+            actual = replace(actual, parts=parts, tables=tables)
         for each in fields(Segment):
             recorded, found = getattr(segment, each.name), getattr(actual, each.name)
             if recorded != found:

@@ -27,6 +27,7 @@ from pgwire_codec.log.bounds import (
     watermark_to_bytes,
 )
 from pgwire_codec.log.growing_segment import GrowingSegment
+from pgwire_codec.log.index_writer import IndexWriter
 from pgwire_codec.log.ipc_file import SCHEMA
 from pgwire_codec.log.message_buffer import MessageBuffer, column, to_batches
 from pgwire_codec.log.recovery import recover
@@ -127,7 +128,7 @@ class LogWriter:
         self._is_usable = True
 
     def _recover(self) -> None:
-        manifest, watermark, last, state, scope = recover(self._store, self._part_bytes)
+        manifest, watermark, last, state, scope, rows = recover(self._store, self._part_bytes)
         self._has_manifest = manifest is not None
         self._log_id = watermark.log_id if watermark is not None else uuid.uuid4().hex
         known = watermark.source if watermark is not None else last and last.header.source
@@ -141,6 +142,7 @@ class LogWriter:
         self._session = 0 if last is None else last.header.session
         self._state = state  # before the growing segment
         self._scope = scope
+        self._index = IndexWriter(self._store, self._log_id, rows)
         self._begin_session(snapshot=False)
 
     @property
@@ -366,8 +368,9 @@ class LogWriter:
         return segment
 
     def _seal(self, segment: GrowingSegment) -> None:
-        segment.seal()
+        sealed = segment.seal()
         self._state = segment.state
+        self._index.add(sealed, self._scope, segment.declared)
         self._scope.update(segment.declared)
         self._growing = None
         self._buffer.begin_part()

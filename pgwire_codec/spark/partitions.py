@@ -40,6 +40,7 @@ def plan_partitions(
     plan = log.plan(
         after,
         until,
+        relation_oid=relation_oid,
         max_partition_bytes=options.max_partition_bytes,
         on_error=options.on_error,
     )

@@ -22,7 +22,7 @@ from pgwire_codec.log.bounds import (
     watermark_to_bytes,
 )
 from pgwire_codec.log.checked_json import checksum, dump, load
-from pgwire_codec.log.segment import Extent, Segment, SegmentHeader
+from pgwire_codec.log.segment import Extent, RelationCount, Segment, SegmentHeader
 from pgwire_codec.log.sidecar import segment_from_bytes, segment_to_bytes
 from pgwire_codec.log.state import LogState
 from pgwire_codec.log.state_json import (
@@ -214,7 +214,7 @@ loose_segments = st.builds(
     delivered_lsn=uint64,
     parts=st.lists(parts, max_size=2).map(tuple),
     tables=st.lists(
-        st.builds(log.TableCount, names, count, count, count, count, count), max_size=2
+        st.builds(RelationCount, names, count, count, count, count, count, uint32), max_size=2
     ).map(tuple),
     versions=st.lists(versions, max_size=2).map(tuple),
     opened=st.dictionaries(keys, count, max_size=2),

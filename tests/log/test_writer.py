@@ -528,9 +528,9 @@ def test_what_is_counted_of_tables(tmp_path: Path) -> None:
         [segment] = log.Log(path).segments
         size = [len(each) for each in messages]
         assert segment.tables == (
-            log.TableCount("public.other", 1, 0, 0, 1, size[5]),
-            log.TableCount("public.renamed", 0, 0, 1, 1, size[8]),
-            log.TableCount("public.t", 3, 1, 0, 1, size[2] + size[3] + size[6] + size[13]),
+            log.RelationCount("public.other", 1, 0, 0, 1, size[5], 2),
+            log.RelationCount("public.renamed", 0, 0, 1, 1, size[8], 1),
+            log.RelationCount("public.t", 3, 1, 0, 1, size[2] + size[3] + size[6] + size[13], 1),
         )
         assert (segment.commits, segment.first_commit_lsn, segment.last_commit_lsn) == (1, 100, 100)
         assert [each.qualified_name for each in segment.versions] == [

@@ -1,0 +1,142 @@
+"""LogIndex: the facts of a log's segments by which ranges and tables are found."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pgwire_codec._impl import decode_message
+from pgwire_codec.log.index_file import IndexFile
+from pgwire_codec.transactions.carry import RelationVersion, Scope
+
+
+class LogIndex:
+    """Rows of consecutive segments.
+
+    Parameters
+    ----------
+    pieces : sequence of tuple of RecordBatch or IndexFile, and int
+        Rows in order, each with the number of those at its beginning that do not count.
+    known : Scope
+        The relations known before the first row.
+
+    Attributes
+    ----------
+    first_ordinal, end_ordinal : numpy.ndarray of int64
+        Of each segment.
+    delivered_lsn : numpy.ndarray of uint64
+        Of each segment: commit LSN of the last transaction delivered in it or before it.
+    """
+
+    def __init__(self, pieces: Sequence[tuple[pa.RecordBatch | IndexFile, int]], known: Scope):
+        self._pieces = pieces
+        self._batches = [
+            (each.rows if isinstance(each, IndexFile) else each).slice(skipped)
+            for each, skipped in pieces
+        ]
+        self._known = known
+        self._scope: tuple[int, Scope] = 0, known.copy()
+        self._starts = np.cumsum([0, *(len(each) for each in self._batches)])
+        self.first_ordinal = self._column("first_ordinal", np.int64)
+        self.end_ordinal = self._column("end_ordinal", np.int64)
+        self.delivered_lsn = self._column("delivered_lsn", np.uint64)
+        self._undecodable = self._column("undecodable", np.int64)
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def scope_before(self, number: int) -> Scope:
+        """Return the relations known before a segment, or after the last one: a copy."""
+        at, scope = self._scope
+        if at > number:
+            at, scope = 0, self._known.copy()
+        for place, batch in enumerate(self._batches):
+            start = int(self._starts[place])
+            for row in self._rows_with(batch, "relations", "names", "types"):
+                if at <= start + row < number:
+                    _declare(scope, batch, row)
+        self._scope = number, scope
+        return scope.copy()
+
+    @property
+    def versions(self) -> tuple[RelationVersion, ...]:
+        """All versions of relations known before the first segment or in the segments."""
+        found = [version for _, version in self._known.relations.values()]
+        for batch in self._batches:
+            for row in self._rows_with(batch, "definitions"):
+                found += _definitions(batch, row)
+        return tuple(dict.fromkeys(found))
+
+    def with_changes(self, relations: Collection[int], start: int, stop: int) -> list[int]:
+        """Return the numbers of the segments in a range that have changes of some relations.
+
+        Segments of which that is not known are among them, and those with messages that do not
+        decode.
+        """
+        found = self._undecodable > 0
+        wanted = pa.array(sorted(relations), pa.uint32())
+        for place, (piece, skipped) in enumerate(self._pieces):
+            first, end = int(self._starts[place]), int(self._starts[place + 1])
+            if first >= stop or end <= start:
+                continue
+            tables = piece.tables if isinstance(piece, IndexFile) else piece.column("tables")
+            tables = tables.slice(skipped)
+            rows = pc.list_parent_indices(tables)
+            oids = pc.struct_field(tables.flatten(), [0])
+            has = rows.filter(pc.is_in(oids, wanted)).to_numpy()
+            found[first + has] = True
+            found[first + np.flatnonzero(tables.is_null().to_numpy(zero_copy_only=False))] = True
+        numbers: list[int] = (start + np.flatnonzero(found[start:stop])).tolist()
+        return numbers
+
+    def first_open(self) -> npt.NDArray[np.int64]:
+        """Return, for each segment, the first ordinal that a transaction open after it needs.
+
+        It is that of the next segment if no transaction is open.
+        """
+        found: npt.NDArray[np.int64] = self.end_ordinal.copy()
+        for place, batch in enumerate(self._batches):
+            for row in self._rows_with(batch, "opened"):
+                opened = batch.column("opened")[row].as_py()
+                number = int(self._starts[place]) + row
+                found[number] = min(each["first_ordinal"] for each in opened)
+        return found
+
+    def _column(self, name: str, kind: Any) -> Any:
+        columns = [batch.column(name).to_numpy() for batch in self._batches]
+        return np.concatenate([np.empty(0, kind), *columns])
+
+    @staticmethod
+    def _rows_with(batch: pa.RecordBatch, *columns: str) -> list[int]:
+        """Return the rows in which one of some lists is not empty."""
+        lengths = [pc.list_value_length(batch.column(name)) for name in columns]
+        counts = sum(each.fill_null(0).to_numpy() for each in lengths)
+        rows: list[int] = np.flatnonzero(counts).tolist()
+        return rows
+
+
+def _declare(scope: Scope, batch: pa.RecordBatch, row: int) -> None:
+    """Change a scope as a segment does."""
+    definitions = _definitions(batch, row)
+    for each in batch.column("types")[row].as_py():
+        message: Any = decode_message(each)
+        scope.types[message.oid] = message
+    for each in batch.column("relations")[row].as_py():
+        number, oid = each["definition"], each["oid"]
+        version = scope.relations[oid][1] if number is None else definitions[number]
+        scope.add(each["clock"], version)
+    for each in batch.column("names")[row].as_py():
+        scope.names[each["name"]] = each["clock"], each["oid"]
+
+
+def _definitions(batch: pa.RecordBatch, row: int) -> list[RelationVersion]:
+    found: list[Any] = [
+        (decode_message(each["relation"]), tuple(map(decode_message, each["types"])))
+        for each in batch.column("definitions")[row].as_py()
+    ]
+    return [RelationVersion(relation, types) for relation, types in found]
