@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from pgwire_codec import log
 TABLE = "public.lineitem"
 ROWS = 8  # of a transaction
 FILES = 8
-LOG, MESSAGES, ENVELOPES = "log", "messages", "json"
+TABLES = 20
+LOG, MANY, MESSAGES, ENVELOPES = "log", "many", "messages", "json"
 
 
 def make(size: str) -> Path:
@@ -36,6 +38,7 @@ def make(size: str) -> Path:
         unfinished.mkdir(parents=True)
         messages = transactions(size)
         _write_log(messages, unfinished / LOG)
+        _write_log(in_tables(size), unfinished / MANY)
         _write_messages(messages, unfinished / MESSAGES)
         _write_envelopes(size, unfinished / ENVELOPES)
         unfinished.replace(folder)
@@ -45,15 +48,42 @@ def make(size: str) -> Path:
 def transactions(size: str) -> pa.LargeBinaryArray:
     """Return the inserts in plain transactions of eight: Begin, Inserts, Commit; one Relation."""
     made = change_sets.change_set("lineitem text", size)
-    count = len(made.messages)
+    return _in_transactions([made.relation], made.messages)
+
+
+def in_tables(size: str) -> pa.LargeBinaryArray:
+    """Return the same transactions, with consecutive rows in different tables."""
+    made = change_sets.change_set("lineitem text", size)
+    first = made.relation.oid
+    relations = [
+        replace(made.relation, oid=first + number, name=f"lineitem{number}")
+        for number in range(TABLES)
+    ]
+    # An Insert begins with its tag and the OID of its relation.
+    offsets = np.frombuffer(made.messages.buffers()[1], np.int64)
+    begins = offsets[made.messages.offset :][: len(made.messages)]
+    data = np.frombuffer(made.messages.buffers()[2], np.uint8).copy()
+    oids = (first + np.arange(len(begins)) % TABLES).astype(">u4").view(np.uint8).reshape(-1, 4)
+    data[begins[:, np.newaxis] + np.arange(1, 5)] = oids
+    buffers = [None, made.messages.buffers()[1], pa.py_buffer(data)]
+    inserts = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(made.messages), buffers, offset=made.messages.offset
+    )
+    return _in_transactions(relations, inserts)
+
+
+def _in_transactions(
+    relations: list[pgc.Relation], messages: pa.LargeBinaryArray
+) -> pa.LargeBinaryArray:
+    count = len(messages)
     number = np.arange(-(-count // ROWS))
     begin, commit = change_sets.bounds(LSN + 4096 * number, XID + number)
-    relation = pa.array([pgc.encode_message(made.relation)], pa.large_binary())
-    apart = pa.concat_arrays([made.messages, begin, commit, relation])
+    relation = pa.array(list(map(pgc.encode_message, relations)), pa.large_binary())
+    apart = pa.concat_arrays([messages, begin, commit, relation])
     # Position of each message: its transaction, and before, among or after its changes.
     inserts = np.arange(count)
     place = np.concatenate(
-        [inserts // ROWS * 3 + 1, number * 3, number * 3 + 2, [0.5]],
+        [inserts // ROWS * 3 + 1, number * 3, number * 3 + 2, [0.5] * len(relations)],
     )
     return apart.take(pa.array(np.argsort(place, kind="stable")))
 

@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from pgwire_codec.spark.sinks.auto_cdc import auto_cdc_rows
     from pgwire_codec.spark.sinks.delta_merge import Merged, merge_into
     from pgwire_codec.spark.source import PgoutputDataSource
+    from pgwire_codec.spark.tables import LogTables, read_tables, unpack_tables
 
 __all__ = [
+    "LogTables",
     "Merged",
     "PgoutputDataSource",
     "PlannedChanges",
@@ -24,11 +26,14 @@ __all__ = [
     "merge_into",
     "plan_changes",
     "plan_partitions",
+    "read_tables",
+    "unpack_tables",
 ]
 
 # Imported at first use: Spark 3.5 has no data sources in Python, and the table of
 # Spark's Arrow types needs no Spark.
 _MODULES = {
+    "LogTables": "tables",
     "Merged": "sinks.delta_merge",
     "PgoutputDataSource": "source",
     "PlannedChanges": "decode.dataframe",
@@ -39,6 +44,8 @@ _MODULES = {
     "merge_into": "sinks.delta_merge",
     "plan_changes": "decode.dataframe",
     "plan_partitions": "decode.rdd",
+    "read_tables": "tables",
+    "unpack_tables": "tables",
 }
 
 

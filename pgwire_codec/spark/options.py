@@ -14,12 +14,15 @@ from pgwire_codec.spark.arrow_types import SPARK
 
 #: Every option, as Spark users write it; Spark ignores case.
 NAMES: Final = (
-    "path", "table", "relationOid", "columns", "startingLsn", "endingLsn", "style", "types",
-    "numeric", "before", "unrepresentable", "onError", "withRelationOid", "onRelationChange",
-    "maxPartitionBytes", "maxBytesPerTrigger",
+    "path", "table", "relationOid", "tables", "columns", "startingLsn", "endingLsn", "style",
+    "types", "numeric", "before", "unrepresentable", "onError", "withRelationOid",
+    "onRelationChange", "maxPartitionBytes", "maxBytesPerTrigger",
 )  # fmt: skip
 
-#: Options for the columns of a table, which need ``table`` or ``relationOid``.
+#: Options that select tables, of which a query has one or none.
+_SELECTIONS: Final = ("table", "relationOid", "tables")
+
+#: Options for the columns of tables, which need one of these.
 _OF_A_TABLE: Final = ("columns", "types", "numeric", "before", "unrepresentable")
 
 _VALUES: Final = {
@@ -49,7 +52,10 @@ class SourceOptions:
     table : str or None
         ``schema.table``, the name of the relation at the end of the range.
     relation_oid : int or None
-        OID of the relation. If ``table`` is None, too: all tables.
+        OID of the relation.
+    tables : tuple of str or None
+        Names and patterns of names, for packed rows. If ``table`` and ``relation_oid`` are None,
+        too: all tables, with values as text.
     columns : tuple of str or None
         Columns of the table; None: all.
     starting_lsn, ending_lsn : int or None
@@ -71,6 +77,7 @@ class SourceOptions:
     path: str
     table: str | None
     relation_oid: int | None
+    tables: tuple[str, ...] | None
     columns: tuple[str, ...] | None
     starting_lsn: int | None
     ending_lsn: int | None
@@ -116,15 +123,15 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
             raise _wrong(name, options[name], f"one of {', '.join(values)}")
     style = options.get("style", "native")
     _check_together(options, style)
-    is_of_a_table = "table" in options or "relationOid" in options
+    has_columns = any(name in options for name in _SELECTIONS)
     on_relation_change = options.get("onRelationChange", "fail")
     # The formats of Debezium and Delta contain whole old rows. Rows of any table have their values
     # as text, and the old ones in a column of their own.
     before = options.get("before", "key") if style == "native" else "full"
     decoder = DecoderOptions(
-        types=options.get("types", "native") if is_of_a_table else "text",
+        types=options.get("types", "native") if has_columns else "text",
         numeric=options.get("numeric", "string"),
-        before=before if is_of_a_table else "none",
+        before=before if has_columns else "none",
         unrepresentable=options.get("unrepresentable", "raise"),
         on_error=options.get("onError", "raise"),
         arrow_types=SPARK,
@@ -138,7 +145,8 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         path=options["path"],
         table=options.get("table"),
         relation_oid=_oid(options),
-        columns=_columns(options),
+        tables=_names(options, "tables", "names of tables or patterns"),
+        columns=_names(options, "columns", "names of columns"),
         starting_lsn=starting,
         ending_lsn=ending,
         style=style,
@@ -155,14 +163,20 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
 def _check_together(options: Mapping[str, str], style: str) -> None:
     if options.get("table") == "":
         raise _wrong("table", "", "schema.table", "Without it, all tables are read.")
-    if "table" in options and "relationOid" in options:
-        raise OptionError("table and relationOid exclude one another")
-    if "table" not in options and "onRelationChange" in options:
+    selections = [name for name in _SELECTIONS if name in options]
+    if len(selections) > 1:
+        raise OptionError(f"{' and '.join(selections)} exclude one another")
+    if "tables" in options and "columns" in options:
+        raise OptionError(
+            "tables and columns exclude one another",
+            hint="Select columns of each table after it is unpacked.",
+        )
+    if "onRelationChange" in options and not {"table", "tables"} & options.keys():
         raise OptionError(
             "onRelationChange needs the option table",
             hint="A relation that is read by relationOid never changes.",
         )
-    if "table" not in options and "relationOid" not in options:
+    if not selections:
         if style != "native":
             raise OptionError(
                 f"style={style} needs the option table", hint="Its rows have a table's columns."
@@ -192,14 +206,12 @@ def _check_relation_oid(options: Mapping[str, str], style: str) -> None:
         )
 
 
-def _columns(options: Mapping[str, str]) -> tuple[str, ...] | None:
-    if "columns" not in options:
+def _names(options: Mapping[str, str], name: str, kind: str) -> tuple[str, ...] | None:
+    if name not in options:
         return None
-    names = tuple(name.strip() for name in options["columns"].split(","))
+    names = tuple(each.strip() for each in options[name].split(","))
     if not all(names) or len(set(names)) < len(names):
-        raise _wrong(
-            "columns", options["columns"], "distinct names of columns, separated by commas"
-        )
+        raise _wrong(name, options[name], f"distinct {kind}, separated by commas")
     return names
 
 

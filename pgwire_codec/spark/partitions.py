@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -11,8 +11,10 @@ from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.log import Log, LogPartition
 from pgwire_codec.protocol.lsn import format_lsn
-from pgwire_codec.spark.formats.row_format import RowFormat
+from pgwire_codec.spark.formats.packed import PackedTable, Packer
+from pgwire_codec.spark.formats.row_format import RowFormat, row_format
 from pgwire_codec.spark.options import SourceOptions
+from pgwire_codec.transactions.carry import RelationVersion
 
 
 class PgoutputPartition(InputPartition):
@@ -22,6 +24,18 @@ class PgoutputPartition(InputPartition):
         super().__init__(None)
         self.partition = partition
         self.relation_oid = relation_oid
+
+
+class PackedPartition(InputPartition):
+    """Work of one task: decode the changes of some relations into packed rows.
+
+    Without a ``partition``, it has an empty row of each table.
+    """
+
+    def __init__(self, partition: LogPartition | None, tables: Mapping[int, PackedTable]) -> None:
+        super().__init__(None)
+        self.partition = partition
+        self.tables = tables
 
 
 def plan_partitions(
@@ -48,22 +62,79 @@ def plan_partitions(
     return [PgoutputPartition(each, relation_oid) for each in plan.partitions]
 
 
+def plan_packed(
+    log: Log,
+    options: SourceOptions,
+    newest: Mapping[str, RelationVersion],
+    versions: Sequence[RelationVersion] | None,
+    after: int | None,
+    until: int | None,
+) -> tuple[dict[int, PackedTable], list[InputPartition]]:
+    """Plan the reading of some tables into packed rows; return their formats, by OID, too.
+
+    ``newest`` has the newest versions by name. ``versions`` are those of all relations that the
+    tables' schemas must fit, by default those that are valid in the range.
+    """
+    plan = log.plan(
+        after,
+        until,
+        max_partition_bytes=options.max_partition_bytes,
+        on_error=options.on_error,
+    )
+    of_relation: dict[int, list[RelationVersion]] = {}
+    for version in plan.versions if versions is None else versions:
+        of_relation.setdefault(version.relation.oid, []).append(version)
+    tables = {}
+    for name, version in newest.items():
+        oid = version.relation.oid
+        known = [*of_relation.get(oid, []), version]
+        tables[oid] = PackedTable(name, row_format(options, version, known, log.source.database))
+    return tables, [PackedPartition(each, tables) for each in plan.partitions]
+
+
 def read_partition(
-    partition: InputPartition, options: SourceOptions, rows: RowFormat
+    partition: InputPartition, options: SourceOptions, rows: RowFormat | None
 ) -> Iterator[pa.RecordBatch]:
     """Decode a partition. For a plan without partitions, Spark creates an empty one itself.
 
-    Raises ``DecodeError``, with the place in its context.
+    ``rows`` is the format of rows that are not packed. Raises ``DecodeError``, with the place in
+    its context.
     """
-    if isinstance(partition, PgoutputPartition):
-        for batch in partition.partition.decode(options.decoder):
-            if partition.relation_oid not in (None, batch.relation.oid):
-                continue
-            try:
-                found = rows.record_batch(batch)
-            except DecodeError as error:
-                raise _placed(error, batch, partition.partition) from None
-            yield found
+    if isinstance(partition, PackedPartition):
+        yield from _packed(partition, options)
+    elif isinstance(partition, PgoutputPartition):
+        assert rows is not None
+        oids = None if partition.relation_oid is None else {partition.relation_oid}
+        for batch in _batches(partition.partition, options, oids):
+            yield _records(rows, batch, partition.partition)
+
+
+def _packed(partition: PackedPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    packer = Packer(partition.tables)
+    if partition.partition is None:
+        yield from packer.empty()
+        return
+    for batch in _batches(partition.partition, options, partition.tables.keys()):
+        oid = batch.relation.oid
+        records = _records(partition.tables[oid].rows, batch, partition.partition)
+        yield from packer.add(oid, records)
+    yield from packer.finish()
+
+
+def _batches(
+    partition: LogPartition, options: SourceOptions, oids: Collection[int] | None
+) -> Iterator[ChangeBatch]:
+    """Yield the changes of some relations, or of all."""
+    for batch in partition.decode(options.decoder):
+        if oids is None or batch.relation.oid in oids:
+            yield batch
+
+
+def _records(rows: RowFormat, batch: ChangeBatch, partition: LogPartition) -> pa.RecordBatch:
+    try:
+        return rows.record_batch(batch)
+    except DecodeError as error:
+        raise _placed(error, batch, partition) from None
 
 
 def _placed(error: DecodeError, batch: ChangeBatch, partition: LogPartition) -> DecodeError:

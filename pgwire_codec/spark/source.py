@@ -13,9 +13,16 @@ from pgwire_codec.errors import TableError
 from pgwire_codec.log import Log
 from pgwire_codec.log.relations import select_relation
 from pgwire_codec.spark.arrow_types import spark_schema
+from pgwire_codec.spark.formats.packed import PACKED
 from pgwire_codec.spark.formats.row_format import RowFormat, row_format
 from pgwire_codec.spark.options import SourceOptions, parse_options
-from pgwire_codec.spark.partitions import plan_partitions, read_partition
+from pgwire_codec.spark.partitions import (
+    PackedPartition,
+    plan_packed,
+    plan_partitions,
+    read_partition,
+)
+from pgwire_codec.spark.selection import TableNames, no_table
 
 if TYPE_CHECKING:
     from pgwire_codec.spark.stream_reader import PgoutputStreamReader
@@ -41,6 +48,14 @@ class PgoutputDataSource(DataSource):
         columns.
     relationOid
         OID of a relation, in place of ``table``. It is read under all its names.
+    tables
+        Names and patterns of tables, separated by commas, such as ``public.*,shop.orders``. ``*``
+        stands for any characters, ``?`` for one, and ``[ab]`` for one of these. Rows are packed,
+        for :func:`unpack_tables`. Their columns are ``relation_oid``, ``relation`` (the table's
+        name at the end of the range), ``rows`` (number of changes), and ``schema`` and ``data``,
+        a schema and a record batch as messages of Arrow IPC. These have the rows that the option
+        ``table`` returns. A batch has a row without ``data`` for each table. A stream makes the
+        schemas for each micro-batch, so it continues when tables change or are new.
     withRelationOid
         ``true`` adds the metadata column ``_relation_oid``; ``false`` by default.
     columns
@@ -50,11 +65,12 @@ class PgoutputDataSource(DataSource):
         (``0/16B3748``) or its value. ``startingLsn`` is exclusive, as PostgreSQL's own. A stream
         uses ``startingLsn`` when it has no checkpoint yet, and has no end.
     onRelationChange
-        Action of a stream of a ``table`` when another relation, or no relation, has its name at the
-        end of a micro-batch. ``fail`` (default): the stream stops with an error. ``replace``: the
-        micro-batch has all changes of the new relation since the log's beginning, and none of the
-        old one. Rows have ``_relation_oid``, by which :func:`latest` and :func:`merge_into` replace
-        the table. The micro-batch is empty as long as no relation has the name.
+        Action of a stream of ``table`` or ``tables`` when another relation, or no relation, has a
+        table's name at the end of a micro-batch. ``fail`` (default): the stream stops with an
+        error. ``replace``: the micro-batch has all changes of the new relation since the log's
+        beginning, and none of the old one. Rows have ``_relation_oid``, by which :func:`latest` and
+        :func:`merge_into` replace the table. Without a relation of that name, it has no rows of
+        the table.
     style
         ``native`` (default); ``debezium``: ``before``, ``after``, ``op``, ``source`` and ``ts_ms``;
         ``delta``: ``_change_type``, ``_commit_version`` and ``_commit_timestamp``, with an update
@@ -73,11 +89,16 @@ class PgoutputDataSource(DataSource):
 
     def schema(self) -> StructType:
         options = self._options()
+        if options.tables is not None:
+            return spark_schema(PACKED)
         rows, _ = _row_format(options, Log(options.path))
         return spark_schema(rows.schema)
 
-    def reader(self, schema: StructType) -> PgoutputReader:
+    def reader(self, schema: StructType) -> PgoutputReader | PackedReader:
         options = self._options()
+        if options.tables is not None:
+            _check_schema(PACKED, schema)
+            return PackedReader(options, options.tables)
         rows, relation_oid = _row_format(options, Log(options.path))
         return PgoutputReader(options, _checked(rows, schema), relation_oid)
 
@@ -86,6 +107,10 @@ class PgoutputDataSource(DataSource):
         from pgwire_codec.spark.stream_reader import PgoutputStreamReader
 
         options = self._options()
+        if options.tables is not None:
+            _check_schema(PACKED, schema)
+            TableNames.parse(options.tables).select(Log(options.path), None)
+            return PgoutputStreamReader(options, None, None)
         rows, relation_oid = _row_format(options, Log(options.path))
         return PgoutputStreamReader(options, _checked(rows, schema), relation_oid)
 
@@ -116,6 +141,28 @@ class PgoutputReader(DataSourceReader):
         return read_partition(partition, self._options, self._rows)
 
 
+class PackedReader(DataSourceReader):
+    """Reads many tables' transactions of a range, once."""
+
+    def __init__(self, options: SourceOptions, tables: tuple[str, ...]) -> None:
+        self._options = options
+        self._tables = tables
+
+    def partitions(self) -> list[InputPartition]:
+        options = self._options
+        log = Log(options.path)
+        newest = TableNames.parse(self._tables).select(log, options.ending_lsn)
+        if not newest:
+            raise no_table(self._tables, log)
+        tables, planned = plan_packed(
+            log, options, newest, log.versions, options.starting_lsn, options.ending_lsn
+        )
+        return [PackedPartition(None, tables), *planned]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_partition(partition, self._options, None)
+
+
 def _row_format(options: SourceOptions, log: Log) -> tuple[RowFormat, int | None]:
     """Return the format of the rows, and the OID of the table that they are of, or None for all."""
     versions = log.versions
@@ -131,11 +178,16 @@ def _row_format(options: SourceOptions, log: Log) -> tuple[RowFormat, int | None
 
 def _checked(rows: RowFormat, schema: StructType) -> RowFormat:
     """Return the format if it has the schema that Spark asks for: a user can ask for another."""
-    ours: Any = spark_schema(rows.schema)
+    _check_schema(rows.schema, schema)
+    return rows
+
+
+def _check_schema(found: pa.Schema, schema: StructType) -> None:
+    """Raise ``TableError`` unless Spark asks for the schema that the rows have."""
+    ours: Any = spark_schema(found)
     if ours.simpleString() != schema.simpleString():
         raise TableError(
             f'format("pgoutput") has the schema {ours.simpleString()}, not {schema.simpleString()}',
             hint="Leave out .schema(...), and choose columns with the option columns. If the table "
             "has changed meanwhile, load it again.",
         )
-    return rows

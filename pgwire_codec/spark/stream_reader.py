@@ -19,8 +19,8 @@ from pgwire_codec.log import Log, LogPosition
 from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 from pgwire_codec.spark.formats.row_format import RowFormat
 from pgwire_codec.spark.options import SourceOptions
-from pgwire_codec.spark.partitions import plan_partitions, read_partition
-from pgwire_codec.transactions.carry import RelationVersion, Scope
+from pgwire_codec.spark.partitions import plan_packed, plan_partitions, read_partition
+from pgwire_codec.spark.selection import SelectedRelations, TableNames, select_in_range
 
 
 class PgoutputStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -35,12 +35,19 @@ class PgoutputStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     see the option ``onRelationChange``.
     """
 
-    def __init__(self, options: SourceOptions, rows: RowFormat, relation_oid: int | None) -> None:
+    def __init__(
+        self, options: SourceOptions, rows: RowFormat | None, relation_oid: int | None
+    ) -> None:
         if options.ending_lsn is not None:
             raise OptionError("a stream has no endingLsn", hint="Use spark.read for a range.")
         self._options = options
         self._rows = rows
-        self._relation_oid = relation_oid  # if the option table is not set
+        self._relation_oid = relation_oid  # if the options table and tables are not set
+        self._names: TableNames | None = None
+        if options.tables is not None:
+            self._names = TableNames.parse(options.tables)
+        elif options.table is not None:
+            self._names = TableNames((options.table,))
         self._log: Log | None = None
         self._target: LogPosition | None = None
 
@@ -82,34 +89,40 @@ class PgoutputStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 hint="It is another log, or a part of it was lost. Use the log that the query "
                 "began with, or a new checkpoint.",
             )
-        if self._options.table is None:
-            return self._plan(log, after.lsn, until.lsn, self._relation_oid)
-        return self._plan_table(log, self._options.table, after.lsn, until.lsn)
+        return self._plan(log, after.lsn, until.lsn)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(partition, self._options, self._rows)
 
-    def _plan(
-        self, log: Log, after: int, until: int, relation_oid: int | None
+    def _plan(self, log: Log, after: int, until: int) -> list[InputPartition]:
+        """Plan a micro-batch. It depends on the range alone: the same when the log has grown."""
+        options = self._options
+        if self._names is None:
+            assert self._rows is not None
+            return plan_partitions(log, options, self._rows, after, until, self._relation_oid)
+        selected = select_in_range(log, self._names, options, after, until)
+        if self._rows is None:
+            return self._plan_packed(log, selected, after, until)
+        for version in selected.versions.values():  # of the one table
+            oid = version.relation.oid
+            begin = log.begin.lsn if oid in selected.replacing else after
+            return plan_partitions(log, options, self._rows, begin, until, oid)
+        return []
+
+    def _plan_packed(
+        self, log: Log, selected: SelectedRelations, after: int, until: int
     ) -> list[InputPartition]:
-        return plan_partitions(log, self._options, self._rows, after, until, relation_oid)
-
-    def _plan_table(self, log: Log, table: str, after: int, until: int) -> list[InputPartition]:
-        """Plan a micro-batch of the relation that has the table's name at its end.
-
-        The plan depends on the range alone: it is the same when the log has grown.
-        """
-        before, at_end = log.relations_at(after), log.relations_at(until)
-        old, new = (_oid(each.named(table)) for each in (before, at_end))
-        if old is not None and new != old and self._options.on_relation_change == "fail":
-            raise _other_relation(table, at_end, old, new, after, until)
-        if new is None:
-            return []
-        if new != old and new in before.relations:  # it has changes under other names
-            if new in log.relations_at(log.begin.lsn).relations:
-                raise _pruned(table, log, new, after, until)
-            after = log.begin.lsn
-        return self._plan(log, after, until, new)
+        replacing = {
+            name: version
+            for name, version in selected.versions.items()
+            if version.relation.oid in selected.replacing
+        }
+        others = {name: each for name, each in selected.versions.items() if name not in replacing}
+        planned = []
+        for begin, versions in ((after, others), (log.begin.lsn, replacing)):
+            if versions:
+                planned += plan_packed(log, self._options, versions, None, begin, until)[1]
+        return planned
 
     def _refreshed(self) -> Log:
         if self._log is None:
@@ -117,41 +130,6 @@ class PgoutputStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         else:
             self._log.refresh()
         return self._log
-
-
-def _oid(version: RelationVersion | None) -> int | None:
-    return None if version is None else version.relation.oid
-
-
-def _other_relation(
-    table: str, at_end: Scope, old: int, new: int | None, after: int, until: int
-) -> LogError:
-    """Return the error for a stream of a table whose name another relation, or none, has now."""
-    holder = "no relation has" if new is None else f"relation {new} has"
-    name = at_end.relations[old][1].qualified_name
-    renamed = "" if name == table else f"; relation {old} is {name} now"
-    hint = (
-        f"Set relationOid={old} in place of table to continue with the old relation. Set "
-        "onRelationChange=replace to continue with the one that has the name: latest and "
-        "merge_into then replace the rows."
-    )
-    if new is not None:
-        hint += f" Set relationOid={new} and a new checkpoint to read only the new one."
-    return LogError(
-        f"relation {old} had the name {table} at {format_lsn(after)}, but {holder} it at "
-        f"{format_lsn(until)}{renamed}",
-        hint=hint,
-    )
-
-
-def _pruned(table: str, log: Log, new: int, after: int, until: int) -> LogError:
-    """Return the error for a relation that gets the name, but whose history was pruned."""
-    return LogError(
-        f"relation {new} got the name {table} between {format_lsn(after)} and {format_lsn(until)}, "
-        f"but earlier changes of it were pruned from {log.uri}, up to {format_lsn(log.begin.lsn)}",
-        hint="Take a new snapshot into a new log. If you have the table as of "
-        f"{format_lsn(until)}, start a query from there, with startingLsn and a new checkpoint.",
-    )
 
 
 def to_offset(position: LogPosition) -> dict[str, Any]:

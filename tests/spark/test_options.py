@@ -69,7 +69,7 @@ def test_every_option_arrives() -> None:
     given = {"path", "table", "columns", "startingLsn", "endingLsn", "types", "numeric", "before"}
     given |= {"unrepresentable", "onError", "maxPartitionBytes", "maxBytesPerTrigger"}
     given |= {"withRelationOid", "onRelationChange"}
-    assert set(NAMES) - given == {"style", "relationOid"}
+    assert set(NAMES) - given == {"style", "relationOid", "tables"}
 
 
 def test_a_relation_in_place_of_a_table() -> None:

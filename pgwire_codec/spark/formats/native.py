@@ -85,6 +85,8 @@ class NativeRows:
 
     def rows(self, converted: pa.RecordBatch) -> pa.StructArray:
         """Return the table's columns of converted rows as one struct, never null."""
+        if not self.table.columns:  # of no arrays, pyarrow makes a struct without rows
+            return pa.array([{}] * len(converted), self.row_type)
         arrays = [converted.column(name) for name in self.table.columns]
         return pa.StructArray.from_arrays(arrays, fields=self.row_fields)
 

@@ -1,0 +1,161 @@
+"""Many tables of a log as DataFrames, from one pass over it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from pgwire_codec.errors import TableError
+from pgwire_codec.log import Log
+from pgwire_codec.spark.arrow_types import spark_schema
+from pgwire_codec.spark.formats.packed import PACKED, unpack
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Packed bytes of a table that one task unpacks.
+_TASK_BYTES: Final = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    relation_oid: int
+    changes: int
+    rows: DataFrame
+
+
+class LogTables(Mapping[str, "DataFrame"]):
+    """DataFrames of the changes of tables, by name, from packed rows that Spark keeps.
+
+    Each has the rows of ``format("pgoutput")`` with the option ``table``. They can be used until
+    :meth:`unpersist`, or the end of a ``with`` block.
+
+    Attributes
+    ----------
+    counts : dict of str to int
+        Number of rows, by table.
+    relation_oids : dict of str to int
+        OID of the relation, by table.
+    """
+
+    def __init__(self, packed: DataFrame, tables: Mapping[str, _Table]) -> None:
+        self._packed = packed
+        self._rows = {name: table.rows for name, table in tables.items()}
+        self.counts = {name: table.changes for name, table in tables.items()}
+        self.relation_oids = {name: table.relation_oid for name, table in tables.items()}
+
+    def __getitem__(self, name: str) -> DataFrame:
+        return self._rows[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def unpersist(self) -> None:
+        """Remove the packed rows from Spark's memory and disks."""
+        self._packed.unpersist()
+
+    def __enter__(self) -> LogTables:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.unpersist()
+
+
+def read_tables(
+    spark: SparkSession,
+    log: str | os.PathLike[str] | Log,
+    tables: str | Sequence[str] = "*",
+    **options: str,
+) -> LogTables:
+    """Read many tables of a log, each with its own types, in one pass over the log.
+
+    A job reads and decodes the log, and keeps the decoded rows in memory, and on the executors'
+    disks if memory is short. The DataFrames take their rows from there.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        The session; also one of Spark Connect.
+    log : str, path or Log
+        Location of the log, or the log.
+    tables : str or sequence of str
+        Names of tables, and patterns such as ``public.*``; by default all tables.
+    **options
+        Options of ``format("pgoutput")``, except ``table``, ``relationOid`` and ``columns``.
+
+    Returns
+    -------
+    LogTables
+        The tables that have a name, or match a pattern, at the end of the range; also those without
+        changes in it.
+
+    Raises
+    ------
+    TableError
+        For a name that no relation has, and for patterns that no table matches.
+    """
+    path = log.uri if isinstance(log, Log) else os.fspath(log)
+    chosen = tables if isinstance(tables, str) else ",".join(tables)
+    reader = spark.read.format("pgoutput").options(path=path, tables=chosen, **options)
+    return unpack_tables(reader.load())
+
+
+def unpack_tables(packed: DataFrame) -> LogTables:
+    """Unpack the rows of ``format("pgoutput")`` with the option ``tables``, and keep them.
+
+    A job reads the packed rows and keeps them in memory or on disk. In ``foreachBatch``, the result
+    has the tables with changes in the micro-batch.
+
+    Parameters
+    ----------
+    packed : DataFrame
+        Packed rows: all of them, or the micro-batch of a stream.
+    """
+    from pyspark.sql import functions
+
+    missing = [name for name in PACKED.names if name not in packed.columns]
+    if missing:
+        raise TableError(
+            f"the DataFrame has no column {', '.join(missing)}",
+            hint='Read it with format("pgoutput") and the option tables.',
+        )
+    kept = packed.persist()
+    try:
+        # One partition: without partial aggregates, and without Spark's 200 partitions in streams.
+        found = (
+            kept.withColumn("bytes", functions.octet_length("data"))
+            .drop("data")
+            .repartition(1)
+            .groupBy("relation_oid", "relation")
+            .agg(*(functions.sum(name) for name in ("rows", "bytes")), functions.max("schema"))
+            .orderBy("relation")
+            .collect()
+        )
+    except Exception:
+        kept.unpersist()
+        raise
+    tables = {}
+    for oid, name, changes, size, serialized in found:
+        schema = pa.ipc.read_schema(pa.py_buffer(bytes(serialized)))
+        rows = (
+            kept.where(functions.col("relation_oid") == oid)
+            .select("data")
+            .coalesce(-(-max(size, 1) // _TASK_BYTES))
+            .mapInArrow(_unpacking(schema), spark_schema(schema))
+        )
+        tables[name] = _Table(oid, changes, rows)
+    return LogTables(kept, tables)
+
+
+def _unpacking(schema: pa.Schema) -> Callable[[Iterator[Any]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return unpack(batches, schema)
+
+    return run
