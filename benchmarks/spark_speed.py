@@ -10,6 +10,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 from statistics import median
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROUNDS = {"tiny": 1, "quick": 5, "full": 7}
+THREADS = 4  # of queries at the same time
 WARM_UP = {"tiny": 0, "quick": 1, "full": 2}
 
 DOCUMENT = """\
@@ -57,8 +59,8 @@ The data are {rows:,} inserts of TPC-H's lineitem, with 16 text columns, in tran
   pass* is that pass alone. A log has its summaries in its sidecars, and `format("pgoutput")` reads
   it once.
 - *read_tables*: the same rows in {tables} tables of one log, each with its types, written by
-  {tables} queries. *Queries of nothing* are as many queries of a `mapInArrow` over one empty
-  partition, which is Spark's own cost of queries, whatever the number of rows.
+  {tables} queries in {threads} threads. *Queries of nothing* are as many queries of a `mapInArrow`
+  over one empty partition, which is Spark's own cost of queries, whatever the number of rows.
 - *from_json*: the same rows as Debezium's JSON, parsed by the JVM into the same types.
 """
 
@@ -122,6 +124,7 @@ def main(size: str = "full", folder: str = "docs") -> None:
         ratios=_ratios(found),
         rounds=ROUNDS[size],
         tables=spark_data.TABLES,
+        threads=THREADS,
         **counts,
     )
     print(document)
@@ -157,13 +160,16 @@ def _jobs(spark: SparkSession, data: Path, ready: Path) -> Jobs:
     )
 
     def each_table() -> None:
-        with read_tables(spark, data / spark_data.MANY) as tables:
-            for rows in tables.values():
-                _write(rows)
+        with (
+            read_tables(spark, data / spark_data.MANY) as tables,
+            ThreadPoolExecutor(THREADS) as threads,
+        ):
+            list(threads.map(_write, tables.values()))
 
     def nothing() -> None:
-        for _ in range(spark_data.TABLES):
-            _write(spark.range(0, numPartitions=1).mapInArrow(lambda batches: batches, "id long"))
+        empty = spark.range(0, numPartitions=1).mapInArrow(lambda batches: batches, "id long")
+        with ThreadPoolExecutor(THREADS) as threads:
+            list(threads.map(_write, [empty] * spark_data.TABLES))
 
     def summary_pass() -> None:
         plan_changes(messages)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Final
 
 from pgwire_codec.types import NATIVE, ArrowTypes
 
@@ -44,7 +45,10 @@ def spark_arrow_schema(schema: pa.Schema) -> pa.Schema:
     """Return a schema in the exact form that Spark has in Arrow: names of list elements."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    return to_arrow_schema(spark_schema(schema), timezone="UTC")
+    # Before Spark 4.2 there is no such option, and the time zone is UTC.
+    takes_timezone = "timezone" in signature(to_arrow_schema).parameters
+    options: dict[str, Any] = {"timezone": "UTC"} if takes_timezone else {}
+    return to_arrow_schema(spark_schema(schema), **options)
 
 
 def cast_batch(arrays: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:

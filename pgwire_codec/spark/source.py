@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+import pyspark
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from pgwire_codec.errors import TableError
+from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.log import Log
 from pgwire_codec.log.relations import select_relation
 from pgwire_codec.spark.arrow_types import spark_schema
@@ -23,9 +24,7 @@ from pgwire_codec.spark.partitions import (
     read_partition,
 )
 from pgwire_codec.spark.selection import TableNames, no_table
-
-if TYPE_CHECKING:
-    from pgwire_codec.spark.stream_reader import PgoutputStreamReader
+from pgwire_codec.spark.stream_reader import PgoutputStreamReader
 
 
 class PgoutputDataSource(DataSource):
@@ -80,7 +79,8 @@ class PgoutputDataSource(DataSource):
     maxPartitionBytes
         Bytes of the log that a task reads; 32m by default.
     maxBytesPerTrigger
-        Approximate bytes of messages in a micro-batch; by default all available ones.
+        Approximate bytes of messages in a micro-batch, from Spark 4.2 on. By default, a micro-batch
+        has all available changes.
     """
 
     @classmethod
@@ -103,16 +103,14 @@ class PgoutputDataSource(DataSource):
         return PgoutputReader(options, _checked(rows, schema), relation_oid)
 
     def streamReader(self, schema: StructType) -> PgoutputStreamReader:  # noqa: N802  (Spark's)
-        # Older releases lack some of the classes that it needs.
-        from pgwire_codec.spark.stream_reader import PgoutputStreamReader
-
         options = self._options()
+        reader = stream_reader_class(options)
         if options.tables is not None:
             _check_schema(PACKED, schema)
             TableNames.parse(options.tables).select(Log(options.path), None)
-            return PgoutputStreamReader(options, None, None)
+            return reader(options, None, None)
         rows, relation_oid = _row_format(options, Log(options.path))
-        return PgoutputStreamReader(options, _checked(rows, schema), relation_oid)
+        return reader(options, _checked(rows, schema), relation_oid)
 
     def _options(self) -> SourceOptions:
         return parse_options(dict(self.options))
@@ -161,6 +159,20 @@ class PackedReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(partition, self._options, None)
+
+
+def stream_reader_class(options: SourceOptions) -> type[PgoutputStreamReader]:
+    """Return the class of a stream's reader, by what this release of Spark supports."""
+    try:
+        from pgwire_codec.spark.admission import AdmittingStreamReader
+    except ModuleNotFoundError:  # Spark 4.0 and 4.1
+        if options.max_bytes_per_trigger is not None:
+            raise OptionError(
+                f"maxBytesPerTrigger needs Spark 4.2, not {pyspark.__version__}",
+                hint="Without it, a micro-batch has all available changes.",
+            ) from None
+        return PgoutputStreamReader
+    return AdmittingStreamReader
 
 
 def _row_format(options: SourceOptions, log: Log) -> tuple[RowFormat, int | None]:

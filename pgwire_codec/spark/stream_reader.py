@@ -7,23 +7,19 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    SupportsTriggerAvailableNow,
-)
 
 from pgwire_codec.errors import LogError, OptionError
 from pgwire_codec.log import Log, LogPosition
-from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
+from pgwire_codec.protocol.lsn import format_lsn
+from pgwire_codec.spark.change_watch import ChangeWatch, LogCounts
 from pgwire_codec.spark.formats.row_format import RowFormat
+from pgwire_codec.spark.offsets import from_offset, position_of, to_offset
 from pgwire_codec.spark.options import SourceOptions
 from pgwire_codec.spark.partitions import plan_packed, plan_partitions, read_partition
 from pgwire_codec.spark.selection import SelectedRelations, TableNames, select_in_range
 
 
-class PgoutputStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class PgoutputStreamReader(DataSourceStreamReader):
     """Reads a log while it grows.
 
     An offset is a position in the log. A micro-batch has the transactions whose commit LSN is in
@@ -33,6 +29,11 @@ class PgoutputStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     A table is the relation that has its name at the end of a micro-batch. If another relation has
     it at the beginning, the query fails, or the micro-batch has all changes of the new relation:
     see the option ``onRelationChange``.
+
+    A query of some tables gets no micro-batch as long as only other tables change, up to the end of
+    the segment: its offset must not stay where the log will be pruned.
+
+    This class is that of Spark 4.0 and 4.1, which ask for the latest offset without a limit.
     """
 
     def __init__(
@@ -49,35 +50,24 @@ class PgoutputStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         elif options.table is not None:
             self._names = TableNames((options.table,))
         self._log: Log | None = None
-        self._target: LogPosition | None = None
+        self._place: dict[str, Any] | None = None  # end of the last micro-batch
+        self._watch = ChangeWatch()
+        self._counts: tuple[dict[str, Any], LogCounts | None] | None = None  # at an offset
 
     def __getstate__(self) -> dict[str, Any]:
         # Tasks only read partitions, which contain the log's location.
-        return self.__dict__ | {"_log": None}
+        return self.__dict__ | {"_log": None, "_watch": None, "_counts": None}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (the names are Spark's)
         log = self._refreshed()
         after = self._options.starting_lsn
-        return to_offset(log.begin if after is None else _position_of(log, after))
+        return to_offset(log.begin if after is None else position_of(log, after))
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        most = self._options.max_bytes_per_trigger
-        return ReadAllAvailable() if most is None else ReadMaxBytes(most)
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = self._refreshed().end
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
         log = self._refreshed()
-        begin = from_offset(start)
-        end = log.end if self._target is None else self._target
-        if isinstance(limit, ReadMaxBytes):
-            end = _position_within(log, begin, end, limit.max_bytes)
-        # Messages without a commit make no micro-batch.
-        return to_offset(end) if end.lsn > begin.lsn else start
-
-    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        return to_offset(self._refreshed().end)
+        if self._place is None:  # that of the checkpoint, which Spark does not pass
+            return self._counted(log, log.end)
+        return self._next_offset(log, self._place, log.end)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         log = self._refreshed()
@@ -89,10 +79,50 @@ class PgoutputStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 hint="It is another log, or a part of it was lost. Use the log that the query "
                 "began with, or a new checkpoint.",
             )
-        return self._plan(log, after.lsn, until.lsn)
+        planned = self._plan(log, after.lsn, until.lsn)
+        self._place = end
+        return planned
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(partition, self._options, self._rows)
+
+    def _next_offset(self, log: Log, start: dict[str, Any], end: LogPosition) -> dict[str, Any]:
+        """Return the end of the micro-batch after an offset, or that offset for none."""
+        begin = from_offset(start)
+        if end.lsn <= begin.lsn:  # messages without a commit make no micro-batch
+            return start
+        if self._counts is not None and self._counts[0] == start:
+            self._watch.searched(self._counts[1])
+        tables = self._tables(log, begin.lsn, end.lsn)
+        if tables is not None and log.number_of(begin.ordinal) >= len(log) - 2:
+            counts = LogCounts.of(log)
+            if not self._watch.has_changes(log, tables):
+                self._watch.searched(counts)
+                return start
+        return self._counted(log, end)
+
+    def _counted(self, log: Log, end: LogPosition) -> dict[str, Any]:
+        """Return the offset of a position; keep the counts there, if it is the log's end."""
+        found = to_offset(end)
+        if end == log.end:
+            self._counts = found, LogCounts.of(log)
+        return found
+
+    def _tables(self, log: Log, after: int, until: int) -> set[str] | None:
+        """Return the names of the query's tables in a range; None for all tables.
+
+        Raises ``LogError`` when a name changes hands, unless the query continues with the new one.
+        """
+        scopes = (log.relations_at(after), log.relations_at(until))
+        if self._names is not None:
+            selected = select_in_range(log, self._names, self._options, after, until)
+            oids = {each.relation.oid for each in selected.versions.values()}
+        elif self._relation_oid is not None:
+            oids = {self._relation_oid}
+        else:
+            return None
+        known = [scope.relations[oid][1] for scope in scopes for oid in oids & set(scope.relations)]
+        return {version.qualified_name for version in known}
 
     def _plan(self, log: Log, after: int, until: int) -> list[InputPartition]:
         """Plan a micro-batch. It depends on the range alone: the same when the log has grown."""
@@ -130,46 +160,3 @@ class PgoutputStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         else:
             self._log.refresh()
         return self._log
-
-
-def to_offset(position: LogPosition) -> dict[str, Any]:
-    """Return a position as Spark stores it in a checkpoint, and shows it in its progress."""
-    return {"ordinal": position.ordinal, "lsn": format_lsn(position.lsn)}
-
-
-def from_offset(offset: dict[str, Any]) -> LogPosition:
-    """Return the position of an offset, as :func:`to_offset` returned it."""
-    return LogPosition(offset["ordinal"], parse_lsn(offset["lsn"]))
-
-
-def _position_of(log: Log, lsn: int) -> LogPosition:
-    """Return the position after the last transaction that commits up to an LSN."""
-    ordinal = log.begin.ordinal
-    for segment in log.segments:
-        for part in segment.parts:
-            if part.delivered_lsn > lsn:
-                return LogPosition(ordinal, lsn)
-            ordinal = part.end_ordinal
-    return LogPosition(ordinal, lsn)
-
-
-def _position_within(log: Log, begin: LogPosition, end: LogPosition, most: int) -> LogPosition:
-    """Return the end of the last part before which there are at most ``most`` message bytes.
-
-    The result is after at least one part, and after the end of at least one transaction.
-    """
-    taken = 0
-    found = begin
-    for segment in log.segments:
-        if segment.end_ordinal <= begin.ordinal:
-            continue
-        for part in segment.parts:
-            if part.end_ordinal <= begin.ordinal or part.first_ordinal >= end.ordinal:
-                continue
-            taken += part.message_bytes
-            if taken > most and found.lsn > begin.lsn:
-                return found
-            found = LogPosition(part.end_ordinal, part.delivered_lsn)
-            if part.end_ordinal >= end.ordinal:
-                return end
-    return found

@@ -17,8 +17,8 @@ from pgwire_codec.spark.formats.packed import PACKED, unpack
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Packed bytes of a table that one task unpacks.
-_TASK_BYTES: Final = 32 << 20
+#: Packed bytes of a table that one task unpacks: some 10 MB of rows, which take about 0.1 s.
+_TASK_BYTES: Final = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 import pgwire_codec as pgc
+from pgwire_codec.log import Log
 from pgwire_codec.spark.arrow_types import SPARK
-from tests.support import build, corpus
+from tests.support import build, corpus, spark_logs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -304,3 +306,19 @@ def test_arrow_types_are_checked_by_spark(spark: SparkSession) -> None:
     )
     with pytest.raises(Exception, match=r"(?i)schema|type"):
         df.collect()
+
+
+def test_a_log_in_the_driver(spark: SparkSession, spark_api: Any, tmp_path: Path) -> None:
+    """For releases without data sources in Python: the rows that the driver decodes."""
+    capture = CAPTURES[2]
+    path = spark_logs.to_log(capture, tmp_path)
+    table = tables_of(capture)[0]
+    options = {"arrow_types": SPARK, "unrepresentable": "null", "types": "text"}
+    names = ["_commit_lsn", "_seq", "_op"]
+    rows = [
+        tuple(row[name] for name in names)
+        for batch in Log(path).read(table, **options)
+        for row in batch.to_pylist()
+    ]
+    found = spark.createDataFrame(rows, "_commit_lsn long, _seq long, _op string")
+    assert spark_rows(found) == serial_rows(capture, table, names, types="text")

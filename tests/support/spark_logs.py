@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,11 @@ from pgwire_codec.spark.arrow_types import SPARK
 from tests.support.corpus import Capture
 
 Row = dict[str, Any]
+
+#: True if Spark limits the micro-batches of Python sources, which 4.2 and later do.
+HAS_LIMITS = (
+    find_spec("pyspark") is not None and find_spec("pyspark.sql.streaming.datasource") is not None
+)
 
 
 def source() -> log.LogSource:

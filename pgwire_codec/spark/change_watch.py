@@ -1,0 +1,69 @@
+"""ChangeWatch: whether a log has new changes of some tables, by the counts of its segments."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from pgwire_codec.log import Log
+from pgwire_codec.log.segment import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class LogCounts:
+    """Number of messages with changes of each table in a log's last segment.
+
+    Attributes
+    ----------
+    segment : int
+        First ordinal of the segment.
+    counts : dict of str to int
+        Changes, committed or not, by the table's name.
+    """
+
+    segment: int
+    counts: dict[str, int]
+
+    @classmethod
+    def of(cls, log: Log) -> LogCounts | None:
+        """Return the counts at a log's end; None if a transaction is open there, or it is empty."""
+        if not len(log):
+            return None
+        last = log.segment(len(log) - 1)
+        return None if last.opened else cls(last.first_ordinal, _counts(last))
+
+
+class ChangeWatch:
+    """Remembers up to where a log was searched for changes of tables.
+
+    A place without open transactions is needed: changes before it would be committed after it.
+    """
+
+    def __init__(self) -> None:
+        self._searched: LogCounts | None = None
+
+    def searched(self, counts: LogCounts | None) -> None:
+        """Take note that nothing before a place is searched for again."""
+        if counts is not None:
+            self._searched = counts
+
+    def has_changes(self, log: Log, tables: Collection[str]) -> bool:
+        """Return whether there may be changes of tables after that place. Reads new segments."""
+        before = self._searched
+        first = -1 if before is None else log.number_of(before.segment)
+        if before is None or first < 0:
+            return True
+        for number in range(first, len(log)):
+            segment = log.segment(number)
+            counts = _counts(segment)
+            earlier = before.counts if segment.first_ordinal == before.segment else {}
+            if any(counts.get(name, 0) > earlier.get(name, 0) for name in tables):
+                return True
+        return False
+
+
+def _counts(segment: Segment) -> dict[str, int]:
+    return {
+        each.table: each.inserts + each.updates + each.deletes + each.truncates
+        for each in segment.tables
+    }
