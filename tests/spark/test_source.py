@@ -165,7 +165,7 @@ def test_a_growing_log(spark: SparkSession, tmp_path: Path) -> None:
     spark_logs.write(tmp_path / "log", [*inserts(3, lsn=200), *inserts(4, lsn=300)])
     source = collected.run(stream, tmp_path / "checkpoint")
     assert [row["id"] for row in collected.rows] == [1, 2, 3, 4]
-    assert json.loads(source.endOffset)["lsn"] == format_lsn(300)
+    assert repr(format_lsn(300)) in source.endOffset.replace('"', "'")  # a dict's repr in 4.0
     if spark_logs.HAS_LIMITS:
         assert json.loads(source.latestOffset)["lsn"] == format_lsn(300)
     later = Collected()
@@ -212,7 +212,8 @@ def test_a_batch_that_failed_comes_again_as_it_was(spark: SparkSession, tmp_path
         if len(seen) == 1:
             raise RuntimeError("the sink is down")
 
-    for _ in range(2):
+    # Spark 4.0 and 4.1 stop after the unfinished batch.
+    for _ in range(2 if spark_logs.HAS_LIMITS else 3):
         query = (
             load(spark.readStream, path, table="public.t")
             .writeStream.foreachBatch(fail)
