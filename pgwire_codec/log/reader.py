@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -225,7 +225,7 @@ class Log:
         until: LogPosition | int | None = None,
         *,
         table: str | Sequence[str] | None = None,
-        relation_oid: int | None = None,
+        relation_oid: int | Collection[int] | None = None,
         max_partition_bytes: int = PARTITION_BYTES,
         on_error: str = "raise",
     ) -> LogPlan:
@@ -241,8 +241,8 @@ class Log:
             Names, ``schema.table``, or patterns such as ``public.*``, at the end of the range. The
             partitions are those with changes of these tables, which have others, too. Parts that
             have none are not read: their errors are not found.
-        relation_oid : int, optional
-            OID of a relation, in place of ``table``; the log need not have it.
+        relation_oid : int or collection of int, optional
+            OIDs of relations, in place of ``table``; the log need not have them.
         max_partition_bytes : int
             Largest size of a partition, in bytes of the file, unless it is a single part.
         on_error : {"raise", "skip"}
@@ -255,12 +255,19 @@ class Log:
         LogError
             When messages of the range were pruned, or the log is damaged.
         """
+        relations: Collection[int] | None
+        if relation_oid is None:
+            relations = self._selected(table, until)
+        elif table is not None:
+            raise OptionError("table and relation_oid exclude one another")
+        else:
+            relations = {relation_oid} if isinstance(relation_oid, int) else {*relation_oid}
         return plan_range(
             self,
             self._filesystem,
             None if after is None else commit_lsn_of(after, "after"),
             None if until is None else commit_lsn_of(until, "until"),
-            self._selected(table, until) if relation_oid is None else {relation_oid},
+            relations,
             max_partition_bytes=max_partition_bytes,
             on_error=on_error,
         )

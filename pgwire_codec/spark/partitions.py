@@ -78,6 +78,7 @@ def plan_packed(
     plan = log.plan(
         after,
         until,
+        relation_oid=[version.relation.oid for version in newest.values()],
         max_partition_bytes=options.max_partition_bytes,
         on_error=options.on_error,
     )

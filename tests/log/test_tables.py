@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import pgwire_codec as pgc
 from pgwire_codec import log
-from pgwire_codec.errors import TableError
+from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.log import index_writer
 from tests.log.test_many_tables import table
 from tests.support import corpus
@@ -70,6 +70,20 @@ def test_the_rows_of_each_table(data: st.DataObject) -> None:
             found += part
         assert found == of(reader, oid)
     assert len(reader) == len(seals) + 1
+
+
+def test_several_relations_by_their_oids() -> None:
+    capture = DENSE[0]
+    reader = write(capture, "log", filesystem=memory(), part_bytes=300)
+    several = oids(capture)[:2]
+    plan = reader.plan(relation_oid=several)
+    batches = [batch for each in plan.partitions for batch in each.decode()]
+    for oid in several:
+        found = rows([[batch for batch in batches if batch.relation.oid == oid]])
+        assert found == filtered(reader, oid)
+    assert reader.plan(relation_oid=[]).partitions == []
+    with pytest.raises(OptionError, match="table and relation_oid exclude one another"):
+        reader.plan(table="public.t", relation_oid=several)
 
 
 def test_an_unfinished_segment_and_transactions_of_several(tmp_path: Path) -> None:
