@@ -14,6 +14,7 @@ from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.changes import Changes
 from pgwire_codec.decoder import PartDecoder
 from pgwire_codec.errors import LogError, OptionError
+from pgwire_codec.log.begin import find_begin
 from pgwire_codec.log.bounds import Manifest
 from pgwire_codec.log.directory import Directory, check_end, not_a_log, read_directory
 from pgwire_codec.log.index import LogIndex
@@ -32,11 +33,9 @@ from pgwire_codec.log.sealed_segments import SealedSegments
 from pgwire_codec.log.segment import Segment, segment_name
 from pgwire_codec.log.segment_builder import PART_BYTES, SegmentBuilder
 from pgwire_codec.log.source import LogSource
-from pgwire_codec.log.state import StateTracker
 from pgwire_codec.log.store import open_store
 from pgwire_codec.options import DecoderOptions
 from pgwire_codec.transactions.carry import RelationVersion, Scope
-from pgwire_codec.transactions.committed import Committed
 from pgwire_codec.transactions.plan import PartPlan
 
 if TYPE_CHECKING:
@@ -154,7 +153,7 @@ class Log:
     def begin(self) -> LogPosition:
         """Position from which transactions are whole. It is above zero after pruning."""
         if self._begin is None:
-            self._begin = self._find_begin()
+            self._begin = LogPosition() if self._is_unpruned else find_begin(self)
         return self._begin
 
     @property
@@ -409,8 +408,11 @@ class Log:
     @property
     def pruned_lsn(self) -> int:
         """Commit LSN of the last transaction that was delivered before the first segment."""
-        is_whole = self._names[:1] in ([], [segment_name(0)])
-        return 0 if is_whole else self.segment(0).header.before.carry.delivered_lsn
+        return 0 if self._is_unpruned else self.segment(0).header.before.carry.delivered_lsn
+
+    @property
+    def _is_unpruned(self) -> bool:
+        return self._names[:1] in ([], [segment_name(0)])
 
     def _batches(self, segment: Segment, first_ordinal: int) -> Iterator[pa.RecordBatch]:
         """Read the batches of a segment's parts that do not end before an ordinal."""
@@ -425,26 +427,6 @@ class Log:
             self._builder = read_growing(self._store, self._watermark, PART_BYTES, begun)
             self._grown = self._builder.segment(sealed=False)
         return self._grown
-
-    def _find_begin(self) -> LogPosition:
-        if self._names[:1] in ([], [segment_name(0)]):
-            return LogPosition()
-        first = self.segment(0)
-        # Transactions that were open before it, and lost changes in segments that were pruned.
-        lost = first.header.before.carry.delivered_lsn
-
-        def on_commit(committed: Committed, opened: int) -> None:
-            nonlocal lost
-            if opened < first.first_ordinal:
-                lost = committed.commit_lsn
-
-        tracker = StateTracker(first.header.before, on_commit=on_commit)
-        for number in range(len(self)):
-            for part in self.segment(number).parts:
-                if min(tracker.opened.values(), default=part.end_ordinal) >= first.first_ordinal:
-                    return LogPosition(first.first_ordinal, lost)
-                tracker.apply(part.summary, part.first_ordinal)
-        return LogPosition(first.first_ordinal, lost)
 
 
 def _open(uri: str, filesystem: FileSystem | None) -> Log:
