@@ -169,29 +169,6 @@ cdef Py_ssize_t scan_run(
     int16_t* widths,
 ) noexcept nogil:
     """Tabulate messages up to the first that is not checked here; return its index, or count."""
-    if heads:
-        return scan_run_of(
-            data, offsets, index, count, True, inside, kinds, relations, xids, bodies, widths
-        )
-    return scan_run_of(
-        data, offsets, index, count, False, inside, kinds, relations, xids, bodies, widths
-    )
-
-
-cdef inline Py_ssize_t scan_run_of(
-    const uint8_t* data,
-    const int64_t* offsets,
-    Py_ssize_t index,
-    Py_ssize_t count,
-    bint heads,
-    bint* inside,
-    uint8_t* kinds,
-    uint32_t* relations,
-    uint32_t* xids,
-    int64_t* bodies,
-    int16_t* widths,
-) noexcept nogil:
-    """Scan a run; compiled once for each value of `heads`."""
     cdef const uint8_t* p
     cdef const uint8_t* end
     cdef Change change
