@@ -46,6 +46,8 @@ class SealedSegments:
         """Take note of segments that were sealed or pruned meanwhile."""
         if found.sealed != self.names:
             self._index = None
+        if found.sealed[:1] != self.names[:1]:  # pruning has written this sidecar again
+            self._segments.pop("".join(found.sealed[:1]), None)
         self._directory = found
         self.names = found.sealed
         known = set(self.names)

@@ -192,6 +192,17 @@ def test_a_row_that_says_something_else(directory: Path) -> None:
     assert log.verify(directory).damage == ()
 
 
+def test_a_reader_that_knows_the_log_from_before_it_was_pruned(directory: Path) -> None:
+    reader = log.Log(directory)
+    known = reader.relations_at()
+    assert known.relations
+    assert len(reader.segments) > 2
+    log.prune(directory, commit_lsns(CAPTURE)[-1])
+    reader.refresh()
+    assert reader.begin.ordinal > 0
+    assert reader.relations_at() == known
+
+
 def test_pruning_and_copying(directory: Path, tmp_path: Path) -> None:
     lsns = commit_lsns(CAPTURE)
     log.copy(directory, tmp_path / "copy")
