@@ -80,7 +80,7 @@ def index_row(segment: Segment, before: Scope, declared: Scope) -> dict[str, Any
     declared : Scope
         The relations, types and names that it declared.
     """
-    definitions = {version: number for number, version in enumerate(segment.versions)}
+    definitions = {each: number for number, each in enumerate(dict.fromkeys(segment.versions))}
     relations = []
     derived: dict[str, tuple[int, int]] = {}
     for oid, (clock, version) in sorted(declared.relations.items(), key=lambda each: each[1][0]):
