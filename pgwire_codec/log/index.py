@@ -56,7 +56,9 @@ class LogIndex:
         if at > number:
             at, scope = 0, self._known.copy()
         for place, batch in enumerate(self._batches):
-            start = int(self._starts[place])
+            start, stop = int(self._starts[place]), int(self._starts[place + 1])
+            if stop <= at or start >= number:
+                continue
             for row in self._rows_with(batch, "relations", "names", "types"):
                 if at <= start + row < number:
                     _declare(scope, batch, row)
