@@ -279,13 +279,12 @@ def test_the_messages_are_an_arrow_array(codec: Implementation) -> None:
 
 
 LEAKS = """
-    import gc, resource, sys
-
     import pyarrow as pa
     import pgwire_codec as pgc
     from pgwire_codec._core.columns.encode_batch import encode_batch
     from tests.support.arrow_columns import example_table
     from tests.support.build import column, relation
+    from tests.support.leaks import assert_nothing_kept
 
     table, columns = example_table()
     long = pa.table({"v": pa.array(["x" * 1000] * 2000, pa.string_view())})
@@ -300,24 +299,12 @@ LEAKS = """
         except pgc.EncodeError:
             pass
 
-    def held():
-        gc.collect()
-        return sys.getallocatedblocks(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-    for _ in range(100):  # caches fill: pyarrow's, and the interpreter's
-        once()
-    blocks, peak = held()
-    for _ in range(100):
-        once()
-    after, peak_after = held()
-    assert after - blocks < 100, (blocks, after)  # not one a round
-    scale = 1 if sys.platform == "darwin" else 1024
-    assert (peak_after - peak) * scale < 50_000_000, (peak, peak_after)
+    assert_nothing_kept(once, 100)
 """
 
 
 @pytest.mark.differential
-@pytest.mark.slow  # memory of the process: a measure that a busy machine can blur
+@pytest.mark.slow  # seconds
 def test_nothing_is_leaked() -> None:
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(LEAKS)], capture_output=True, text=True, check=False

@@ -356,11 +356,10 @@ def test_messages_that_were_read_are_frozen_and_hash_as_others() -> None:
 # Memory.
 
 LEAKS = """
-    import gc, resource, sys
-
     import pgwire_codec as pgc
     from pgwire_codec import _core as core
     from tests.support.golden import FRAMES, MESSAGES
+    from tests.support.leaks import assert_nothing_kept
 
     LONG = pgc.Insert(None, 1, pgc.TupleData(b"tn", (bytes(1_000_000), None)))
     BAD = (pgc.Begin(-1, 0, 0), pgc.Insert(None, 1, pgc.TupleData(b"tt", (bytes(5000), 1))))
@@ -384,19 +383,7 @@ LEAKS = """
             except pgc.EncodeError:
                 pass
 
-    def held():
-        gc.collect()
-        return sys.getallocatedblocks(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-    for _ in range(20):
-        once()
-    blocks, peak = held()
-    for _ in range(200):
-        once()
-    after, peak_after = held()
-    assert after - blocks < 100, (blocks, after)
-    scale = 1 if sys.platform == "darwin" else 1024
-    assert (peak_after - peak) * scale < 50_000_000, (peak, peak_after)
+    assert_nothing_kept(once, 100)
 """
 
 
