@@ -1,4 +1,4 @@
-"""Whether a piece of work keeps memory: run it in a process of its own."""
+"""Check that a piece of work keeps no memory, for a process of its own."""
 
 from __future__ import annotations
 
