@@ -119,13 +119,14 @@ def _decode(
 
 
 def _changes(collector: Collector, decoding: Decoding, *, skip: bool) -> Changes:
-    batches = gather(collector, decoding)
+    committed, emitted = collector.transactions()
+    batches = gather(collector.emitted, emitted, decoding)
     if skip:
         sound = [_without_rejected(batch, collector) for batch in batches]
         batches = [batch for batch in sound if len(batch)]
     return Changes(
         batches,
-        collector.transactions(),
+        committed,
         collector.logical_messages,
         sorted(collector.rejected, key=lambda each: each.message_index),
         sorted(collector.warnings, key=lambda each: each.message_index or 0),

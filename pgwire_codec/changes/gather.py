@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,41 +11,44 @@ import numpy.typing as npt
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.column import Decoding
 from pgwire_codec.transactions.change_array import ChangeArray
-from pgwire_codec.transactions.collector import Collector, CommittedRun
-from pgwire_codec.transactions.committed import Transactions
+from pgwire_codec.transactions.collector import CommittedRun, Held
+from pgwire_codec.transactions.committed import Committed, Transactions
 
 
-def gather(collector: Collector, decoding: Decoding) -> list[ChangeBatch]:
-    """Return the batches of the changes that a collector emitted.
+def gather(
+    emitted: Sequence[tuple[Committed, Held] | CommittedRun],
+    transactions: Transactions,
+    decoding: Decoding,
+) -> list[ChangeBatch]:
+    """Return the batches of the changes that a collector emitted, of these transactions.
 
     The batches of an array are in the order of their first changes, in commit order; arrays are in
     the order in which their first changes were emitted.
     """
     arrays: dict[int, _Pieces] = {}
     count = 0
-    for each in collector.emitted:
+    for each in emitted:
         if isinstance(each, CommittedRun):
             pieces = arrays.setdefault(id(each.changes), _Pieces(each.changes))
-            pieces.add_run(each, count)
-            count += len(each.transactions)
+            run = each.transactions
+            pieces.add(decoding.codec.run_pieces(each.first_row, run.changes, count))
+            count += len(run)
         else:
             for chunk in each[1].chunks:
                 pieces = arrays.setdefault(id(chunk.changes), _Pieces(chunk.changes))
                 pieces.single.append((chunk.start, chunk.stop, chunk.seq, count))
             count += 1
-    transactions = Transactions.collect(
-        each.transactions if isinstance(each, CommittedRun) else each[0]
-        for each in collector.emitted
-    )
     # A run is in commit order.
     lsn = transactions.commit_lsn
-    ordered = len(collector.emitted) < 2 or bool(np.all(lsn[:-1] <= lsn[1:]))
+    ordered = len(emitted) < 2 or bool(np.all(lsn[:-1] <= lsn[1:]))
     batches: list[ChangeBatch] = []
     for pieces in arrays.values():
-        columns = pieces.columns()
+        several = pieces.arrays()
         if not ordered:  # those of a transaction are in order already
-            columns = columns[:, np.argsort(lsn[columns[3]], kind="stable")]
-        batches += _batches(pieces.changes, columns, transactions, decoding)
+            columns = np.concatenate(several, axis=1)
+            order = np.argsort(lsn[columns[3]], kind="stable")
+            several = [np.ascontiguousarray(columns[:, order])]
+        batches += _batches(pieces.changes, several, transactions, decoding)
     return batches
 
 
@@ -61,34 +64,27 @@ class _Pieces:
     several: list[npt.NDArray[np.int64]] = field(default_factory=list)
     single: list[tuple[int, int, int, int]] = field(default_factory=list)  # after `several`
 
-    def add_run(self, run: CommittedRun, number: int) -> None:
+    def add(self, pieces: npt.NDArray[np.int64]) -> None:
         self._close()
-        count = len(run.transactions)
-        pieces = np.zeros((4, count), np.int64)
-        pieces[0] = run.first_row
-        np.add(run.first_row, run.transactions.changes, out=pieces[1])
-        pieces[3] = np.arange(number, number + count)
         self.several.append(pieces)
 
-    def columns(self) -> npt.NDArray[np.int64]:
+    def arrays(self) -> list[npt.NDArray[np.int64]]:
         self._close()
-        return self.several[0] if len(self.several) == 1 else np.concatenate(self.several, axis=1)
+        return self.several
 
     def _close(self) -> None:
         if self.single:
-            self.several.append(np.array(self.single, np.int64).T)
+            self.several.append(np.ascontiguousarray(np.array(self.single, np.int64).T))
             self.single = []
 
 
 def _batches(
     changes: ChangeArray,
-    pieces: npt.NDArray[np.int64],
+    pieces: list[npt.NDArray[np.int64]],
     transactions: Transactions,
     decoding: Decoding,
 ) -> Iterator[ChangeBatch]:
-    found = decoding.codec.group_rows(
-        changes.rows, changes.group, changes.batch_numbers(), np.ascontiguousarray(pieces)
-    )
+    found = decoding.codec.group_rows(changes.rows, changes.group, changes.batch_numbers(), pieces)
     start = 0
     for number, stop in zip(found.batch.tolist(), found.stop.tolist(), strict=True):
         yield ChangeBatch(

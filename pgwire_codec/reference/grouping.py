@@ -1,6 +1,9 @@
-"""group_rows: the changes of an array, one batch after the other."""
+"""group_rows: the changes of an array, batch after batch; run_pieces: its input of a run."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -8,11 +11,29 @@ import numpy.typing as npt
 from pgwire_codec.codec.runs import GroupedRows
 
 
+def run_pieces(
+    first_row: npt.NDArray[np.int64], changes: npt.NDArray[np.int64], transaction: int
+) -> npt.NDArray[np.int64]:
+    """Return the pieces of a run of whole transactions, as ``group_rows`` takes them.
+
+    Parameters
+    ----------
+    first_row, changes : numpy.ndarray of int64, transactions
+        As in :class:`pgwire_codec.codec.runs.PlainTransactions`.
+    transaction : int
+        The number of the first transaction; the others follow it.
+    """
+    if len(first_row) != len(changes):
+        raise ValueError("each transaction must have a first row, and a number of changes")
+    numbers = np.arange(transaction, transaction + len(first_row))
+    return np.stack([first_row, first_row + changes, np.zeros_like(first_row), numbers])
+
+
 def group_rows(
     rows: npt.NDArray[np.int64],
     group: npt.NDArray[np.int32],
     batch: npt.NDArray[np.int32],
-    pieces: npt.NDArray[np.int64],
+    pieces: Sequence[npt.NDArray[np.int64]],
 ) -> GroupedRows:
     """Sort pieces of the rows of an array by their batches. Rows of a batch keep their order.
 
@@ -22,12 +43,12 @@ def group_rows(
         As in :class:`pgwire_codec.codec.runs.Runs`.
     batch : numpy.ndarray of int32
         The batch of each group, less than there are groups.
-    pieces : numpy.ndarray of int64, 4 x pieces
-        Of each piece: its first row, the end of its rows, the number of its first row in its
-        transaction, and the transaction.
+    pieces : sequence of numpy.ndarray of int64, 4 x pieces
+        In order. Of each piece: its first row, the end of its rows, the number of its first row in
+        its transaction, and the transaction.
     """
     found: dict[int, list[tuple[int, int, int]]] = {}
-    for start, stop, seq, transaction in pieces.T.tolist():
+    for start, stop, seq, transaction in chain.from_iterable(each.T.tolist() for each in pieces):
         for row in range(start, stop):
             place = found.setdefault(int(batch[group[row]]), [])
             place.append((int(rows[row]), seq + row - start, transaction))

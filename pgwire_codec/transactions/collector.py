@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import is_
 from typing import NamedTuple
 
 import numpy as np
@@ -91,6 +92,16 @@ class Collector:
         if key in self.held:
             self.held[new] = self.held.pop(key)
 
-    def transactions(self) -> Transactions:
-        """Return the committed transactions, in commit order."""
-        return Transactions.collect(self.committed)
+    def transactions(self) -> tuple[Transactions, Transactions]:
+        """Return the committed transactions in commit order, and those of ``emitted`` in its order.
+
+        They are one object, unless changes are delivered before or after their commit.
+        """
+        committed = Transactions.collect(self.committed)
+        emitted = [
+            each.transactions if isinstance(each, CommittedRun) else each[0]
+            for each in self.emitted
+        ]
+        if len(emitted) == len(self.committed) and all(map(is_, emitted, self.committed)):
+            return committed, committed
+        return committed, Transactions.collect(emitted)

@@ -71,6 +71,8 @@ def first_of_each(table: MessageTable, run: ChangeRun) -> dict[int, Position]:
     Outside stream blocks the result is empty.
     """
     xids: npt.NDArray[Any] = table.xid[run.start : run.stop]
+    if not xids.any():
+        return {}
     # Only the first of a row of changes by the same subtransaction can be its first.
     places = np.flatnonzero(np.diff(xids, prepend=np.uint32(0)))
     first: dict[int, Position] = {}

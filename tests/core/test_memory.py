@@ -80,7 +80,7 @@ STARVE = """
     found = core.runs(messages, table)
     pieces = np.array([[0], [len(several)], [0], [0]])
     batch = np.zeros(1, np.int32)
-    assert starve(lambda: core.group_rows(found.rows, found.group, batch, pieces)) > 2
+    assert starve(lambda: core.group_rows(found.rows, found.group, batch, [pieces])) > 2
     assert starve(lambda: core.tuples(*place)) > 3
     starved = starve(lambda: core.decode_columns(*place, "new", wanted, unrepresentable="null"))
     assert starved > 1, starved

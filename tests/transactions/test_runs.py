@@ -363,13 +363,29 @@ def test_rows_are_grouped_alike(data: st.DataObject) -> None:
     edges = sorted(data.draw(st.lists(st.integers(0, count), max_size=10)))
     pieces = [(a, b, a % 3, b) for a, b in zip(edges[::2], edges[1::2], strict=False)]
     pieces = data.draw(st.permutations(pieces))
+    cut = data.draw(st.integers(0, len(pieces)))
     differential(
         "group_rows",
         np.arange(5, 5 + count),
         np.array(group, np.int32),
         np.array(batch, np.int32),
-        np.array(pieces, np.int64).reshape(-1, 4).T.copy(),
+        [
+            np.array(several, np.int64).reshape(-1, 4).T.copy()
+            for several in (pieces[:cut], pieces[cut:])
+        ],
     )
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 2**40))), st.integers(0, 2**40))
+def test_runs_are_cut_into_pieces_alike(runs: list[tuple[int, int]], transaction: int) -> None:
+    first_row, changes = np.array(runs, np.int64).reshape(-1, 2).T.copy()
+    differential("run_pieces", first_row, changes, transaction)
+
+
+def test_a_run_needs_the_changes_of_each_transaction() -> None:
+    for codec in map(implementation, ("python", "cython")):
+        with pytest.raises(ValueError, match="each transaction"):
+            codec.run_pieces(np.zeros(2, np.int64), np.zeros(1, np.int64), 0)
 
 
 @pytest.mark.parametrize(
@@ -387,7 +403,7 @@ def test_pieces_of_other_rows_are_refused(pieces: Any, batch: list[int]) -> None
     rows, group = np.arange(2), np.arange(2, dtype=np.int32)
     with pytest.raises(ValueError, match="pieces"):
         implementation("cython").group_rows(
-            rows, group, np.array(batch, np.int32), np.array(pieces, np.int64)
+            rows, group, np.array(batch, np.int32), [np.array(pieces, np.int64)]
         )
 
 

@@ -25,7 +25,7 @@ from pgwire_codec.codec.runs import PlainRun, PlainTransactions, RelationGroup, 
 from pgwire_codec.protocol.messages import Message, Origin, Relation, Truncate
 
 
-INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
+INT32, INT64, UINT32 = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.uint32)
 
 
 cdef enum Place:
@@ -128,8 +128,8 @@ cdef class RunReader:
         commits += 1  # the last may be without its Commit
         self.row_array = new_array((rows,), INT64)
         self.group_array = new_array((rows,), INT32)
-        self.xid_array = np.empty(commits, np.uint32)
-        self.field_array = np.empty((FIELDS, commits), np.int64)
+        self.xid_array = new_array((commits,), UINT32)
+        self.field_array = new_array((FIELDS, commits), INT64)
         self.rows = self.row_array
         self.group = self.group_array
         self.xid = self.xid_array
