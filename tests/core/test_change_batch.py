@@ -133,10 +133,46 @@ def test_what_is_built_from_columns(kind: str, value: str, options: Any) -> None
     assert made(changes) is None
 
 
-def test_threads() -> None:
-    many = [insert(1, str(number), "a", "b") for number in range(9000)]
-    assert made(batch(*many, threads=2)) is None
-    assert made(batch(*many[:4000], threads=2)) is not None
+ROWS = 20_000
+NULLS = row(*[None] * len(TYPES))
+KEY = row(None, "-3", *[None] * (len(TYPES) - 2))
+INSERTED = insert(1, *ROW)
+
+
+def in_shares(where: range, threads: int, change: pgc.Update | None = None) -> ChangeBatch:
+    """Inserts, but for the changes at some places: updates with old keys, nulls, unchanged."""
+    others = [
+        update(1, row(*ROW), key=KEY),
+        update(1, NULLS),
+        update(1, row(*ROW[:5], ..., *ROW[6:])),
+        update(1, row(*ROW[:5], "longer, éé", *ROW[6:])),
+    ]
+    several = [INSERTED] * ROWS
+    for number in where:
+        several[number] = change or others[number % len(others)]
+    return batch(*several, relation=WIDE, threads=threads)
+
+
+@pytest.mark.parametrize("threads", [2, 3, 100])
+@pytest.mark.parametrize(
+    "where", [range(0, ROWS, 7), range(ROWS - 4, ROWS), range(4), range(0)], ids=str
+)
+def test_shares_of_the_rows(where: range, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pgwire_codec._core.shares._SMALLEST", 1)
+    alone, together = made(in_shares(where, 1)), made(in_shares(where, threads))
+    assert alone is not None
+    assert together is not None
+    together.validate(full=True)
+    assert together.equals(alone)
+
+
+@pytest.mark.parametrize("place", [0, 5_000, ROWS - 1])
+def test_a_share_with_a_value_that_is_not_ordinary(place: int) -> None:
+    wrong = update(1, row("maybe", *ROW[1:]))
+    changes = in_shares(range(place, place + 1), 2, wrong)
+    assert made(changes) is None
+    with pytest.raises(pgc.DecodeError, match="column bool"):
+        changes.to_arrow()
 
 
 def test_no_rows() -> None:

@@ -18,17 +18,18 @@ from pgwire_codec._core.columns.columns cimport (
     NO_MEMORY, TRUNCATED, decode_blocks, unchanged_of,
 )
 from pgwire_codec._core.columns.slices cimport (
-    Slices, add_wanted, close_slices, open_slices,
+    Slices, add_wanted, append_unchanged, close_slices, open_slices,
 )
 from pgwire_codec._core.kernels.column cimport (
-    BLOCK, CLAMPED, NULLED, RAISE, ColumnBuffers, Policy, column_clear, column_reserve,
+    BLOCK, CLAMPED, MAX_BYTES, NULLED, RAISE, ColumnBuffers, Policy, column_append, column_borrow,
+    column_clear, column_reserve,
 )
 from pgwire_codec._core.kernels.memory cimport pool_free, pool_realloc
 from pgwire_codec._core.kernels.values cimport Setup, has_kernel, setup_of
 from pgwire_codec._core.wire.tuple_data cimport CURRENT, OLD, TupleSource
 
 from pgwire_codec._core.columns.metadata import name_lists, strings_at
-from pgwire_codec._core.shares import shares_of
+from pgwire_codec._core.shares import in_threads, shares_of
 from pgwire_codec.arrow.layout import shared_nulls
 
 cdef dict POLICIES = {"raise": RAISE, "null": NULLED, "clamp": CLAMPED}
@@ -36,6 +37,7 @@ INT64 = np.dtype(np.int64)
 
 cdef enum:
     METADATA = 8  # columns from _op to _unchanged
+    MOST_SHARES = 64
 
 # Plans.
 
@@ -107,12 +109,17 @@ cdef class Columns:
         pool_free(self.marker)
         close_slices(&self.slices)
 
-    cdef bint decode(self, TupleSource* source, int which, Policy policy) except -1:
-        """Decode all rows; return False if any value, or its message, is not ordinary."""
+    cdef int open(
+        self, const TupleSource* source, Policy policy, Columns whole=None, Py_ssize_t first=0
+    ) except -1:
+        """Set the columns up for the rows of a source.
+
+        Those of a share of the rows write what has a fixed width into the `whole` columns, from row
+        `first` on: these must outlive them.
+        """
         cdef ColumnBuffers* c
         cdef Setup setup
         cdef Py_ssize_t at, number
-        cdef int code
         for at in range(self.selection.count):
             c = &self.c[at]
             setup = self.selection.setups[at]
@@ -124,9 +131,18 @@ cdef class Columns:
             c.start, c.end = source.data, source.data + source.size
             c.policy = policy
             c.has_offsets = self.selection.layouts[at] == OFFSETS
-            if column_reserve(c, source.count):
+            if whole is not None and not c.has_offsets:
+                column_borrow(c, &whole.c[at], first, source.count)
+            elif column_reserve(c, source.count):
                 raise MemoryError
             add_wanted(&self.slices, number, c)
+        return 0
+
+    cdef bint decode(self, TupleSource* source, int which) except -1:
+        """Decode the rows of a source; return False if any value, or message, is not ordinary."""
+        cdef ColumnBuffers* c
+        cdef Py_ssize_t at
+        cdef int code
         with nogil:
             code = decode_blocks(source, &self.slices, which)
         if code == NO_MEMORY:
@@ -141,12 +157,72 @@ cdef class Columns:
                 return False
         return True
 
+    cdef int append(self, Columns share, Py_ssize_t first, Py_ssize_t rows) except -1:
+        """Append a share of the rows, of which all before row `first` are here."""
+        cdef Py_ssize_t at
+        cdef int failed = 0
+        with nogil:
+            for at in range(self.count):
+                failed |= column_append(&self.c[at], &share.c[at])
+            memcpy(self.marker + first, share.marker, <size_t> rows)
+            append_unchanged(&self.slices, &share.slices, first)
+        if failed or self.slices.out_of_memory:
+            raise MemoryError
+        return 0
+
     cdef int export(self, ArrowArray** children) except -1:
         """Move the columns into arrays."""
         cdef Py_ssize_t at
         for at in range(self.count):
             export_column(children[at], &self.c[at], self.selection.layouts[at])
         return 0
+
+
+cdef class Shares:
+    """Shares of the rows, which threads decode at the same time."""
+
+    cdef list columns  # of each share; those of the first take in the others
+    cdef list edges
+    cdef TupleSource[MOST_SHARES] sources
+    cdef int which
+
+    def __init__(self, Columns whole, list edges):
+        self.columns = [whole]
+        self.edges = edges
+
+    cdef int open(
+        self, const TupleSource* source, int which, Policy policy, Py_ssize_t width
+    ) except -1:
+        """Set up the columns of each share; those of the first have room for all rows."""
+        cdef Columns whole = self.columns[0], share
+        cdef Py_ssize_t number, first
+        self.which = which
+        for number in range(len(self.edges) - 1):
+            first = self.edges[number]
+            self.sources[number] = source[0]
+            self.sources[number].rows += first
+            self.sources[number].bodies += first
+            self.sources[number].count = self.edges[number + 1] - first
+            if number:
+                share = Columns(whole.selection, width, self.sources[number].count)
+                share.open(&self.sources[number], policy, whole, first)
+                self.columns.append(share)
+        return 0
+
+    def decode(self, Py_ssize_t number):
+        """Decode a share; return False if anything in it is not ordinary."""
+        cdef Columns share = self.columns[number]
+        return share.decode(&self.sources[number], self.which)
+
+    cdef bint join(self) except -1:
+        """Append the shares to the first; return whether any has an old tuple."""
+        cdef Columns whole = self.columns[0]
+        cdef Py_ssize_t number
+        cdef bint any_old = self.sources[0].any_old
+        for number in range(1, len(self.columns)):
+            whole.append(self.columns[number], self.edges[number], self.sources[number].count)
+            any_old |= self.sources[number].any_old
+        return any_old
 
 
 # The batch.
@@ -159,15 +235,19 @@ def change_batch(
     """Return the record batch of ordinary changes; see ``reference.change_batch``."""
     cdef Compiled compiled = plan.compiled
     cdef Changes changes
+    cdef Policy policy
     cdef ArrowArray exported
     if compiled is None:
         compiled = plan.compiled = Compiled(plan)
     if not (compiled.is_ordinary and len(rows) and len(source.messages.data)):
         return None
-    if threads > 1 and len(shares_of(len(rows), threads, BLOCK)) > 2:
-        return None
+    if threads > 1 and len(source.messages.data) <= MAX_BYTES:  # which Arrow's offsets address
+        edges = shares_of(len(rows), min(threads, MOST_SHARES), BLOCK)
+    else:
+        edges = None
     changes = Changes(source, rows)
-    if not changes.decode(compiled, plan.width, <Policy> <int> POLICIES[unrepresentable]):
+    policy = <Policy> <int> POLICIES[unrepresentable]
+    if not changes.decode(compiled, plan.width, policy, edges):
         return None
     memset(&exported, 0, sizeof(ArrowArray))
     try:
@@ -218,16 +298,36 @@ cdef class Changes:
     def __dealloc__(self):
         pool_free(self.bodies)
 
-    cdef bint decode(self, Compiled compiled, Py_ssize_t width, Policy policy) except -1:
-        """Decode the columns; return False if any change is not ordinary."""
+    cdef bint decode(
+        self, Compiled compiled, Py_ssize_t width, Policy policy, list edges
+    ) except -1:
+        """Decode the columns; return False if any change is not ordinary.
+
+        `edges` are those of the shares of the rows; None: one share.
+        """
         cdef Py_ssize_t rows = self.source.count
         self.current = Columns(compiled.current, width, rows)
-        if not self.current.decode(&self.source, CURRENT, policy):
+        if not self.decode_tuples(self.current, CURRENT, width, policy, edges):
             return False
         if not compiled.before.count or not self.source.any_old:
             return True
         self.before = Columns(compiled.before, width, rows)
-        return self.before.decode(&self.source, OLD, policy)
+        return self.decode_tuples(self.before, OLD, width, policy, edges)
+
+    cdef bint decode_tuples(
+        self, Columns columns, int which, Py_ssize_t width, Policy policy, list edges
+    ) except -1:
+        """Decode the columns of the old or the current tuples."""
+        cdef Shares shares
+        columns.open(&self.source, policy)
+        if edges is None or len(edges) == 2:
+            return columns.decode(&self.source, which)
+        shares = Shares(columns, edges)
+        shares.open(&self.source, which, policy, width)
+        if not all(in_threads(shares.decode, len(edges) - 1)):
+            return False
+        self.source.any_old |= shares.join()
+        return True
 
     cdef int export(self, ArrowArray* to, plan, lsn, seq, transactions, transaction) except -1:
         """Move the columns and the metadata columns into a struct."""

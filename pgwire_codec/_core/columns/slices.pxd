@@ -149,3 +149,12 @@ cdef inline void note_unchanged(Slices* slices, int64_t row, int64_t column) noe
     slices.unchanged[2 * slices.unchanged_count] = row
     slices.unchanged[2 * slices.unchanged_count + 1] = column
     slices.unchanged_count += 1
+
+
+cdef inline void append_unchanged(
+    Slices* slices, const Slices* share, int64_t first
+) noexcept nogil:
+    """Take over the unchanged rows of a share of the rows, whose first is row `first`."""
+    cdef Py_ssize_t at
+    for at in range(share.unchanged_count):
+        note_unchanged(slices, first + share.unchanged[2 * at], share.unchanged[2 * at + 1])
