@@ -84,6 +84,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
     from pgwire_codec.spark.java import ensure_java
+    from tests.support.lakehouse import delta_settings
 
     ensure_java()
     with pytest.MonkeyPatch.context() as environment:
@@ -103,6 +104,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
             # Spark matches mapInArrow's columns by position and checks nothing unless asked.
             .config("spark.sql.execution.arrow.pyspark.validateSchema.enabled", "true")
+            .config(map=delta_settings())
             .getOrCreate()
         )
         yield session

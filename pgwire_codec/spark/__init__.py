@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from pgwire_codec.spark.decode.rdd import decode_partition, plan_partitions
     from pgwire_codec.spark.reduction.latest import latest
     from pgwire_codec.spark.sinks.auto_cdc import auto_cdc_rows
-    from pgwire_codec.spark.sinks.delta_merge import Merged, merge_into
+    from pgwire_codec.spark.sinks.merge import merge_into
+    from pgwire_codec.spark.sinks.target import Merged
     from pgwire_codec.spark.source import PgoutputDataSource
     from pgwire_codec.spark.tables import LogTables, read_tables, unpack_tables
 
@@ -34,14 +35,14 @@ __all__ = [
 # Spark's Arrow types needs no Spark.
 _MODULES = {
     "LogTables": "tables",
-    "Merged": "sinks.delta_merge",
+    "Merged": "sinks.target",
     "PgoutputDataSource": "source",
     "PlannedChanges": "decode.dataframe",
     "auto_cdc_rows": "sinks.auto_cdc",
     "decode_changes": "decode.dataframe",
     "decode_partition": "decode.rdd",
     "latest": "reduction.latest",
-    "merge_into": "sinks.delta_merge",
+    "merge_into": "sinks.merge",
     "plan_changes": "decode.dataframe",
     "plan_partitions": "decode.rdd",
     "read_tables": "tables",

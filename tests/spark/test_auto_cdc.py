@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +12,7 @@ import pytest
 
 from tests.support import docs, spark_logs
 from tests.support.histories import KEYS, VALUES, History, to_messages
+from tests.support.lakehouse import jar
 from tests.support.servers import database
 
 if TYPE_CHECKING:
@@ -62,31 +61,15 @@ def result():
 """
 
 
-@pytest.fixture(scope="module")
-def jar() -> Path:
-    """Spark's jar of tests, from the local Maven repository; Maven fetches it if need be."""
-    group, artifact, version, _, classifier = JAR.split(":")
-    folder = Path.home() / ".m2" / "repository" / group.replace(".", "/") / artifact / version
-    path = folder / f"{artifact}-{version}-{classifier}.jar"
-    if not path.exists():
-        maven = shutil.which("mvn")
-        if maven is None:
-            pytest.skip(f"needs {path.name}, or mvn to fetch it")
-        fetch = [maven, "-q", "dependency:get", f"-Dartifact={JAR}", "-Dtransitive=false"]
-        done = subprocess.run(fetch, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-    return path
-
-
 @pytest.fixture
-def folder(jar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder in which `spark-pipelines` runs, with a catalog `lake` that it can merge into."""
     for module in ("pyspark", "grpc", "yaml"):
         pytest.importorskip(module, reason="needs pyspark[pipelines]")
     import pyspark
 
     settings = {
-        "spark.driver.extraClassPath": jar,
+        "spark.driver.extraClassPath": jar(JAR),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.catalog.lake": CATALOG,

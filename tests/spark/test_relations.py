@@ -72,21 +72,26 @@ def test_latest_has_the_rows_of_the_relation_that_changed_last(
 
 @pytest.mark.parametrize("keys", [list(KEYS), None], ids=["keys", "no keys"])
 def test_merge_into_replaces_one_relation_by_another(
-    spark: SparkSession, api: Any, deltalake: Any, tmp_path: Path, keys: list[str] | None
+    spark: SparkSession,
+    merge_into: Any,
+    api: Any,
+    deltalake: Any,
+    tmp_path: Path,
+    keys: list[str] | None,
 ) -> None:
     """The name goes from one to the other and back: rows of one only, and nothing twice."""
     one, two = Relation(1, full=True), Relation(2, full=True)
     target = str(tmp_path / "target")
 
     def merge(batch: DataFrame, relation: Relation) -> None:
-        merged = api.merge_into(batch, target, keys)
+        merged = merge_into(batch, target, keys)
         table = deltalake.DeltaTable(target)
         assert by_key(table.to_pyarrow_table().to_pylist()) == relation.made.expected()
         assert merged.commit_lsn == relation.made.lsn
         # It was applied once, and once only.
-        assert api.merge_into(batch, target, keys) == api.Merged(relation.made.lsn)
+        assert merge_into(batch, target, keys) == api.Merged(relation.made.lsn)
         for old in batches:
-            assert api.merge_into(old, target, keys) == api.Merged(relation.made.lsn)
+            assert merge_into(old, target, keys) == api.Merged(relation.made.lsn)
         assert deltalake.DeltaTable(target).version() == table.version()
         batches.append(batch)
 
@@ -110,7 +115,7 @@ def test_merge_into_replaces_one_relation_by_another(
 
 
 def test_columns_that_only_the_old_relation_had(
-    spark: SparkSession, api: Any, deltalake: Any, tmp_path: Path
+    spark: SparkSession, merge_into: Any, api: Any, deltalake: Any, tmp_path: Path
 ) -> None:
     """A row of another relation, or after a truncate, has no values of the old one."""
     target = str(tmp_path / "target")
@@ -129,27 +134,29 @@ def test_columns_that_only_the_old_relation_had(
         found: list[Row] = deltalake.DeltaTable(target).to_pyarrow_table().to_pylist()
         return found
 
-    api.merge_into(batch(10, 1, "old"), target, ["id"])
+    merge_into(batch(10, 1, "old"), target, ["id"])
     assert rows() == [{"id": 1, "more": "old"}]
-    api.merge_into(batch(20, 2), target, ["id"])
+    merge_into(batch(20, 2), target, ["id"])
     assert rows() == [{"id": 1, "more": None}]
-    api.merge_into(batch(30, 2, "new", truncate=True), target, ["id"])
+    merge_into(batch(30, 2, "new", truncate=True), target, ["id"])
     assert rows() == [{"id": 1, "more": "new"}]
-    api.merge_into(batch(40, 2, truncate=True), target, ["id"])
+    merge_into(batch(40, 2, truncate=True), target, ["id"])
     assert rows() == [{"id": 1, "more": None}]
 
 
 def test_a_target_from_before_relations_were_recorded(
-    spark: SparkSession, api: Any, deltalake: Any, tmp_path: Path
+    spark: SparkSession, merge_into: Any, api: Any, deltalake: Any, tmp_path: Path
 ) -> None:
     """It is taken to have the rows of the first relation that comes."""
     one = Relation(1)
     target = str(tmp_path / "target")
     one.change_at(1000)
-    api.merge_into(one.changes(spark).drop("_relation_oid"), target, list(KEYS))
+    merge_into(one.changes(spark).drop("_relation_oid"), target, list(KEYS))
     seen = one.made.lsn
     one.change_at(2000)
-    api.merge_into(one.changes(spark, after=seen), target, list(KEYS))
+    merge_into(one.changes(spark, after=seen), target, list(KEYS))
     found = by_key(deltalake.DeltaTable(target).to_pyarrow_table().to_pylist())
     assert found == one.made.expected()
-    assert deltalake.DeltaTable(target).transaction_version("pgwire_codec/relation") == 1
+    recorded = {"delta-rs": ("relation", 1), "delta-spark": ("1", one.made.lsn)}
+    name, version = recorded[merge_into.name]
+    assert deltalake.DeltaTable(target).transaction_version(f"pgwire_codec/{name}") == version

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.lakehouse import DELTA
+
 ROOT = Path(__file__).parent.parent.parent
 RELEASES = ["3.5", "4.0", "4.1", "4.2", "4.3"]
 NEWEST = RELEASES[-1]  # which `make test` uses, for all tests
@@ -60,3 +62,12 @@ def test_releases_of_a_function(part: str, name: str) -> None:
 
 def test_every_row_is_tested() -> None:
     assert len(rows()) == len(TESTS)
+
+
+def test_releases_with_delta() -> None:
+    text = (ROOT / "docs/reference/spark.md").read_text("utf-8")
+    sentence = re.search(r"Delta's jars, which exist for Spark (.*)\.", text)
+    assert sentence is not None
+    assert re.findall(r"\d\.\d", sentence[1]) == list(DELTA)
+    for release in DELTA:
+        assert tested(release) >= {"tables", "row_counts", "relations"}

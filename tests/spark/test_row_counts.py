@@ -177,14 +177,14 @@ def as_multiset(rows: pa.Table) -> Counter[str]:
 
 
 @pytest.mark.slow
-def test_equal_rows_of_a_delta_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_equal_rows_of_a_delta_table(spark: SparkSession, merge_into: Any, tmp_path: Path) -> None:
     """As many of them are deleted as the changes remove."""
     deltalake = pytest.importorskip("deltalake")
     target = str(tmp_path / "target")
 
     def merge(lsn: int, *changes: tuple[Any, ...]) -> tuple[int, int]:
         rows = [(*c[:3], lsn, seq, *c[3:]) for seq, c in enumerate(changes)]
-        merged = api.merge_into(spark.createDataFrame(rows, SCHEMA), target, None)
+        merged = merge_into(spark.createDataFrame(rows, SCHEMA), target, None)
         return merged.inserted, merged.deleted
 
     def rows() -> list[tuple[Any, ...]]:
@@ -211,7 +211,7 @@ def test_equal_rows_of_a_delta_table(spark: SparkSession, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_servers_table(spark: SparkSession, pg18: Any, tmp_path: Path) -> None:
+def test_a_servers_table(spark: SparkSession, merge_into: Any, pg18: Any, tmp_path: Path) -> None:
     """10,000 changes of equal rows with large values; a snapshot in the end is the truth."""
     deltalake = pytest.importorskip("deltalake")
     source = spark.read.format("pgoutput").option("table", "public.t")
@@ -243,10 +243,10 @@ def test_a_servers_table(spark: SparkSession, pg18: Any, tmp_path: Path) -> None
     for part in (4, 2, 1):
         batch = changes.where(f"_commit_lsn <= {lsns[len(lsns) // part - 1]}")
         expected_then = as_multiset(api.latest(batch, None).toArrow())
-        merged = api.merge_into(batch, target, None)
+        merged = merge_into(batch, target, None)
         table = deltalake.DeltaTable(target).to_pyarrow_table()
         assert as_multiset(table.cast(pa.schema(batch.select(*VALUES).toArrow().schema))) == (
             expected_then
         )
-        assert api.merge_into(batch, target, None) == api.Merged(merged.commit_lsn)
+        assert merge_into(batch, target, None) == api.Merged(merged.commit_lsn)
     changes.unpersist()

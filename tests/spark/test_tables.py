@@ -105,7 +105,9 @@ def test_latest_tells_the_change_that_made_a_row(spark: SparkSession, api: Any) 
     assert rows[0]["_commit_time"].second == 7
 
 
-def test_names_of_all_kinds(spark: SparkSession, api: Any, deltalake: Any, tmp_path: Path) -> None:
+def test_names_of_all_kinds(
+    spark: SparkSession, merge_into: Any, api: Any, deltalake: Any, tmp_path: Path
+) -> None:
     """Names with dots, quotes and blanks, of metadata columns, and a table of keys only."""
     names = ["a.b", "o'clock", 'say "x"', "tick`", "Größe", "_op", "key", "cells"]
     table = ", ".join(f"`{name.replace('`', '``')}` string" for name in names)
@@ -124,10 +126,10 @@ def test_names_of_all_kinds(spark: SparkSession, api: Any, deltalake: Any, tmp_p
     (row,) = api.latest(changes, ["a.b"]).select("*").toArrow().to_pylist()
     assert {name: row[name] for name in names} == expected
     target = str(tmp_path / "t")
-    first = api.merge_into(changes.where("_commit_lsn = 5"), target, ["a.b"])
+    first = merge_into(changes.where("_commit_lsn = 5"), target, ["a.b"])
     assert first == api.Merged(5, inserted=1)
-    api.merge_into(changes, target, ["a.b"])
-    assert deltalake.DeltaTable(target).to_pyarrow_table().to_pylist() == [expected]
+    merge_into(changes, target, ["a.b"])
+    assert merge_into.rows(target) == [expected]
     only_keys = spark.createDataFrame(
         [(1, "I", 5, 0, None, None), (2, "U", 5, 1, None, (1,))],
         "id int, _op string, _commit_lsn long, _seq long, _unchanged array<string>,"
@@ -142,7 +144,7 @@ def delta_rows(deltalake: Any, target: str) -> dict[Key, Row]:
 
 @pytest.mark.parametrize("full", [False, True], ids=["identity default", "identity full"])
 def test_merged_batches_are_the_table(
-    spark: SparkSession, api: Any, deltalake: Any, tmp_path: Path, full: bool
+    spark: SparkSession, merge_into: Any, api: Any, deltalake: Any, tmp_path: Path, full: bool
 ) -> None:
     """Batches cut between transactions, applied once and again: the rows, and nothing twice."""
     made = History(4, full=full)
@@ -157,33 +159,33 @@ def test_merged_batches_are_the_table(
             made.truncate()
             made.change(2)
         batch, done = made.changes[done:], len(made.changes)
-        merged = api.merge_into(to_df(spark, made, batch), target, list(KEYS))
+        merged = merge_into(to_df(spark, made, batch), target, list(KEYS))
         assert merged.commit_lsn == made.lsn
         assert delta_rows(deltalake, target) == made.expected()
         version = deltalake.DeltaTable(target).version()
         seen.append(batch)
         again = to_df(spark, made, [*batch, *seen[0]])
-        assert api.merge_into(again, target, list(KEYS)) == api.Merged(made.lsn)
+        assert merge_into(again, target, list(KEYS)) == api.Merged(made.lsn)
         assert deltalake.DeltaTable(target).version() == version
         # The next batch overlaps: what was applied is passed over.
         done -= 50
 
 
 def test_streams_of_two_slots_do_not_hide_one_another(
-    spark: SparkSession, api: Any, deltalake: Any, tmp_path: Path
+    spark: SparkSession, merge_into: Any, api: Any, deltalake: Any, tmp_path: Path
 ) -> None:
     one, two = History(5, lsn=10**6), History(6)
     one.insert((1, 1))
     two.insert((2, 2))
     target = str(tmp_path / "target")
     for made, slot in ((one, "one"), (two, "two")):
-        merged = api.merge_into(to_df(spark, made), target, list(KEYS), app_id=slot)
+        merged = merge_into(to_df(spark, made), target, list(KEYS), app_id=slot)
         assert merged.inserted == 1
     assert delta_rows(deltalake, target) == one.expected() | two.expected()
 
 
 def test_a_row_that_the_target_lacks(
-    spark: SparkSession, api: Any, deltalake: Any, tmp_path: Path
+    spark: SparkSession, merge_into: Any, api: Any, deltalake: Any, tmp_path: Path
 ) -> None:
     """An update that leaves values as they were needs the row: NULL there would be wrong."""
     made = History(7)
@@ -195,17 +197,19 @@ def test_a_row_that_the_target_lacks(
     target = str(tmp_path / "target")
     changes = to_df(spark, made, made.changes[-1:])
     with pytest.raises(ValueError, match=r"has no row shelf = 1, id = 1, which an update changed"):
-        api.merge_into(changes, target, list(KEYS))
+        merge_into(changes, target, list(KEYS))
     assert not deltalake.DeltaTable.is_deltatable(target)
     other = History(8)
     other.insert((1, 2))
-    api.merge_into(to_df(spark, other), target, list(KEYS), app_id="other")
+    merge_into(to_df(spark, other), target, list(KEYS), app_id="other")
     with pytest.raises(ValueError, match=r"has no row shelf = 1, id = 1, which an update changed"):
-        api.merge_into(changes, target, list(KEYS))
+        merge_into(changes, target, list(KEYS))
     assert delta_rows(deltalake, target) == other.expected()
 
 
-def test_what_is_not_changes_is_refused(spark: SparkSession, api: Any, tmp_path: Path) -> None:
+def test_what_is_not_changes_is_refused(
+    spark: SparkSession, merge_into: Any, api: Any, tmp_path: Path
+) -> None:
     made = History(9)
     made.insert((1, 1))
     changes = to_df(spark, made)
@@ -222,11 +226,44 @@ def test_what_is_not_changes_is_refused(spark: SparkSession, api: Any, tmp_path:
     with pytest.raises(ValueError, match="keys must be a list of at least one column, or None"):
         api.latest(changes, "id")
     target = str(tmp_path / "target")
-    api.merge_into(changes.drop("note"), target, list(KEYS))
+    merge_into(changes.drop("note"), target, list(KEYS))
     made.lsn += 1
     made.insert((1, 2))
     with pytest.raises(ValueError, match=r"has no column note .* are shelf, id, v, tags"):
-        api.merge_into(to_df(spark, made), target, list(KEYS))
+        merge_into(to_df(spark, made), target, list(KEYS))
+
+
+def test_a_target_belongs_to_an_engine(
+    spark: SparkSession, api: Any, merge_into: Any, tmp_path: Path
+) -> None:
+    """The other one would not see what has been applied."""
+    if merge_into.name == "delta-rs":
+        pytest.skip("needs both engines: see that of delta-spark")
+    made = History(11)
+    made.insert((1, 1))
+    changes = to_df(spark, made)
+    for first, other in (("delta-rs", "delta-spark"), ("delta-spark", "delta-rs")):
+        target = str(tmp_path / first)
+        api.merge_into(changes, target, list(KEYS), engine=first)
+        with pytest.raises(ValueError, match=f"belongs to engine='{first}'"):
+            api.merge_into(changes, target, list(KEYS), engine=other)
+
+
+def test_an_engine_that_cannot_merge(spark: SparkSession, api: Any, tmp_path: Path) -> None:
+    made = History(12)
+    made.insert((1, 1))
+    changes, target = to_df(spark, made), str(tmp_path / "target")
+    with pytest.raises(ValueError, match="engine must be 'delta-rs' or 'delta-spark', not 'x'"):
+        api.merge_into(changes, target, list(KEYS), engine="x")
+    with pytest.raises(ValueError, match="storage_options are for delta-rs"):
+        api.merge_into(
+            changes, target, list(KEYS), engine="delta-spark", storage_options={"a": "b"}
+        )
+    with pytest.MonkeyPatch.context() as settings:
+        settings.setattr(type(spark.conf), "get", lambda _, name, default: default)
+        with pytest.raises(ValueError, match=r"needs io\.delta\..* in spark\.sql\.extensions"):
+            api.merge_into(changes, target, list(KEYS), engine="delta-spark")
+    assert not Path(target).exists()
 
 
 def test_updates_without_before(spark: SparkSession, api: Any) -> None:
@@ -241,7 +278,7 @@ def test_updates_without_before(spark: SparkSession, api: Any) -> None:
 
 
 def test_names_that_differ_in_case(
-    spark: SparkSession, api: Any, deltalake: Any, tmp_path: Path
+    spark: SparkSession, merge_into: Any, api: Any, deltalake: Any, tmp_path: Path
 ) -> None:
     """Spark takes two such columns for one, unless they are named by their place."""
     schema = (
@@ -260,7 +297,7 @@ def test_names_that_differ_in_case(
     latest = api.latest(changes, ["id"]).toArrow()
     assert latest.select(columns).to_pylist() == expected
     with pytest.raises(ValueError, match="columns a, A differ in case only"):
-        api.merge_into(changes, str(tmp_path / "target"), ["id"])
+        merge_into(changes, str(tmp_path / "target"), ["id"])
 
 
 def test_a_table_of_1600_columns(spark: SparkSession, api: Any) -> None:
@@ -302,6 +339,7 @@ def shop_log(api: Any, pg18: Any, tmp_path_factory: pytest.TempPathFactory) -> I
 @pytest.mark.parametrize("table", ["customers", "order_lines", "prices", "carts"])
 def test_a_servers_tables(
     spark: SparkSession,
+    merge_into: Any,
     api: Any,
     deltalake: Any,
     pg18: Any,
@@ -329,7 +367,7 @@ def test_a_servers_tables(
     lsns = sorted(row[0] for row in changes.select("_commit_lsn").distinct().collect())
     middle = lsns[len(lsns) // 2]
     for batch in (changes.where(f"_commit_lsn <= {middle}"), changes):
-        api.merge_into(batch, str(tmp_path / table), key)
+        merge_into(batch, str(tmp_path / table), key)
     changes.unpersist()
     compare(deltalake.DeltaTable(str(tmp_path / table)).to_pyarrow_table().to_pylist())
 
@@ -391,7 +429,7 @@ def as_multiset(table: Any) -> Counter[str]:
 
 
 def test_a_servers_table_of_78_columns(
-    spark: SparkSession, api: Any, deltalake: Any, pg18: Any, tmp_path: Path
+    spark: SparkSession, merge_into: Any, api: Any, deltalake: Any, pg18: Any, tmp_path: Path
 ) -> None:
     """Types of all kinds; a snapshot of the table in the end is the truth."""
     source = spark.read.format("pgoutput").option("table", "public.wide")
@@ -422,7 +460,7 @@ def test_a_servers_table_of_78_columns(
     assert as_multiset(left.select(names).toArrow()) == expected
     lsns = sorted(row[0] for row in changes.select("_commit_lsn").distinct().collect())
     for batch in (changes.where(f"_commit_lsn <= {lsns[len(lsns) // 2]}"), changes):
-        api.merge_into(batch, str(tmp_path / "target"), ["id"])
+        merge_into(batch, str(tmp_path / "target"), ["id"])
     changes.unpersist()
     merged = deltalake.DeltaTable(str(tmp_path / "target")).to_pyarrow_table()
     schema = left.select(names).toArrow().schema

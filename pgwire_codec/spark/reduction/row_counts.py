@@ -45,9 +45,9 @@ def row_changes(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
     counted = [*fields, StructField("count", LongType())]
     events = numbered.mapInArrow(_split(columns), StructType(fields))
     exact = {
-        name: functions.col(name).cast(_comparable(kinds[name])).alias(f"exact_{name}")
+        name: functions.col(name).cast(comparable(kinds[name])).alias(f"exact_{name}")
         for name in columns.numbers
-        if kinds[name] != _comparable(kinds[name])
+        if kinds[name] != comparable(kinds[name])
     }
     compared = [f"exact_{name}" if name in exact else name for name in columns.numbers]
     return (
@@ -112,12 +112,12 @@ def _no_old_row(change: str) -> TableError:
     )
 
 
-def _comparable(kind: Any) -> Any:
+def comparable(kind: Any) -> Any:
     """Return the type in which values are compared: floats as text, where -0.0 and 0.0 differ."""
     from pyspark.sql.types import ArrayType, DecimalType, FractionalType, StringType
 
     if isinstance(kind, ArrayType):
-        return ArrayType(_comparable(kind.elementType), kind.containsNull)
+        return ArrayType(comparable(kind.elementType), kind.containsNull)
     is_float = isinstance(kind, FractionalType) and not isinstance(kind, DecimalType)
     return StringType() if is_float else kind
 

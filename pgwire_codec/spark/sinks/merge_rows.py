@@ -1,4 +1,4 @@
-"""Source rows of a merge into a Delta table: by key, or counted for a table without a key."""
+"""Source rows of a merge by delta-rs: by key, or counted for a table without a key."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ from pgwire_codec.spark.reduction.change_columns import ChangeColumns
 from pgwire_codec.spark.reduction.net_changes import net_changes
 from pgwire_codec.spark.reduction.row_counts import row_changes
 from pgwire_codec.spark.reduction.unsent_values import Rows, missing_values
+from pgwire_codec.spark.sinks.target import (
+    MISSING_ROW_HINT,
+    MISSING_ROWS_HINT,
+    missing_row,
+    missing_rows,
+)
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -185,12 +191,7 @@ class KeyedRows:
             f"{self.columns.table[number]} = {value!r}"
             for number, value in zip(self.columns.keys, root, strict=True)
         )
-        return TableError(
-            f"{target} has no row {where}, which an update changed without sending all values "
-            "(unchanged TOAST): earlier changes are missing there",
-            hint="Apply them first, in the order of their commits. Or set REPLICA IDENTITY FULL, "
-            "with which the server sends whole rows.",
-        )
+        return TableError(missing_row(target, where), hint=MISSING_ROW_HINT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,11 +254,7 @@ class CountedRows:
             f"{name} = {value if len(value) < 40 else value[:37] + '...'}"
             for name, value in zip(self.columns.table, values, strict=True)
         )
-        return TableError(
-            f"{target} has {copies} rows with {where}, of which the changes remove {removals}: "
-            "earlier changes are missing there",
-            hint="Apply them first, in the order of their commits.",
-        )
+        return TableError(missing_rows(target, copies, where, removals), hint=MISSING_ROWS_HINT)
 
 
 def _as_text(rows: pa.Table) -> list[str]:

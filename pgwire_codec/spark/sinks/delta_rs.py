@@ -1,0 +1,115 @@
+"""DeltaRs: a Delta table that delta-rs writes, in this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pgwire_codec.errors import TableError, missing_extra
+from pgwire_codec.protocol.lsn import format_lsn
+from pgwire_codec.protocol.quoting import quote_identifier
+from pgwire_codec.spark.sinks.delta_spark import ENGINE
+from pgwire_codec.spark.sinks.merge_rows import (
+    CountedRows,
+    KeyedRows,
+    MergeSource,
+    NetRows,
+    table_schema,
+)
+from pgwire_codec.spark.sinks.target import Applied, Batch, Merged
+
+if TYPE_CHECKING:
+    from deltalake import CommitProperties, DeltaTable
+
+
+class DeltaRs:
+    """Delta table, for one stream of changes; see :class:`Target`.
+
+    A commit records the last commit LSN under ``app_id``, and the relation under
+    ``{app_id}/relation``.
+    """
+
+    def __init__(self, path: str, app_id: str, storage_options: dict[str, str]) -> None:
+        self._delta = _deltalake()
+        self._path = path
+        self._app_id = app_id
+        self._options = storage_options
+        self._table: DeltaTable | None = None
+        if self._delta.DeltaTable.is_deltatable(path, storage_options):
+            self._table = self._delta.DeltaTable(path, storage_options=storage_options)
+            if ENGINE in self._table.metadata().configuration:
+                raise TableError(
+                    f"{path} belongs to engine='delta-spark'",
+                    hint="delta-rs does not see what that engine has applied.",
+                )
+
+    @property
+    def columns(self) -> list[str] | None:
+        return None if self._table is None else [each.name for each in self._table.schema().fields]
+
+    @property
+    def applied(self) -> Applied:
+        if self._table is None:
+            return Applied()
+        version = self._table.transaction_version
+        return Applied(version(self._app_id), version(f"{self._app_id}/relation"))
+
+    def merge(self, batch: Batch) -> Merged:
+        rows = KeyedRows if batch.has_keys else CountedRows
+        net: NetRows = rows.of(batch.changes, batch.columns)
+        # After a truncate, the table has no rows that later changes need.
+        source = net.source(None if batch.empties else self._table, self._path)
+        if self._table is None:
+            self._table = self._delta.DeltaTable.create(
+                self._path, schema=table_schema(net), storage_options=self._options or None
+            )
+        metrics = _merge(self._table, source, batch, self._commit(batch))
+        return Merged(
+            batch.commit_lsn,
+            inserted=metrics["num_target_rows_inserted"] - source.again,
+            updated=metrics["num_target_rows_updated"],
+            deleted=metrics["num_target_rows_deleted"] - source.again,
+        )
+
+    def _commit(self, batch: Batch) -> CommitProperties:
+        applied = [self._delta.Transaction(self._app_id, batch.commit_lsn)]
+        if batch.relation is not None:
+            name = f"{self._app_id}/relation"
+            applied.append(self._delta.Transaction(name, batch.relation))
+        properties: CommitProperties = self._delta.CommitProperties(
+            custom_metadata={"pgwire_codec.commit_lsn": format_lsn(batch.commit_lsn)},
+            app_transactions=applied,
+        )
+        return properties
+
+
+def _merge(
+    table: DeltaTable, source: MergeSource, batch: Batch, commit: CommitProperties
+) -> dict[str, Any]:
+    """Merge, and return the metrics."""
+    names = batch.columns.table
+    merger = table.merge(
+        source=source.rows,
+        predicate=source.matches,
+        source_alias="s",
+        target_alias="t",
+        commit_properties=commit,
+    ).when_matched_delete(predicate="s.gone")
+    if source.updates:
+        updates = dict(source.updates)
+        if batch.empties:  # the row is a new one, in the columns that only the target has, too
+            others = {field.name for field in table.schema().fields} - set(names)
+            updates |= {quote_identifier(name): "NULL" for name in others}
+        merger = merger.when_matched_update(updates=updates, predicate="NOT s.gone")
+    row = {quote_identifier(name): f"s.c{number}" for number, name in enumerate(names)}
+    merger = merger.when_not_matched_insert(updates=row, predicate="NOT s.gone")
+    if batch.empties:
+        merger = merger.when_not_matched_by_source_delete()
+    return merger.execute()
+
+
+def _deltalake() -> Any:
+    try:
+        import deltalake
+    except ImportError:
+        raise missing_extra("merge_into needs deltalake", "delta") from None
+    return deltalake

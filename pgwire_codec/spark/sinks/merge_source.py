@@ -1,0 +1,250 @@
+"""Source rows of a merge by Spark: by key, or counted for a table without a key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pgwire_codec.errors import TableError
+from pgwire_codec.spark.reduction.net_changes import net_changes
+from pgwire_codec.spark.reduction.row_counts import comparable, row_changes
+from pgwire_codec.spark.sinks.sql import literal, quoted
+from pgwire_codec.spark.sinks.target import (
+    MISSING_ROW_HINT,
+    MISSING_ROWS_HINT,
+    Batch,
+    missing_row,
+    missing_rows,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+#: Before and after the key of a missing row, in the error that a task raises.
+MISSING: Final = "pgwire_codec:missing_row:"
+
+_SHOWN: Final = 40  # characters of a value in an error
+
+
+@dataclass(frozen=True, slots=True)
+class MergeSource:
+    """Source of a merge, whose alias is ``s``; that of the target is ``t``.
+
+    Attributes
+    ----------
+    rows : DataFrame
+        ``c0``, ``c1``, … the table's columns; ``gone`` boolean, for rows to delete; and others.
+    schema : StructType
+        Of the table.
+    matches : str
+        SQL condition for a row of the target.
+    updates, inserts : list of str
+        Values of a matching and of a new row, a column each, in SQL; no updates if matching rows
+        are only deleted.
+    again : int
+        Number of rows that are deleted and inserted again.
+    """
+
+    rows: DataFrame
+    schema: StructType
+    matches: str
+    updates: list[str]
+    inserts: list[str]
+    again: int = 0
+
+
+@contextmanager
+def source_of(batch: Batch, target: DataFrame | None, name: str) -> Iterator[MergeSource]:
+    """Yield the source of a merge into a target, None for one without rows; keep it meanwhile.
+
+    Raises ``TableError`` if the target lacks rows that the batch needs. A task of the merge raises
+    an error with the key of a row between :data:`MISSING` if it finds that only then.
+    """
+    with ExitStack() as kept:
+        yield (_keyed if batch.has_keys else _counted)(batch, target, name, kept)
+
+
+def _keyed(batch: Batch, target: DataFrame | None, name: str, kept: ExitStack) -> MergeSource:
+    from pyspark.sql import functions
+
+    columns = batch.columns
+    net = _keep(net_changes(batch.changes, columns).drop(*columns.row_metadata), kept)
+    lacks = functions.expr("coalesce(NOT gone AND size(unchanged) > 0, false)")
+    moved = lacks & ~_same_key(batch)
+    ((lacking, moving),) = net.agg(
+        functions.coalesce(functions.max(lacks), functions.lit(False)),
+        functions.coalesce(functions.max(moved), functions.lit(False)),
+    ).collect()
+    if lacking and target is None:
+        (row,) = net.where(lacks).select(_shown_key(batch, "r")).head(1)
+        raise TableError(missing_row(name, row[0]), hint=MISSING_ROW_HINT)
+    rows = net
+    if moving and target is not None:
+        rows = net.where(~moved).unionByName(_filled(net.where(moved), target, batch))
+        rows = _keep(rows, kept)
+    values = [f"s.{number}" for number in columns.numbers]
+    updates, inserts = values, list(values)
+    if lacking:
+        names = [literal(each) for each in columns.table]
+        updates = [
+            f"CASE WHEN array_contains(s.unchanged, {names[number]}) "
+            f"THEN t.{quoted(columns.table[number])} ELSE s.c{number} END"
+            if number in columns.values
+            else f"s.c{number}"
+            for number in range(len(names))
+        ]
+        first = columns.keys[0]
+        inserts[first] = (
+            f"CASE WHEN size(s.unchanged) > 0 THEN raise_error(s.missing) ELSE s.c{first} END"
+        )
+        rows = rows.withColumn("missing", _missing(_shown_key(batch, "r")))
+    same_key = (f"t.{quoted(columns.table[key])} = s.c{key}" for key in columns.keys)
+    return MergeSource(
+        rows, _schema(net, batch), " AND ".join(same_key), updates=updates, inserts=inserts
+    )
+
+
+def _filled(moved: DataFrame, target: DataFrame, batch: Batch) -> DataFrame:
+    """Return rows that changed their key with the values that the target has under the old one."""
+    from pyspark.sql import functions
+
+    col = functions.col
+    columns = batch.columns
+    found = target.select(
+        functions.lit(True).alias("is_found"),
+        *(
+            col(quoted(name)).cast(moved.schema[f"c{number}"].dataType).alias(f"t{number}")
+            for number, name in enumerate(columns.table)
+        ),
+    )
+    old_key = functions.lit(True)
+    for place, number in enumerate(columns.keys):
+        old_key &= col(f"r{place}") == col(f"t{number}")
+    filled = {
+        f"c{number}": functions.when(
+            col("is_found").isNull(), functions.raise_error(_missing(_shown_key(batch, "r")))
+        )
+        .when(
+            functions.array_contains("unchanged", functions.lit(columns.table[number])),
+            col(f"t{number}"),
+        )
+        .otherwise(col(f"c{number}"))
+        for number in columns.values
+    }
+    joined = moved.join(found, old_key, "left").withColumns(filled)
+    nothing = functions.lit(None).cast(moved.schema["unchanged"].dataType)
+    return joined.withColumn("unchanged", nothing).select(*moved.columns)
+
+
+def _counted(batch: Batch, target: DataFrame | None, name: str, kept: ExitStack) -> MergeSource:
+    from pyspark.sql import functions
+
+    col = functions.col
+    columns = batch.columns
+    net = row_changes(batch.changes, columns).drop(*columns.row_metadata)
+    net = _keep(net.withColumn("number", functions.monotonically_increasing_id()), kept)
+    kinds = {number: net.schema[number].dataType for number in columns.numbers}
+    removed = net.where("removed")
+    copies: Column = functions.lit(0)
+    counted = removed
+    if target is not None:
+        equal = functions.lit(True)
+        found = target.select(
+            *(
+                col(quoted(each)).cast(kinds[number]).alias(f"t{number}")
+                for each, number in zip(columns.table, columns.numbers, strict=True)
+            ),
+            functions.lit(1).alias("copy"),
+        )
+        for number, kind in kinds.items():
+            exact = comparable(kind)
+            equal &= col(number).cast(exact).eqNullSafe(col(f"t{number}").cast(exact))
+        found = removed.join(found, equal).groupBy("number").agg(functions.sum("copy").alias("had"))
+        counted = removed.join(found, "number", "left")
+        copies = functions.coalesce(col("had"), functions.lit(0))
+    counted = _keep(counted.withColumn("copies", copies.cast("long")), kept)
+    again = functions.coalesce(functions.sum(col("copies") - col("count")), functions.lit(0))
+    ((kept_rows,),) = counted.agg(again).collect()
+    for row in counted.where("copies < count").select("copies", "count", _shown_row(batch)).head(1):
+        raise TableError(missing_rows(name, row[0], row[2], row[1]), hint=MISSING_ROWS_HINT)
+    numbers = columns.numbers
+    rows = (
+        removed.select(*numbers, functions.lit(True).alias("gone"))
+        .unionByName(net.where("NOT removed").select(*numbers, functions.lit(False).alias("gone")))
+        .unionByName(
+            counted.select(
+                *numbers,
+                functions.explode(
+                    functions.array_repeat(
+                        functions.lit(False), (col("copies") - col("count")).cast("int")
+                    )
+                ).alias("gone"),
+            )
+        )
+    )
+    same = [
+        f"CAST(t.{quoted(each)} AS {comparable(kind).simpleString()}) <=> "
+        f"CAST(s.{number} AS {comparable(kind).simpleString()})"
+        for each, (number, kind) in zip(columns.table, kinds.items(), strict=True)
+    ]
+    return MergeSource(
+        _keep(rows, kept),
+        _schema(net, batch),
+        " AND ".join(["s.gone", *same]),
+        updates=[],
+        inserts=[f"s.{number}" for number in numbers],
+        again=kept_rows,
+    )
+
+
+def _keep(rows: DataFrame, kept: ExitStack) -> DataFrame:
+    rows = rows.persist()
+    kept.callback(rows.unpersist)
+    return rows
+
+
+def _schema(net: DataFrame, batch: Batch) -> StructType:
+    return net.select(*batch.columns.numbers).toDF(*batch.columns.table).schema
+
+
+def _same_key(batch: Batch) -> Column:
+    from pyspark.sql import functions
+
+    same = functions.lit(True)
+    for place, number in enumerate(batch.columns.keys):
+        same &= functions.col(f"r{place}").eqNullSafe(functions.col(f"c{number}"))
+    return same
+
+
+def _missing(key: Column) -> Column:
+    from pyspark.sql import functions
+
+    mark = functions.lit(MISSING)
+    return functions.concat(mark, key, mark)
+
+
+def _shown_key(batch: Batch, prefix: str) -> Column:
+    """Return the key of a row as text, as ``name = value``."""
+    columns = batch.columns
+    return _shown(
+        [(columns.table[number], f"{prefix}{place}") for place, number in enumerate(columns.keys)]
+    )
+
+
+def _shown_row(batch: Batch) -> Column:
+    return _shown(list(zip(batch.columns.table, batch.columns.numbers, strict=True)))
+
+
+def _shown(values: list[tuple[str, str]]) -> Column:
+    from pyspark.sql import functions
+
+    texts = []
+    for name, column in values:
+        text = functions.coalesce(functions.col(column).cast("string"), functions.lit("None"))
+        cut = functions.concat(functions.substring(text, 1, _SHOWN - 3), functions.lit("..."))
+        shown = functions.when(functions.length(text) < _SHOWN, text).otherwise(cut)
+        texts.append(functions.concat(functions.lit(f"{name} = "), shown))
+    return functions.concat_ws(", ", *texts)

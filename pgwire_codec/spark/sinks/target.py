@@ -1,0 +1,116 @@
+"""Target of a merge, for every engine that writes one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from pgwire_codec.spark.reduction.change_columns import ChangeColumns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Result of :func:`merge_into`.
+
+    Attributes
+    ----------
+    commit_lsn : int or None
+        Commit LSN of the last transaction that the target has; None if it has none.
+    inserted, updated, deleted : int
+        Numbers of rows of the target.
+    """
+
+    commit_lsn: int | None
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The part of a stream that a target has, as its own commits say.
+
+    Attributes
+    ----------
+    commit_lsn : int or None
+        Commit LSN of the last transaction.
+    relation : int or None
+        OID of the relation whose rows it has, if that is known.
+    """
+
+    commit_lsn: int | None = None
+    relation: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Changes that a target does not have yet.
+
+    Attributes
+    ----------
+    changes : DataFrame
+        Numbered, of one relation.
+    columns : ChangeColumns
+        Their columns.
+    has_keys : bool
+        Whether rows have a key.
+    commit_lsn : int
+        Commit LSN of the last transaction.
+    relation : int or None
+        OID of the relation, if that is known.
+    empties : bool
+        Whether no row of the target remains as it is: it was truncated, or is of another relation.
+    """
+
+    changes: DataFrame
+    columns: ChangeColumns
+    has_keys: bool
+    commit_lsn: int
+    relation: int | None
+    empties: bool
+
+
+class Target(Protocol):
+    """Table of a lakehouse, for one stream of changes."""
+
+    @property
+    def columns(self) -> list[str] | None:
+        """Names of its columns; None if it does not exist."""
+
+    @property
+    def applied(self) -> Applied:
+        """The part of the stream that it has."""
+
+    def merge(self, batch: Batch) -> Merged:
+        """Apply a batch in one commit, which records it; create the table if it does not exist.
+
+        Raises ``TableError`` if the target lacks a row that the batch needs.
+        """
+
+
+def missing_row(target: str, row: str) -> str:
+    """Return the primary text of the error for a row that an update needs."""
+    return (
+        f"{target} has no row {row}, which an update changed without sending all values "
+        "(unchanged TOAST): earlier changes are missing there"
+    )
+
+
+MISSING_ROW_HINT = (
+    "Apply them first, in the order of their commits. Or set REPLICA IDENTITY FULL, with which the "
+    "server sends whole rows."
+)
+
+
+def missing_rows(target: str, copies: object, row: str, removals: object) -> str:
+    """Return the primary text of the error for equal rows that the changes remove."""
+    return (
+        f"{target} has {copies} rows with {row}, of which the changes remove {removals}: "
+        "earlier changes are missing there"
+    )
+
+
+MISSING_ROWS_HINT = "Apply them first, in the order of their commits."
