@@ -30,8 +30,14 @@ if TYPE_CHECKING:
 _BATCH_ROWS = 10_000
 
 
-def net_changes(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
+def net_changes(
+    changes: DataFrame,
+    columns: ChangeColumns,
+    keep: Callable[[DataFrame], DataFrame] = lambda rows: rows,
+) -> DataFrame:
     """Return one row for each key that the :func:`lasting_changes` touch.
+
+    It uses the folded changes twice, and passes them to ``keep``, which may persist them.
 
     Its columns: ``gone`` boolean, for a key without a row at the end; ``c0``, ``c1``, … the row, as
     numbered in :attr:`ChangeColumns.table`; ``unchanged`` array of string, the names of the columns
@@ -45,7 +51,7 @@ def net_changes(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
     events = _events(lasting_changes(changes), columns)
     schema = _schema(events, columns)
     key = [f"c{number}" for number in columns.keys]
-    lives = (
+    lives = keep(
         events.repartition(*key)
         .sortWithinPartitions(*key, "_commit_lsn", "_seq")
         .mapInArrow(_fold(columns), schema)

@@ -71,7 +71,8 @@ def _keyed(batch: Batch, target: DataFrame | None, name: str, kept: ExitStack) -
     from pyspark.sql import functions
 
     columns = batch.columns
-    net = _keep(net_changes(batch.changes, columns).drop(*columns.row_metadata), kept)
+    net = net_changes(batch.changes, columns, lambda rows: _keep(rows, kept))
+    net = net.drop(*columns.row_metadata)
     lacks = functions.expr("coalesce(NOT gone AND size(unchanged) > 0, false)")
     moved = lacks & ~_same_key(batch)
     ((lacking, moving),) = net.agg(
