@@ -12,8 +12,9 @@ from pgwire_codec.errors import LogError
 
 #: Version of the log's format: of segments, sidecars, the watermark and the manifest. Each file has
 #: its own: a log that an earlier release began contains files of several versions.
-FORMAT: Final = 3
-#: Oldest version that is read. In version 2 each segment contains all relations known before it.
+FORMAT: Final = 4
+#: Oldest version that is read. In version 2 each segment contains all relations known before it; up
+#: to version 3 its file has ordinals, LSNs and times as they are, not their differences.
 OLDEST_FORMAT: Final = 2
 
 #: A number of messages, of bytes, or an ordinal.

@@ -8,24 +8,14 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from pgwire_codec.errors import LogError
 from pgwire_codec.log.checked_json import FORMAT, RESTORE, check_format, checksum
+from pgwire_codec.log.message_columns import STORED, Encoding, from_stored, to_differences
 from pgwire_codec.log.segment import SEGMENT, Extent, SegmentHeader
 from pgwire_codec.log.sidecar import HeaderJson, header_from_json, header_to_json
 from pgwire_codec.log.store import Store
-
-#: The columns. LSNs are signed, because Spark has no unsigned types: the bits are the same.
-SCHEMA: Final = pa.schema(
-    [
-        pa.field("ordinal", pa.int64(), nullable=False),
-        pa.field("lsn", pa.int64(), nullable=False),
-        pa.field("time", pa.timestamp("us", "UTC")),
-        pa.field("data", pa.binary(), nullable=False),
-    ]
-)
 
 #: Last bytes of a complete file.
 END: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
@@ -45,7 +35,7 @@ _INVALID: Final = (
 def encode_header(header: SegmentHeader) -> bytes:
     """Return the bytes at the beginning of a segment: the schema, with the header as metadata."""
     metadata = {_FORMAT: b"%d" % FORMAT, _HEADER: msgspec.json.encode(header_to_json(header))}
-    data: bytes = SCHEMA.with_metadata(metadata).serialize().to_pybytes()
+    data: bytes = STORED[header.encoding].with_metadata(metadata).serialize().to_pybytes()
     return data
 
 
@@ -58,31 +48,28 @@ def read_header(data: pa.Buffer, file: str) -> tuple[SegmentHeader, int]:
     try:
         schema = pa.ipc.read_schema(reader)
         metadata = schema.metadata or {}
-        if _FORMAT not in metadata or not schema.equals(SCHEMA):
+        if _FORMAT not in metadata:
             raise LogError(f"{file} is not a segment of a log: its columns are {schema.names}")
         check_format(int(metadata[_FORMAT]), file)
         header = msgspec.json.decode(metadata[_HEADER], type=HeaderJson)
+        if not schema.equals(STORED[header.encoding]):
+            raise LogError(f"{file} is not a segment of a log: its columns are {schema.names}")
         return header_from_json(header), reader.tell()
     except _INVALID as error:
         raise LogError(f"{file} has an invalid segment header: {error}", hint=RESTORE) from error
 
 
 def encode_batch(batch: pa.RecordBatch, options: pa.ipc.IpcWriteOptions) -> pa.Buffer:
-    """Return the bytes that append a record batch to a file."""
+    """Return the bytes that append a record batch of messages to a new file."""
+    stored = to_differences(batch)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, SCHEMA, options=options) as writer:
-        writer.write_batch(batch)
+    with pa.ipc.new_stream(sink, stored.schema, options=options) as writer:
+        writer.write_batch(stored)
     file = sink.getvalue()
     return file.slice(_SCHEMA_BYTES, file.size - _SCHEMA_BYTES - len(END))
 
 
-_SCHEMA_BYTES: Final = SCHEMA.serialize().size
-
-
-def lsns(records: pa.RecordBatch) -> npt.NDArray[np.uint64]:
-    """Return the messages' LSNs."""
-    signed: npt.NDArray[np.int64] = records.column("lsn").to_numpy()
-    return signed.view(np.uint64)
+_SCHEMA_BYTES: Final = STORED["differences"].serialize().size
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +81,9 @@ class SegmentBatch:
     stop: int
 
 
-def read_batches(data: pa.Buffer, offset: int, file: str) -> Iterator[SegmentBatch]:
+def read_batches(
+    data: pa.Buffer, offset: int, file: str, encoding: Encoding
+) -> Iterator[SegmentBatch]:
     """Read the record batches in a run of a segment's bytes: views of these, unless compressed.
 
     Parameters
@@ -105,6 +94,8 @@ def read_batches(data: pa.Buffer, offset: int, file: str) -> Iterator[SegmentBat
         Position of ``data`` in the file.
     file : str
         Name of the file in errors.
+    encoding : {"plain", "differences"}
+        Representation of ordinals, LSNs and times in it.
 
     Raises
     ------
@@ -116,7 +107,7 @@ def read_batches(data: pa.Buffer, offset: int, file: str) -> Iterator[SegmentBat
         start = offset + reader.tell()
         try:
             message: Any = pa.ipc.read_message(reader)
-            records = pa.ipc.read_record_batch(message, SCHEMA)
+            records = pa.ipc.read_record_batch(message, STORED[encoding])
             records.validate(full=True)  # above all, offsets outside the buffers
         except (pa.ArrowException, OSError, EOFError) as error:
             raise LogError(
@@ -126,7 +117,7 @@ def read_batches(data: pa.Buffer, offset: int, file: str) -> Iterator[SegmentBat
             raise LogError(
                 f"{file} is damaged: the record batch at byte {start} has no messages", hint=RESTORE
             )
-        yield SegmentBatch(records, start, offset + reader.tell())
+        yield SegmentBatch(from_stored(records, encoding), start, offset + reader.tell())
 
 
 def combined(
@@ -181,7 +172,9 @@ def check_extent(data: pa.Buffer, extent: Extent, file: str) -> None:
         )
 
 
-def read_extents(store: Store, segment: str, extents: Sequence[Extent]) -> Iterator[pa.RecordBatch]:
+def read_extents(
+    store: Store, segment: str, extents: Sequence[Extent], encoding: Encoding
+) -> Iterator[pa.RecordBatch]:
     """Read the record batches of consecutive parts of a segment; small ones are combined.
 
     Each part's bytes are compared with their checksum before a row of it is returned.
@@ -194,6 +187,8 @@ def read_extents(store: Store, segment: str, extents: Sequence[Extent]) -> Itera
         Name of the segment, without suffix.
     extents : sequence of Extent
         Positions of the parts; nothing else of the file is read.
+    encoding : {"plain", "differences"}
+        As in the segment's header.
 
     Raises
     ------
@@ -208,5 +203,5 @@ def read_extents(store: Store, segment: str, extents: Sequence[Extent]) -> Itera
     for extent in extents:
         part = data[extent.offset - start : extent.stop - start]
         check_extent(part, extent, label)
-        for batch in combined(read_batches(part, extent.offset, label)):
+        for batch in combined(read_batches(part, extent.offset, label, encoding)):
             yield batch.records

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pgwire_codec.log.ipc_file import SCHEMA
+from pgwire_codec.log.message_columns import SCHEMA, column
 
 _BYTES: Final = (bytes, bytearray, memoryview, type(None))  # a null has an error of its own
 
@@ -100,14 +100,3 @@ def to_batches(data: Any, lsn: npt.ArrayLike, time: npt.ArrayLike) -> list[pa.Re
         pieces.append(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
         start = stop
     return pieces
-
-
-def column(values: npt.NDArray[Any], name: str) -> pa.Array:
-    """Return values of 64 bits as a column of the log's schema; a NaT is a null.
-
-    ``pyarrow.array`` would import pandas for it, which takes half a second.
-    """
-    missing = np.isnat(values) if values.dtype.kind == "M" else np.zeros(0, np.bool_)
-    known = pa.py_buffer(np.packbits(~missing, bitorder="little")) if missing.any() else None
-    data = pa.py_buffer(np.ascontiguousarray(values))
-    return pa.Array.from_buffers(SCHEMA.field(name).type, len(values), [known, data])

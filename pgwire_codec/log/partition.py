@@ -13,7 +13,8 @@ from pgwire_codec._impl import Decoder
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.changes import Changes
 from pgwire_codec.errors import DecodeError
-from pgwire_codec.log.ipc_file import lsns, read_extents
+from pgwire_codec.log.ipc_file import read_extents
+from pgwire_codec.log.message_columns import Encoding, lsns
 from pgwire_codec.log.segment import Extent
 from pgwire_codec.log.store import open_store
 from pgwire_codec.options import DecoderOptions
@@ -66,6 +67,8 @@ class LogPartition:
         Name of the segment, without suffix.
     extents : tuple of Extent
         Its parts in the file, one after the other, each with its checksum.
+    encoding : {"differences", "plain"}
+        As in :class:`SegmentHeader`.
     first_ordinal, messages : int
         Ordinal of its first message, and number of its messages.
     plan : PartPlan
@@ -78,6 +81,7 @@ class LogPartition:
     filesystem: FileSystem | None
     segment: str
     extents: tuple[Extent, ...]
+    encoding: Encoding
     first_ordinal: int
     messages: int
     plan: PartPlan
@@ -107,7 +111,7 @@ class LogPartition:
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         store = open_store(self.uri, self.filesystem)
-        return read_extents(store, self.segment, self.extents)
+        return read_extents(store, self.segment, self.extents, self.encoding)
 
     def _in_range(self, changes: Changes) -> Iterator[ChangeBatch]:
         for batch in changes:

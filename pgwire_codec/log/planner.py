@@ -109,6 +109,7 @@ class _PartRun:
             filesystem=filesystem,
             segment=self.segment.name,
             extents=tuple(part.extent for part in self.parts),
+            encoding=self.segment.header.encoding,
             first_ordinal=self.first_ordinal,
             messages=sum(part.messages for part in self.parts),
             plan=plan,

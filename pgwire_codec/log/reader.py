@@ -417,7 +417,7 @@ class Log:
     def _batches(self, segment: Segment, first_ordinal: int) -> Iterator[pa.RecordBatch]:
         """Read the batches of a segment's parts that do not end before an ordinal."""
         extents = [part.extent for part in segment.parts if part.end_ordinal > first_ordinal]
-        return read_extents(self._store, segment.name, extents)
+        return read_extents(self._store, segment.name, extents, segment.header.encoding)
 
     def _grow(self) -> Segment:
         """Return the growing segment, as far as it may be read."""

@@ -131,7 +131,8 @@ def read_growing(
         builder = SegmentBuilder(header, begun, data[:length], part_bytes)
     else:
         builder = begun
-    batches = read_batches(data[builder.bytes :], builder.bytes, path)
+    rest = data[builder.bytes :]
+    batches = read_batches(rest, builder.bytes, path, builder.header.encoding)
     # A part ends where it would with each batch by itself.
     for batch in combined(batches, lambda: part_bytes - builder.part_message_bytes):
         builder.add(batch.records, data[batch.start : batch.stop])

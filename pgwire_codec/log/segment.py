@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pgwire_codec.log.checked_json import Count
+from pgwire_codec.log.message_columns import Encoding
 from pgwire_codec.log.source import LogSource
 from pgwire_codec.log.state import LogState, StateTracker
 from pgwire_codec.transactions.carry import RelationVersion, Scope
@@ -65,6 +66,9 @@ class SegmentHeader:
         Ordinal of its first message.
     before : LogState
         State before its first message.
+    encoding : {"differences", "plain"}
+        Representation of ordinals, LSNs and times in its file: differences from the message before,
+        or, of format 3 and older, plain values.
     """
 
     log_id: str
@@ -74,6 +78,7 @@ class SegmentHeader:
     snapshot: bool
     first_ordinal: int
     before: LogState
+    encoding: Encoding = "differences"
 
     @property
     def name(self) -> str:

@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 
 from pgwire_codec.log.checked_json import Count, converted, dump, invalid, load, optional
+from pgwire_codec.log.message_columns import Encoding
 from pgwire_codec.log.segment import Extent, RelationCount, Segment, SegmentHeader, SegmentPart
 from pgwire_codec.log.source import LogSource
 from pgwire_codec.log.state import LogState
@@ -40,6 +41,7 @@ class HeaderJson(msgspec.Struct):
     first_ordinal: Count
     carry: CarryJson
     opened: list[OpenedJson]
+    encoding: Encoding = "plain"
 
 
 class _PartJson(msgspec.Struct):

@@ -272,7 +272,8 @@ class _Checker:
     def _read_part(self, file: str, data: pa.Buffer, stop: int, builder: SegmentBuilder) -> None:
         """Read the record batches after a builder's last one, and add them to it."""
         start = builder.bytes
-        for batch in read_batches(data[start:stop], start, f"{self._store.name}/{file}"):
+        path, encoding = f"{self._store.name}/{file}", builder.header.encoding
+        for batch in read_batches(data[start:stop], start, path, encoding):
             ordinals = batch.records.column("ordinal").to_numpy()
             wanted = np.arange(self.end, self.end + len(ordinals))
             if not np.array_equal(ordinals, wanted):

@@ -28,8 +28,8 @@ from pgwire_codec.log.bounds import (
 )
 from pgwire_codec.log.growing_segment import GrowingSegment
 from pgwire_codec.log.index_writer import IndexWriter
-from pgwire_codec.log.ipc_file import SCHEMA
-from pgwire_codec.log.message_buffer import MessageBuffer, column, to_batches
+from pgwire_codec.log.message_buffer import MessageBuffer, to_batches
+from pgwire_codec.log.message_columns import SCHEMA, column
 from pgwire_codec.log.recovery import recover
 from pgwire_codec.log.segment import SegmentHeader
 from pgwire_codec.log.segment_builder import PART_BYTES

@@ -17,7 +17,7 @@ from pgwire_codec.codec.message_array import Messages, to_message_arrays
 from pgwire_codec.codec.tables import tagged
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.log import Log, Segment
-from pgwire_codec.log.ipc_file import lsns
+from pgwire_codec.log.message_columns import lsns
 from pgwire_codec.log.statistics import statistics_of
 from pgwire_codec.protocol.tags import COMMITS
 from pgwire_codec.report.counts import (

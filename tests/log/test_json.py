@@ -267,8 +267,8 @@ def test_a_wrong_byte_anywhere_is_seen() -> None:
 
 
 def test_another_format_is_refused() -> None:
-    body = b'{"format":4'
+    body = b'{"format":5'
     data = b'%s,"checksum":"%s"}\n' % (body, checksum(body).encode())
     for read in (watermark_from_bytes, segment_from_bytes, manifest_from_bytes):
-        with pytest.raises(log.LogError, match=r"f has format version 4, .* reads versions 2 to 3"):
+        with pytest.raises(log.LogError, match=r"f has format version 5, .* reads versions 2 to 4"):
             read(data, "f")

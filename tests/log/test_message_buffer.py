@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pgwire_codec.log.ipc_file import SCHEMA
-from pgwire_codec.log.message_buffer import column, to_batches
+from pgwire_codec.log.message_buffer import to_batches
+from pgwire_codec.log.message_columns import SCHEMA, column
 
 TIMES = np.array(["2026-01-02T03:04:05.678901", "NaT", "1970-01-01", *["NaT"] * 6, "2100-01-01"])
 

@@ -1,7 +1,7 @@
 """Logs that earlier releases began are read, verified and continued.
 
-``tests/data/log-format-2`` was written by the last release with that format: three quarters of a
-capture, in two sealed segments and one that grows.
+Each of ``tests/data/log-format-*`` was written by the last release with that format: three quarters
+of a capture, in two sealed segments and one that grows. That of format 3 has a file of the index.
 """
 
 from __future__ import annotations
@@ -22,12 +22,18 @@ from tests.transactions.test_splits import restarts, rows, serial
 
 CAPTURE = corpus.capture("immediate.pg18.v4-parallel-2pc")
 END = 3 * len(CAPTURE.messages) // 4
-OLD = Path(__file__).parents[1] / "data" / "log-format-2"
+DATA = Path(__file__).parents[1] / "data"
+
+
+@pytest.fixture(params=[2, 3])
+def version(request: pytest.FixtureRequest) -> int:
+    chosen: int = request.param
+    return chosen
 
 
 @pytest.fixture
-def old(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(OLD, tmp_path / "log"))
+def old(version: int, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(DATA / f"log-format-{version}", tmp_path / "log"))
 
 
 def formats(directory: Path) -> list[int]:
@@ -65,10 +71,12 @@ def test_reading(old: Path) -> None:
     assert log.verify(old).damage == ()
 
 
-def test_continuing(old: Path) -> None:
+def test_continuing(old: Path, version: int) -> None:
     continue_log(old)
-    assert formats(old) == [2, 2, 3, 3, 3]
+    assert formats(old) == [version, version, 4, 4, 4]
     reader = log.Log(old)
+    encodings = [segment.header.encoding for segment in reader.segments]
+    assert encodings == ["plain"] * 3 + ["differences"] * 2
     whole = serial(CAPTURE)[0]
     for part_bytes in (1, 1 << 20):
         plan = reader.plan(max_partition_bytes=part_bytes)

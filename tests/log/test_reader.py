@@ -240,7 +240,7 @@ def test_damage_of_values_cannot_lead_out_of_the_file(tmp_path: Path) -> None:
         list(log.Log(tmp_path).read())
     data = bytes(wrong[part.extent.offset : part.extent.stop])
     with pytest.raises(log.LogError, match=r"is damaged: invalid record batch at byte \d+"):
-        list(read_batches(pa.py_buffer(data), part.extent.offset, path.name))
+        list(read_batches(pa.py_buffer(data), part.extent.offset, path.name, "differences"))
 
 
 def test_a_protocol_violation_is_told(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import pgwire_codec as pgc
@@ -58,17 +59,21 @@ def test_a_segment_is_an_arrow_stream_that_anyone_can_read(tmp_path: Path) -> No
     read: list[Any] = []
     for path in sorted(tmp_path.glob("*.arrow")):
         with pa.ipc.open_stream(path) as stream:
-            assert stream.schema.names == ["ordinal", "lsn", "time", "data"]
-            assert stream.schema.metadata[b"pgwire_codec.format"] == b"3"
+            steps = ["ordinal_step", "lsn_step", "time_step"]
+            assert stream.schema.names == [*steps, "data"]
+            assert stream.schema.metadata[b"pgwire_codec.format"] == b"4"
             head = json.loads(stream.schema.metadata[b"pgwire_codec.head"])
             assert head["source"]["slot"] == "slot"
             assert head["source"]["plugin_options"] == {"proto_version": "4"}
             assert path.name == f"{len(read):020}.arrow"
-            read += stream.read_all().to_pylist()
-    assert [each["ordinal"] for each in read] == list(range(len(CAPTURE.messages)))
-    assert [each["data"] for each in read] == CAPTURE.messages
-    assert [each["lsn"] for each in read] == CAPTURE.lsns.tolist()
-    assert np.datetime64(read[7]["time"].replace(tzinfo=None)) == EPOCH + np.timedelta64(7, "s")
+            for batch in stream:
+                sums = [pc.cumulative_sum(batch[step]).to_pylist() for step in steps]
+                read += zip(*sums, batch["data"].to_pylist(), strict=True)
+    ordinals, lsns, times, messages = zip(*read, strict=True)
+    assert ordinals == tuple(range(len(CAPTURE.messages)))
+    assert messages == tuple(CAPTURE.messages)
+    assert lsns == tuple(CAPTURE.lsns.tolist())
+    assert np.datetime64(times[7], "us") == EPOCH + np.timedelta64(7, "s")
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])

@@ -1,0 +1,96 @@
+"""Columns of a log's messages, and the differences by which a segment stores them."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+#: Representation of ordinals, LSNs and times in the file of a segment. Those of formats 2 and 3 are
+#: plain.
+Encoding = Literal["plain", "differences"]
+
+#: The columns. LSNs are signed, because Spark has no unsigned types: the bits are the same.
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("ordinal", pa.int64(), nullable=False),
+        pa.field("lsn", pa.int64(), nullable=False),
+        pa.field("time", pa.timestamp("us", "UTC")),
+        pa.field("data", pa.binary(), nullable=False),
+    ]
+)
+
+#: The same with differences from the row before, modulo 2**64. The first row of each record batch
+#: is the difference from 0, so that a batch is readable alone. A time that is not known is null,
+#: and the next one is the difference from the last that is known.
+_DIFFERENCES: Final = pa.schema(
+    [
+        pa.field("ordinal_step", pa.int64(), nullable=False),
+        pa.field("lsn_step", pa.int64(), nullable=False),
+        pa.field("time_step", pa.int64()),
+        SCHEMA.field("data"),
+    ]
+)
+
+#: The columns in the file of a segment.
+STORED: Final[dict[Encoding, pa.Schema]] = {"plain": SCHEMA, "differences": _DIFFERENCES}
+
+
+def column(values: npt.NDArray[Any], name: str) -> pa.Array:
+    """Return values of 64 bits as a column of :data:`SCHEMA`; a NaT is a null.
+
+    ``pyarrow.array`` would import pandas for it, which takes half a second.
+    """
+    known = ~np.isnat(values) if values.dtype.kind == "M" else None
+    return _array(values, SCHEMA.field(name).type, known)
+
+
+def lsns(records: pa.RecordBatch) -> npt.NDArray[np.uint64]:
+    """Return the messages' LSNs."""
+    signed: npt.NDArray[np.int64] = records.column("lsn").to_numpy()
+    return signed.view(np.uint64)
+
+
+def to_differences(records: pa.RecordBatch) -> pa.RecordBatch:
+    """Return messages as a segment stores them."""
+    columns = [_steps(each) for each in records.columns[:3]]
+    return pa.RecordBatch.from_arrays([*columns, records.column("data")], schema=_DIFFERENCES)
+
+
+def from_stored(records: pa.RecordBatch, encoding: Encoding) -> pa.RecordBatch:
+    """Return messages that a segment stores, in the columns of :data:`SCHEMA`."""
+    if encoding == "plain":
+        return records
+    columns = [
+        _sums(each, field.type) for each, field in zip(records.columns[:3], SCHEMA, strict=False)
+    ]
+    return pa.RecordBatch.from_arrays([*columns, records.column("data")], schema=SCHEMA)
+
+
+def _steps(values: pa.Array) -> pa.Array:
+    known = values.is_valid().to_numpy(zero_copy_only=False) if values.null_count else None
+    numbers = values.drop_null().view(pa.int64()).to_numpy()
+    steps = np.diff(numbers, prepend=np.int64(0))
+    if known is not None:
+        found = np.zeros(len(values), np.int64)
+        found[known] = steps
+        steps = found
+    return _array(steps, pa.int64(), known)
+
+
+def _sums(steps: pa.Array, kind: pa.DataType) -> pa.Array:
+    known = steps.is_valid().to_numpy(zero_copy_only=False) if steps.null_count else None
+    return _array(np.cumsum(steps.fill_null(0).to_numpy()), kind, known)
+
+
+def _array(
+    values: npt.NDArray[Any], kind: pa.DataType, known: npt.NDArray[np.bool_] | None
+) -> pa.Array:
+    """Return values of 64 bits as an Arrow array; those that are not known are null."""
+    is_known = known is None or known.all()
+    bits = None if is_known else pa.py_buffer(np.packbits(known, bitorder="little"))
+    return pa.Array.from_buffers(
+        kind, len(values), [bits, pa.py_buffer(np.ascontiguousarray(values))]
+    )
