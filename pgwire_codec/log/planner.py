@@ -96,9 +96,9 @@ class _PartRun:
         return self.parts[0].first_ordinal
 
     @property
-    def length(self) -> int:
-        """Number of bytes in the file."""
-        return sum(part.extent.length for part in self.parts)
+    def message_bytes(self) -> int:
+        """Bytes of its messages."""
+        return sum(part.message_bytes for part in self.parts)
 
     def partition(
         self, uri: str, filesystem: FileSystem | None, plan: PartPlan, after: int, until: int
@@ -306,7 +306,7 @@ def _runs(
             and last.segment.name == segment.name
             and last.is_needed == is_needed
             and last.first_ordinal >= ordinals.commits
-            and last.length + part.extent.length <= max_bytes
+            and last.message_bytes + part.message_bytes <= max_bytes
         ):
             last.parts.append(part)
         else:

@@ -243,7 +243,7 @@ class Log:
         relation_oid : int or collection of int, optional
             OIDs of relations, in place of ``table``; the log need not have them.
         max_partition_bytes : int
-            Largest size of a partition, in bytes of the file, unless it is a single part.
+            Largest size of a partition, in bytes of messages, unless it is a single part.
         on_error : {"raise", "skip"}
             As for ``Decoder``, and the same as for the decoding.
 

@@ -69,7 +69,7 @@ class SourceOptions:
     on_relation_change : {"fail", "replace"}
         Action of a stream when another relation gets the table's name.
     max_partition_bytes : int
-        Bytes of a partition.
+        Bytes of messages in a partition.
     max_bytes_per_trigger : int or None
         Bytes of messages in a micro-batch.
     """

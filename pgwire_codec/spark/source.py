@@ -77,7 +77,7 @@ class PgoutputDataSource(DataSource):
     types, numeric, before, unrepresentable, onError
         As for :class:`pgwire_codec.Decoder`.
     maxPartitionBytes
-        Bytes of the log that a task reads; 32m by default.
+        Bytes of messages that a task reads; 32m by default.
     maxBytesPerTrigger
         Approximate bytes of messages in a micro-batch, from Spark 4.2 on. By default, a micro-batch
         has all available changes.
