@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final
+from itertools import chain
+from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
@@ -22,6 +24,9 @@ END: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 #: Record batches with fewer bytes of messages are combined: a decoder has a fixed cost for each.
 _COMBINED_BYTES: Final = 1 << 20
+
+_Value = TypeVar("_Value")
+_Result = TypeVar("_Result")
 
 _FORMAT: Final = b"pgwire_codec.format"
 _HEADER: Final = b"pgwire_codec.head"
@@ -177,7 +182,8 @@ def read_extents(
 ) -> Iterator[pa.RecordBatch]:
     """Read the record batches of consecutive parts of a segment; small ones are combined.
 
-    Each part's bytes are compared with their checksum before a row of it is returned.
+    While the batches of a part are used, a thread reads the next part. Each part's bytes are
+    compared with their checksum before a row of it is returned.
 
     Parameters
     ----------
@@ -200,8 +206,27 @@ def read_extents(
     file, start = segment + SEGMENT, extents[0].offset
     label = f"{store.name}/{file}"
     data = store.read_buffer(file, start, extents[-1].stop - start)
-    for extent in extents:
+
+    def read(extent: Extent) -> list[pa.RecordBatch]:
         part = data[extent.offset - start : extent.stop - start]
         check_extent(part, extent, label)
-        for batch in combined(read_batches(part, extent.offset, label, encoding)):
-            yield batch.records
+        batches = combined(read_batches(part, extent.offset, label, encoding))
+        return [batch.records for batch in batches]
+
+    yield from chain.from_iterable(_one_ahead(read, extents))
+
+
+def _one_ahead(read: Callable[[_Value], _Result], values: Sequence[_Value]) -> Iterator[_Result]:
+    """Yield the result of each value, which a thread computes while the one before is used.
+
+    Checksums and decompression do not hold the GIL.
+    """
+    if len(values) == 1:
+        yield read(values[0])
+        return
+    with ThreadPoolExecutor(1) as thread:
+        following = thread.submit(read, values[0])
+        for value in values[1:]:
+            result, following = following.result(), thread.submit(read, value)
+            yield result
+        yield following.result()
