@@ -87,7 +87,7 @@ class SegmentBatch:
 
 
 def read_batches(
-    data: pa.Buffer, offset: int, file: str, encoding: Encoding
+    data: pa.Buffer, offset: int, file: str, encoding: Encoding, *, with_time: bool = True
 ) -> Iterator[SegmentBatch]:
     """Read the record batches in a run of a segment's bytes: views of these, unless compressed.
 
@@ -101,6 +101,8 @@ def read_batches(
         Name of the file in errors.
     encoding : {"plain", "differences"}
         Representation of ordinals, LSNs and times in it.
+    with_time : bool
+        Whether the column ``time`` is needed.
 
     Raises
     ------
@@ -122,7 +124,8 @@ def read_batches(
             raise LogError(
                 f"{file} is damaged: the record batch at byte {start} has no messages", hint=RESTORE
             )
-        yield SegmentBatch(from_stored(records, encoding), start, offset + reader.tell())
+        messages = from_stored(records, encoding, with_time=with_time)
+        yield SegmentBatch(messages, start, offset + reader.tell())
 
 
 def combined(
@@ -178,7 +181,12 @@ def check_extent(data: pa.Buffer, extent: Extent, file: str) -> None:
 
 
 def read_extents(
-    store: Store, segment: str, extents: Sequence[Extent], encoding: Encoding
+    store: Store,
+    segment: str,
+    extents: Sequence[Extent],
+    encoding: Encoding,
+    *,
+    with_time: bool = True,
 ) -> Iterator[pa.RecordBatch]:
     """Read the record batches of consecutive parts of a segment; small ones are combined.
 
@@ -195,6 +203,8 @@ def read_extents(
         Positions of the parts; nothing else of the file is read.
     encoding : {"plain", "differences"}
         As in the segment's header.
+    with_time : bool
+        Whether the column ``time`` is needed.
 
     Raises
     ------
@@ -210,8 +220,8 @@ def read_extents(
     def read(extent: Extent) -> list[pa.RecordBatch]:
         part = data[extent.offset - start : extent.stop - start]
         check_extent(part, extent, label)
-        batches = combined(read_batches(part, extent.offset, label, encoding))
-        return [batch.records for batch in batches]
+        batches = read_batches(part, extent.offset, label, encoding, with_time=with_time)
+        return [batch.records for batch in combined(batches)]
 
     yield from chain.from_iterable(_one_ahead(read, extents))
 

@@ -34,6 +34,8 @@ _DIFFERENCES: Final = pa.schema(
     ]
 )
 
+_WITHOUT_TIME: Final = pa.schema([field for field in SCHEMA if field.name != "time"])
+
 #: The columns in the file of a segment.
 STORED: Final[dict[Encoding, pa.Schema]] = {"plain": SCHEMA, "differences": _DIFFERENCES}
 
@@ -59,14 +61,22 @@ def to_differences(records: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*columns, records.column("data")], schema=_DIFFERENCES)
 
 
-def from_stored(records: pa.RecordBatch, encoding: Encoding) -> pa.RecordBatch:
-    """Return messages that a segment stores, in the columns of :data:`SCHEMA`."""
+def from_stored(
+    records: pa.RecordBatch, encoding: Encoding, *, with_time: bool = True
+) -> pa.RecordBatch:
+    """Return messages that a segment stores, in the columns of :data:`SCHEMA`.
+
+    Without ``with_time``, the column ``time`` is left out if it would have to be computed.
+    """
     if encoding == "plain":
         return records
-    columns = [
-        _sums(each, field.type) for each, field in zip(records.columns[:3], SCHEMA, strict=False)
-    ]
-    return pa.RecordBatch.from_arrays([*columns, records.column("data")], schema=SCHEMA)
+    ordinal, lsn, time, data = records.columns
+    columns = {"ordinal": _ordinals(ordinal), "lsn": _sums(lsn, SCHEMA.field("lsn").type)}
+    if with_time:
+        columns["time"] = _sums(time, SCHEMA.field("time").type)
+    columns["data"] = data
+    schema = SCHEMA if with_time else _WITHOUT_TIME
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
 
 
 def _steps(values: pa.Array) -> pa.Array:
@@ -80,8 +90,18 @@ def _steps(values: pa.Array) -> pa.Array:
     return _array(steps, pa.int64(), known)
 
 
+def _ordinals(steps: pa.Array) -> pa.Array:
+    numbers = steps.to_numpy()
+    if not (numbers[1:] == 1).all():
+        return _sums(steps, steps.type)
+    first = int(numbers[0]) if len(numbers) else 0
+    return column(np.arange(first, first + len(numbers)), "ordinal")  # a tenth of the time
+
+
 def _sums(steps: pa.Array, kind: pa.DataType) -> pa.Array:
-    known = steps.is_valid().to_numpy(zero_copy_only=False) if steps.null_count else None
+    if not steps.null_count:
+        return _array(np.cumsum(steps.to_numpy()), kind, None)
+    known = steps.is_valid().to_numpy(zero_copy_only=False)
     return _array(np.cumsum(steps.fill_null(0).to_numpy()), kind, known)
 
 

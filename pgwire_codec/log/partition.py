@@ -111,7 +111,7 @@ class LogPartition:
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         store = open_store(self.uri, self.filesystem)
-        return read_extents(store, self.segment, self.extents, self.encoding)
+        return read_extents(store, self.segment, self.extents, self.encoding, with_time=False)
 
     def _in_range(self, changes: Changes) -> Iterator[ChangeBatch]:
         for batch in changes:

@@ -39,6 +39,14 @@ def test_any_numbers_and_times(batch: pa.RecordBatch) -> None:
     assert found.equals(batch)
     assert found.schema == SCHEMA
     assert from_stored(batch, "plain") is batch
+    names = ["ordinal", "lsn", "data"]
+    assert from_stored(stored, "differences", with_time=False).equals(batch.select(names))
+
+
+def test_ordinals_with_a_gap() -> None:
+    columns = [pa.array([7, 9, 10]), pa.array([0] * 3), pa.nulls(3, SCHEMA[2].type), [b""] * 3]
+    batch = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+    assert from_stored(to_differences(batch), "differences").equals(batch)
 
 
 @given(messages())
