@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help venv test thorough quick test-spark test-postgresql crash lint sanitize fuzz demo bench \
-	bench-versions bench-peers bench-wheel bench-compare bench-page bench-capture bench-spark wheel test-arm64 docs changelog tutorial clean
+	bench-versions bench-peers bench-wheel bench-compare bench-page bench-capture bench-log bench-spark wheel test-arm64 docs changelog tutorial clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -108,6 +108,9 @@ bench-versions: $(VENV)/bench ## measure every shape of input on another revisio
 
 bench-capture: $(VENV)/bench ## measure a capture into a log beside pg_recvlogical and Debezium's engine
 	$(BIN)/python -m benchmarks.capture_speed $(SIZE) $(if $(filter full,$(SIZE)),docs,build/benchmarks)
+
+bench-log: $(VENV)/bench ## measure the size of logs, and writing and reading them, by compression
+	$(BIN)/python -m benchmarks.log_size
 
 bench-spark: $(VENV)/bench ## measure Spark beside what it takes at the least, and beside from_json
 	$(BIN)/python -m benchmarks.spark_speed $(SIZE) $(if $(filter full,$(SIZE)),docs,build/benchmarks)

@@ -1,4 +1,4 @@
-"""Streams of an embedded server, with its LSNs and times, which take part in the size of a log."""
+"""Streams of an embedded server. Their LSNs and times add to the size of a log."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def streams(place: Path, rows: int) -> Iterator[tuple[str, Path]]:
         connection.autocommit = True
         cursor = connection.cursor()
         cursor.execute(LINEITEM.replace("UNLOGGED ", ""))
-        for name, count, step in (("10,000 rows", rows, 10_000), ("one row", rows // 5, 1)):
+        for name, count, step in (("10,000 rows", rows, 10_000), ("one row", rows // 3, 1)):
             with_rows = _lineitem(cursor, count, step)
             path = place / f"{step}.arrow"
             _capture(server.dsn, cursor, ("lineitem",), with_rows, path)
             yield f"lineitem, transactions of {name}", path
         _pgbench(server, "-i", "-q", "-s", "10")
         path = place / "pgbench.arrow"
-        each = str(rows // 20)
+        each = str(rows // 12)
         _capture(
             server.dsn, cursor, _PGBENCH, lambda: _pgbench(server, "-n", "-c", "4", "-t", each), path
         )

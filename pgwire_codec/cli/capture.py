@@ -111,9 +111,11 @@ def _mode(ctx: click.Context, param: click.Parameter, value: str) -> int:
 )
 @click.option(
     "--compression",
-    type=click.Choice(get_args(Compression)),
+    type=click.Choice([*get_args(Compression), "none"]),
     default=SegmentOptions.compression,
-    help="Compress the log's segments.",
+    show_default=True,
+    callback=lambda _context, _option, chosen: None if chosen == "none" else chosen,
+    help="Compression of the log's segments.",
 )
 @click.option(
     "--segment-bytes",

@@ -158,9 +158,20 @@ def _open_arrow(file: BinaryIO, head: bytes) -> tuple[Any, Iterator[Any]]:
         return parquet.schema_arrow, parquet.iter_batches()
     if head.startswith(_IPC_STREAM):
         stream = pyarrow.ipc.open_stream(file)
+        if "lsn_step" in stream.schema.names:
+            return _open_segment(stream)
         return stream.schema, iter(stream)
     reader = pyarrow.ipc.open_file(file)
     return reader.schema, map(reader.get_batch, range(reader.num_record_batches))
+
+
+def _open_segment(stream: Any) -> tuple[Any, Iterator[Any]]:
+    """Return the schema of messages, and an iterator of those in a segment of a log."""
+    from pgwire_codec.log.message_columns import SCHEMA, STORED, from_stored
+
+    if not stream.schema.equals(STORED["differences"]):
+        return stream.schema, iter(stream)
+    return SCHEMA, (from_stored(batch, "differences") for batch in stream)
 
 
 def _check_schema(path: Path, schema: Any) -> int:

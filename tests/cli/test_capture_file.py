@@ -10,10 +10,14 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from pgwire_codec.cli.capture_file import StoredMessage, read_messages
 from pgwire_codec.protocol import messages as m
 from pgwire_codec.reference import encode_message
 from tests.support.commands import as_json, inspected, relation, row, run, without_place
 from tests.support.corpus import capture
+from tests.support.logs import write
+
+DATA = Path(__file__).parents[1] / "data"
 
 # Files
 
@@ -23,6 +27,23 @@ def test_plain_and_gzipped_lines(tmp_path: Path) -> None:
     plain = tmp_path / "any name"
     plain.write_bytes(gzip.decompress(each.path.read_bytes()))
     assert inspected(plain) == inspected(each.path)
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_segments_of_a_log(version: int, tmp_path: Path) -> None:
+    each = capture("immediate.pg18.v4-parallel-2pc")
+    folder = DATA / f"log-format-{version}"
+    if version == 4:
+        folder = tmp_path
+        write(each, folder)
+    segment = min(folder.glob("*.arrow"))
+    found = list(read_messages(segment))
+    count = len(found)
+    expected = zip(each.messages[:count], each.lsns[:count].tolist(), strict=True)
+    assert count > 100
+    assert found == [
+        StoredMessage(f"row {row}", lsn, data) for row, (data, lsn) in enumerate(expected)
+    ]
 
 
 @pytest.mark.parametrize("kind", ["parquet", "ipc_file", "ipc_stream"])

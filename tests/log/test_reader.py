@@ -105,16 +105,17 @@ def test_a_log_is_pickled_as_its_place(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_partitions_are_small(tmp_path: Path) -> None:
-    reader = write(CAPTURE, tmp_path, part_bytes=2000)
+    reader = write(CAPTURE, tmp_path, part_bytes=500)
     plan = reader.plan()
     assert len(plan.partitions) == 1  # as large as allowed
     assert len(pickle.dumps(plan.partitions)) < 3000
     sizes = [
-        sum(extent.length for extent in each.extents)
-        for each in reader.plan(max_partition_bytes=8_000).partitions
+        sum(map(len, CAPTURE.messages[each.first_ordinal :][: each.messages]))
+        for each in reader.plan(max_partition_bytes=2_000).partitions
     ]
+    assert sum(sizes) == sum(map(len, CAPTURE.messages))
     assert len(sizes) > 3
-    assert max(sizes) <= 8_000
+    assert 1_000 < max(sizes) <= 2_000
 
 
 def test_one_table(tmp_path: Path) -> None:
@@ -155,7 +156,7 @@ def test_messages_from_any_ordinal(tmp_path: Path) -> None:
 def test_mapped_bytes_are_decoded_where_they_lie(tmp_path: Path) -> None:
     value = "x" * 1000
     inserts = [insert(1, str(number), value, None) for number in range(3000)]
-    with log.LogWriter(tmp_path, SOURCE) as writer:
+    with log.LogWriter(tmp_path, SOURCE, compression=None) as writer:
         append(writer, wire(transaction(T, *inserts, lsn=100)))
     [partition] = log.Log(tmp_path).plan().partitions
     before = pa.total_allocated_bytes()
