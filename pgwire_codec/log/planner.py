@@ -140,10 +140,7 @@ def plan_range(
     versions: list[RelationVersion] = []
     for start, ordinals in _stretches(log, after, until, to_end, relations):
         carry, runs = _runs(log, start, ordinals, relations, max_partition_bytes)
-        known = carry.scope.relations
-        versions += [
-            known[oid][1] for oid in (known if relations is None else relations) if oid in known
-        ]
+        versions += _known(carry, relations)
         delivered = carry.delivered_lsn
         plans, resolver = plan_parts(
             [[part.summary for part in run.parts] for run in runs], carry, on_error=on_error
@@ -163,6 +160,16 @@ def plan_range(
     if relations is not None:
         found = {each: None for each in found if each.relation.oid in relations}
     return replace(planned, versions=tuple(found))
+
+
+def _known(carry: Carry, relations: Collection[int] | None) -> list[RelationVersion]:
+    """Return the versions of relations that a carry has, for all or for open transactions."""
+    opened = (*carry.prepared.values(), *carry.streams.values())
+    found = []
+    for known in (carry.scope.relations, *(each.scope.relations for each in opened)):
+        wanted = known if relations is None else relations
+        found += [known[oid][1] for oid in wanted if oid in known]
+    return found
 
 
 def _bounds(log: SegmentSequence, after: int | None, until: int | None) -> tuple[int, int]:

@@ -72,6 +72,16 @@ def test_the_rows_of_each_table(data: st.DataObject) -> None:
     assert len(reader) == len(seals) + 1
 
 
+def test_versions_that_an_open_transaction_declared_before() -> None:
+    capture = corpus.capture("immediate.pg16.v2-stream")
+    reader = write(capture, "log", [347, 354], part_bytes=1, filesystem=memory())
+    plan = reader.plan(151055824, relation_oid=19400)
+    batches = [batch for each in plan.partitions for batch in each.decode()]
+    found = {batch.version for batch in batches if batch.relation.oid == 19400}
+    assert found
+    assert found <= set(plan.versions)
+
+
 def test_several_relations_by_their_oids() -> None:
     capture = DENSE[0]
     reader = write(capture, "log", filesystem=memory(), part_bytes=300)
