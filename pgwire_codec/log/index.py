@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pgwire_codec._impl import decode_message
+from pgwire_codec.log.commit_times import ALL_TIMES, TimeRange
 from pgwire_codec.log.index_file import IndexFile
 from pgwire_codec.transactions.carry import RelationVersion, Scope
 
@@ -46,6 +47,7 @@ class LogIndex:
         self.end_ordinal = self._column("end_ordinal", np.int64)
         self.delivered_lsn = self._column("delivered_lsn", np.uint64)
         self._undecodable = self._column("undecodable", np.int64)
+        self._commits = self._column("commits", np.int64)
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -96,6 +98,18 @@ class LogIndex:
         numbers: list[int] = (start + np.flatnonzero(found[start:stop])).tolist()
         return numbers
 
+    def with_commits(self, times: TimeRange, start: int, stop: int) -> list[int]:
+        """Return the numbers of the segments in a range in which transactions commit at some times.
+
+        Segments of which that is not known are among them, and those with messages that do not
+        decode.
+        """
+        bounds = zip(("earliest_commit_time", "latest_commit_time"), ALL_TIMES, strict=True)
+        commits = times.overlaps(*(self._times(name, unknown) for name, unknown in bounds))
+        found = (commits & (self._commits > 0)) | (self._undecodable > 0)
+        numbers: list[int] = (start + np.flatnonzero(found[start:stop])).tolist()
+        return numbers
+
     def first_open(self) -> npt.NDArray[np.int64]:
         """Return, for each segment, the first ordinal that a transaction open after it needs.
 
@@ -112,6 +126,11 @@ class LogIndex:
     def _column(self, name: str, kind: Any) -> Any:
         columns = [batch.column(name).to_numpy() for batch in self._batches]
         return np.concatenate([np.empty(0, kind), *columns])
+
+    def _times(self, name: str, unknown: int) -> npt.NDArray[np.int64]:
+        columns = [batch.column(name).view(pa.int64()) for batch in self._batches]
+        known = [each.fill_null(unknown).to_numpy() for each in columns]
+        return np.concatenate([np.empty(0, np.int64), *known])
 
     @staticmethod
     def _rows_with(batch: pa.RecordBatch, *columns: str) -> list[int]:

@@ -38,7 +38,8 @@ _TABLE: Final = pa.struct(
 #: Columns as in :class:`Segment`, and: ``undecodable``, the number of messages that do not decode;
 #: ``definitions``, the versions of relations that became known; ``relations``, the relations that
 #: it declared, with the number of the definition if that is new; ``names`` and ``types``, what it
-#: declared besides; ``tables``, null for segments of format 2.
+#: declared besides; ``tables``, null for segments of format 2. Commit times are null if nothing
+#: commits in a segment, and in those that an earlier release sealed.
 SCHEMA: Final = pa.schema(
     [
         ("first_ordinal", pa.int64()),
@@ -52,6 +53,8 @@ SCHEMA: Final = pa.schema(
         ("delivered_lsn", pa.uint64()),
         ("first_time", pa.timestamp("us", "UTC")),
         ("last_time", pa.timestamp("us", "UTC")),
+        ("earliest_commit_time", pa.timestamp("us", "UTC")),
+        ("latest_commit_time", pa.timestamp("us", "UTC")),
         ("opened", pa.list_(_OPENED)),
         ("definitions", pa.list_(_DEFINITION)),
         ("relations", pa.list_(_RELATION)),
@@ -62,7 +65,8 @@ SCHEMA: Final = pa.schema(
 )
 _COPIED: Final = ("first_ordinal", "end_ordinal", "bytes", "message_bytes", "commits",
                   "first_commit_lsn", "last_commit_lsn", "delivered_lsn")  # fmt: skip
-_TABLES: Final = SCHEMA.get_field_index("tables")
+#: Columns that files of format 3 do not have.
+_ADDED: Final = ("earliest_commit_time", "latest_commit_time")
 _FORMAT: Final = b"pgwire_codec.format"
 _LOG_ID: Final = b"pgwire_codec.log_id"
 _CHECKSUM_BYTES: Final = 16
@@ -94,6 +98,7 @@ def index_row(segment: Segment, before: Scope, declared: Scope) -> dict[str, Any
         **{name: getattr(segment, name) for name in _COPIED},
         "first_time": optional(_microseconds, segment.first_time),
         "last_time": optional(_microseconds, segment.last_time),
+        **dict(zip(_ADDED, segment.commit_times or (None, None), strict=True)),
         "undecodable": sum(part.undecodable for part in segment.parts),
         "opened": [
             {"kind": kind, "name": str(name), "first_ordinal": ordinal}
@@ -154,11 +159,11 @@ class IndexFile:
         try:
             schema = pa.ipc.open_stream(self._data).schema
             metadata = schema.metadata or {}
-            if not schema.equals(SCHEMA) or _FORMAT not in metadata:
+            if [*schema] not in (_FIELDS, _OLD_FIELDS) or _FORMAT not in metadata:
                 raise ValueError(f"its columns are {schema.names}")
             check_format(int(metadata[_FORMAT]), file)
             #: Its rows, without the column ``tables``.
-            self.rows = self._read(range(_TABLES))
+            self.rows = _with_added(self._read(range(len(schema) - 1)))
         except (pa.ArrowException, OSError, EOFError, ValueError) as error:
             raise LogError(f"{file} has invalid content: {error}", hint=REPAIR) from error
         if metadata.get(_LOG_ID) != log_id.encode():
@@ -168,7 +173,8 @@ class IndexFile:
     def tables(self) -> pa.Array:
         """The column ``tables``, which is large, and read when it is needed."""
         if self._tables is None:
-            self._tables = self._read([_TABLES]).column(0)
+            last = len(pa.ipc.open_stream(self._data).schema) - 1
+            self._tables = self._read([last]).column(0)
         return self._tables
 
     def _read(self, columns: Any) -> pa.RecordBatch:
@@ -177,6 +183,20 @@ class IndexFile:
             batch = reader.read_next_batch()
         batch.validate(full=True)
         return batch
+
+
+_FIELDS: Final = list(SCHEMA)
+_OLD_FIELDS: Final = [field for field in SCHEMA if field.name not in _ADDED]
+
+
+def _with_added(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows with nulls in the columns that they do not have."""
+    for name in _ADDED:
+        if name not in rows.schema.names:
+            place = SCHEMA.get_field_index(name)
+            nulls = pa.nulls(len(rows), SCHEMA.field(name).type)
+            rows = rows.add_column(place, SCHEMA.field(name), nulls)
+    return rows
 
 
 def _microseconds(time: np.datetime64) -> int:

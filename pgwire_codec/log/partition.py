@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from pgwire_codec._impl import Decoder
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.changes import Changes
 from pgwire_codec.errors import DecodeError
+from pgwire_codec.log.commit_times import ALL_TIMES, TimeRange
 from pgwire_codec.log.ipc_file import read_extents
 from pgwire_codec.log.message_columns import Encoding, lsns
 from pgwire_codec.log.segment import Extent
@@ -75,6 +77,8 @@ class LogPartition:
         Facts about the other messages that its decoding needs.
     after, until : int
         Changes are returned if their transaction has ``after < commit_lsn <= until``.
+    times : TimeRange
+        Changes are returned if the commit time of their transaction is in it.
     """
 
     uri: str
@@ -87,6 +91,7 @@ class LogPartition:
     plan: PartPlan
     after: int
     until: int
+    times: TimeRange = ALL_TIMES
 
     def decode(self, options: DecoderOptions | None = None) -> Iterator[ChangeBatch]:
         """Decode the changes.
@@ -117,6 +122,8 @@ class LogPartition:
         for batch in changes:
             lsn = batch.commit_lsn
             others = (lsn <= self.after) | (lsn > self.until)
+            if self.times != ALL_TIMES:
+                others |= ~self.times.has(batch.commit_time.view(np.int64))
             if not others.any():
                 yield batch
             elif not others.all():

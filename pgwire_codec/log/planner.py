@@ -11,11 +11,16 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from pgwire_codec.errors import LogError, OptionError
+from pgwire_codec.log.commit_times import ALL_TIMES, TimeRange
 from pgwire_codec.log.index import LogIndex
 from pgwire_codec.log.partition import LogPartition, LogPlan, LogPosition
 from pgwire_codec.log.segment import Segment, SegmentPart
 from pgwire_codec.log.state import StateTracker
+from pgwire_codec.protocol.epoch import unix_microseconds
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.transactions.carry import Carry, RelationVersion, Scope
 from pgwire_codec.transactions.committed import Committed
@@ -89,6 +94,7 @@ class _PartRun:
     segment: Segment
     parts: list[SegmentPart]
     is_needed: bool  # whether they may have changes that are asked for
+    may_commit: bool  # whether transactions may commit in them at the times that are asked for
 
     @property
     def first_ordinal(self) -> int:
@@ -101,7 +107,13 @@ class _PartRun:
         return sum(part.message_bytes for part in self.parts)
 
     def partition(
-        self, uri: str, filesystem: FileSystem | None, plan: PartPlan, after: int, until: int
+        self,
+        uri: str,
+        filesystem: FileSystem | None,
+        plan: PartPlan,
+        after: int,
+        until: int,
+        times: TimeRange,
     ) -> LogPartition:
         """Return the partition that decodes them by a plan."""
         return LogPartition(
@@ -115,6 +127,7 @@ class _PartRun:
             plan=plan,
             after=after,
             until=until,
+            times=times,
         )
 
 
@@ -124,6 +137,7 @@ def plan_range(
     after: int | None,
     until: int | None,
     relations: Collection[int] | None,
+    times: TimeRange,
     *,
     max_partition_bytes: int,
     on_error: str,
@@ -131,6 +145,7 @@ def plan_range(
     """Plan the decoding of a range; see :meth:`pgwire_codec.log.Log.plan`.
 
     ``relations`` are the OIDs of the relations whose changes are needed; None: those of all.
+    ``times`` are the commit times of the transactions that are needed.
     """
     to_end = until is None
     after, until = _bounds(log, after, until)
@@ -138,8 +153,8 @@ def plan_range(
         return LogPlan([], (), after, until)
     planned = LogPlan([], (), after, until)
     versions: list[RelationVersion] = []
-    for start, ordinals in _stretches(log, after, until, to_end, relations):
-        carry, runs = _runs(log, start, ordinals, relations, max_partition_bytes)
+    for start, ordinals in _stretches(log, after, until, to_end, relations, times):
+        carry, runs = _runs(log, start, ordinals, relations, times, max_partition_bytes)
         versions += _known(carry, relations)
         delivered = carry.delivered_lsn
         plans, resolver = plan_parts(
@@ -147,14 +162,14 @@ def plan_range(
         )
         versions += resolver.versions
         for run, part_plan in zip(runs, plans, strict=True):
-            outcomes = _in_range(part_plan, after, until)
+            outcomes = _in_range(part_plan, after, until, times)
             before, delivered = delivered, run.parts[-1].delivered_lsn
-            commits = delivered > max(before, after)
+            commits = run.may_commit and delivered > max(before, after)
             # The decoder raises the error of a message that does not decode.
             fails = run.first_ordinal >= ordinals.commits and any(p.undecodable for p in run.parts)
             if run.is_needed and (outcomes or commits or fails):
                 plan = replace(part_plan, outcomes=outcomes)
-                partition = run.partition(log.uri, filesystem, plan, after, until)
+                partition = run.partition(log.uri, filesystem, plan, after, until, times)
                 planned.partitions.append(partition)
     found = dict.fromkeys(versions)
     if relations is not None:
@@ -188,14 +203,20 @@ def _bounds(log: SegmentSequence, after: int | None, until: int | None) -> tuple
 
 
 def _stretches(
-    log: SegmentSequence, after: int, until: int, to_end: bool, relations: Collection[int] | None
+    log: SegmentSequence,
+    after: int,
+    until: int,
+    to_end: bool,
+    relations: Collection[int] | None,
+    times: TimeRange,
 ) -> Iterator[tuple[int, _OrdinalRange]]:
     """Yield runs of segments to plan, each with the number of its first, and its ordinals.
 
     Of some relations, those are the segments with changes of them, each with the following ones
-    until the transactions have ended that it leaves open.
+    until the transactions have ended that it leaves open. Of some commit times, those are the
+    segments with such commits, each with the ones before it since their transactions began.
     """
-    if relations is None:
+    if relations is None and times == ALL_TIMES:
         ordinals = _find(log, after, until, to_end)
         start = log.number_of(ordinals.first)
         if start < 0:
@@ -205,19 +226,22 @@ def _stretches(
             )
         yield start, ordinals
         return
-    for first, last in _segments_with(log, relations, after, None if to_end else until):
+    for first, last in _segments_with(log, relations, times, after, None if to_end else until):
         log.prefetch(range(first, last + 1))
         ordinals = _commits(log, first, last, after, until, to_end)
         yield first, ordinals
 
 
 def _segments_with(
-    log: SegmentSequence, relations: Collection[int], after: int, until: int | None
+    log: SegmentSequence,
+    relations: Collection[int] | None,
+    times: TimeRange,
+    after: int,
+    until: int | None,
 ) -> list[tuple[int, int]]:
-    """Return the first and the last of runs of segments to read for changes of relations.
+    """Return the first and the last of runs of segments to read, which :func:`_stretches` names.
 
-    Each begins with a segment that has changes of them, in transactions that may commit after one
-    LSN and not after the other, and ends when the transactions have that it leaves open.
+    Transactions in them may commit after one LSN and not after the other.
     """
     index = log.index
     start = log.number_at(after)
@@ -225,20 +249,37 @@ def _segments_with(
     needed = index.first_open()
     if start:
         start = max(log.number_of(int(needed[start - 1])), 0)
-    wanted = index.with_changes(relations, start, min(last + 1, len(index)))
-    if last == len(index) and any(part.may_change(relations) for part in log.segment(last).parts):
-        wanted.append(last)  # it grows
-    runs: list[tuple[int, int]] = []
-    for number in wanted:
-        end = number
-        while end < last and needed[end] < index.end_ordinal[number]:
-            end += 1
-        if runs and number <= runs[-1][1] + 1:
-            first, before = runs.pop()
-            runs.append((first, max(before, end)))
-        else:
-            runs.append((number, end))
-    return runs
+    stop = min(last + 1, len(index))
+    growing = log.segment(last).parts if last == len(index) else ()
+    wanted = np.zeros(last + 1, np.bool_)
+    wanted[start:] = True
+    if relations is not None:
+        changed = index.with_changes(relations, start, stop)
+        if any(part.may_change(relations) for part in growing):
+            changed.append(last)
+        with_changes = np.zeros_like(wanted)
+        for number in changed:
+            end = number
+            while end < last and needed[end] < index.end_ordinal[number]:
+                end += 1
+            with_changes[number : end + 1] = True
+        wanted &= with_changes
+    if times != ALL_TIMES:
+        committing = index.with_commits(times, start, stop)
+        if any(part.may_commit(times) for part in growing):
+            committing.append(last)
+        with_commits = np.zeros_like(wanted)
+        for number in committing:
+            begin = log.number_of(int(needed[number - 1])) if number else 0
+            with_commits[max(begin, 0) : number + 1] = True
+        wanted &= with_commits
+    return _consecutive(wanted)
+
+
+def _consecutive(wanted: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Return the first and the last number of each run of wanted segments."""
+    changes = np.flatnonzero(np.diff(wanted, prepend=False, append=False))
+    return [(first, stop - 1) for first, stop in changes.reshape(-1, 2).tolist()]
 
 
 def _commits(
@@ -291,6 +332,7 @@ def _runs(
     start: int,
     ordinals: _OrdinalRange,
     relations: Collection[int] | None,
+    times: TimeRange,
     max_bytes: int,
 ) -> tuple[Carry, list[_PartRun]]:
     """Return the parts of a range in runs, and the carry before the first.
@@ -307,17 +349,18 @@ def _runs(
             tracker.apply(part.summary, part.first_ordinal)
             continue
         is_needed = relations is None or part.may_change(relations)
+        may_commit = part.may_commit(times)
         last = runs[-1] if runs else None
         if (
             last is not None
             and last.segment.name == segment.name
-            and last.is_needed == is_needed
+            and (last.is_needed, last.may_commit) == (is_needed, may_commit)
             and last.first_ordinal >= ordinals.commits
             and last.message_bytes + part.message_bytes <= max_bytes
         ):
             last.parts.append(part)
         else:
-            runs.append(_PartRun(segment, [part], is_needed))
+            runs.append(_PartRun(segment, [part], is_needed, may_commit))
     return tracker.carry.copy(), runs
 
 
@@ -331,10 +374,12 @@ def _parts(
             yield segment, part
 
 
-def _in_range(part: PartPlan, after: int, until: int) -> dict[Key, Outcome]:
+def _in_range(part: PartPlan, after: int, until: int, times: TimeRange) -> dict[Key, Outcome]:
     """Return the outcomes of the transactions that commit in the range."""
     return {
         key: outcome
         for key, outcome in part.outcomes.items()
-        if outcome.committed is not None and after < outcome.committed.commit_lsn <= until
+        if outcome.committed is not None
+        and after < outcome.committed.commit_lsn <= until
+        and times.has(unix_microseconds(outcome.committed.commit_time))
     }

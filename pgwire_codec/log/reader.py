@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from pgwire_codec._impl import Decoder
@@ -16,6 +18,7 @@ from pgwire_codec.decoder import PartDecoder
 from pgwire_codec.errors import LogError, OptionError
 from pgwire_codec.log.begin import find_begin
 from pgwire_codec.log.bounds import Manifest
+from pgwire_codec.log.commit_times import time_range
 from pgwire_codec.log.directory import Directory, check_end, not_a_log, read_directory
 from pgwire_codec.log.index import LogIndex
 from pgwire_codec.log.ipc_file import read_extents
@@ -225,6 +228,8 @@ class Log:
         *,
         table: str | Sequence[str] | None = None,
         relation_oid: int | Collection[int] | None = None,
+        starting_time: datetime | np.datetime64 | None = None,
+        ending_time: datetime | np.datetime64 | None = None,
         max_partition_bytes: int = PARTITION_BYTES,
         on_error: str = "raise",
     ) -> LogPlan:
@@ -242,6 +247,11 @@ class Log:
             have none are not read: their errors are not found.
         relation_oid : int or collection of int, optional
             OIDs of relations, in place of ``table``; the log need not have them.
+        starting_time, ending_time : datetime.datetime or numpy.datetime64, optional
+            Commit times, of which the transactions of the range have one between these, or one of
+            these. A ``datetime`` has a time zone, a ``datetime64`` is UTC. This filters the range
+            of LSNs: clocks are set back, and later transactions can have earlier times. Segments
+            without such a commit are found in the index, and are not read.
         max_partition_bytes : int
             Largest size of a partition, in bytes of messages, unless it is a single part.
         on_error : {"raise", "skip"}
@@ -267,6 +277,7 @@ class Log:
             None if after is None else commit_lsn_of(after, "after"),
             None if until is None else commit_lsn_of(until, "until"),
             relations,
+            time_range(starting_time, ending_time),
             max_partition_bytes=max_partition_bytes,
             on_error=on_error,
         )
@@ -278,6 +289,8 @@ class Log:
         until: LogPosition | int | None = None,
         *,
         relation_oid: int | None = None,
+        starting_time: datetime | np.datetime64 | None = None,
+        ending_time: datetime | np.datetime64 | None = None,
         **decoder_options: Any,
     ) -> Iterator[ChangeBatch]:
         """Decode the changes that commit in a range, partition by partition, in this process.
@@ -292,6 +305,8 @@ class Log:
             As in :meth:`plan`.
         relation_oid : int, optional
             Only changes of the relation with this OID; in place of ``table``.
+        starting_time, ending_time : datetime.datetime or numpy.datetime64, optional
+            As in :meth:`plan`.
         **decoder_options
             Options of :class:`pgwire_codec.Decoder`.
 
@@ -312,6 +327,7 @@ class Log:
             None if after is None else commit_lsn_of(after, "after"),
             None if until is None else commit_lsn_of(until, "until"),
             relations,
+            time_range(starting_time, ending_time),
             max_partition_bytes=PARTITION_BYTES,
             on_error=options.on_error,
         )

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pgwire_codec.log.checked_json import Count
+from pgwire_codec.log.commit_times import TimeRange
 from pgwire_codec.log.message_columns import Encoding
 from pgwire_codec.log.source import LogSource
 from pgwire_codec.log.state import LogState, StateTracker
@@ -105,6 +106,9 @@ class SegmentPart:
     committed : int
         Number of changes of the plain transactions that are whole in it, less those delivered
         before. The summary has those of the other transactions.
+    commit_times : TimeRange or None
+        Earliest and latest commit time of the transactions that commit in it. None: no transaction
+        does, or it is of a segment that an earlier release sealed.
     """
 
     extent: Extent
@@ -115,6 +119,7 @@ class SegmentPart:
     delivered_lsn: int
     undecodable: int
     committed: int
+    commit_times: TimeRange | None = None
 
     @property
     def end_ordinal(self) -> int:
@@ -128,6 +133,11 @@ class SegmentPart:
         """
         found = self.summary.relations
         return found is None or self.undecodable > 0 or not set(relations).isdisjoint(found)
+
+    def may_commit(self, times: TimeRange) -> bool:
+        """Return whether transactions may commit in it at some times."""
+        found = self.commit_times
+        return found is None or self.undecodable > 0 or times.overlaps(*found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +228,14 @@ class Segment:
     def end_ordinal(self) -> int:
         """Ordinal after its last message."""
         return self.header.first_ordinal + self.messages
+
+    @property
+    def commit_times(self) -> TimeRange | None:
+        """Earliest and latest commit time in it; None if that of no part is known."""
+        found: TimeRange | None = None
+        for part in self.parts:
+            found = found if part.commit_times is None else part.commit_times.union(found)
+        return found
 
     def state(self) -> LogState:
         """Return the state after the segment."""

@@ -11,6 +11,7 @@ import xxhash
 from pgwire_codec._impl import Decoder
 from pgwire_codec.codec.message_array import Messages, to_message_arrays
 from pgwire_codec.codec.tables import MessageTable, tagged
+from pgwire_codec.log.commit_times import TimeRange, commit_times
 from pgwire_codec.log.segment import Extent, Segment, SegmentHeader, SegmentPart
 from pgwire_codec.log.state import LogState, StateTracker
 from pgwire_codec.log.table_counts import TableCounter
@@ -69,6 +70,8 @@ class SegmentBuilder:
         self._summariser.add(records.column("data"))
         self._counter.add(messages, table, streaming)
         self._commits.add(messages, table)
+        if (times := commit_times(messages, table)) is not None:
+            self._commit_times = times.union(self._commit_times)
         self._add_times(records.column("time"))
         size = int(messages.offsets[-1] - messages.offsets[0])
         self.file_hash.update(data)
@@ -145,6 +148,7 @@ class SegmentBuilder:
         self._part_first = self.header.first_ordinal + self.messages
         self._part_messages = 0
         self._undecodable = 0
+        self._commit_times: TimeRange | None = None
         self.part_message_bytes = 0
         new_session = self.header.new_session and not self._parts
         self._streaming = False if new_session else self._tracker.carry.in_block
@@ -176,6 +180,7 @@ class SegmentBuilder:
             delivered_lsn=delivered_lsn,
             undecodable=self._undecodable,
             committed=self._summariser.committed,
+            commit_times=self._commit_times,
         )
 
     def _add_times(self, times: pa.Array) -> None:

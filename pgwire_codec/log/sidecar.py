@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 
 from pgwire_codec.log.checked_json import Count, converted, dump, invalid, load, optional
+from pgwire_codec.log.commit_times import TimeRange
 from pgwire_codec.log.message_columns import Encoding
 from pgwire_codec.log.segment import Extent, RelationCount, Segment, SegmentHeader, SegmentPart
 from pgwire_codec.log.source import LogSource
@@ -53,6 +54,7 @@ class _PartJson(msgspec.Struct):
     delivered_lsn: str
     undecodable: Count
     committed: Count
+    commit_times: TimeRange | None = None
 
 
 class _SegmentJson(msgspec.Struct):
