@@ -46,9 +46,7 @@ def cost(path: str, options: dict[str, Any], rounds: int) -> dict[str, list[floa
                 with log.LogWriter(uri, source, **options) as writer:
                     for start in range(0, len(data), _CALL):
                         part = slice(start, start + _CALL)
-                        writer.append(
-                            data.slice(start, _CALL), numbers[0][part], numbers[1][part]
-                        )
+                        writer.append(data.slice(start, _CALL), numbers[0][part], numbers[1][part])
 
             note("write", write)
             reader = log.Log(uri)

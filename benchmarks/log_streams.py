@@ -41,7 +41,11 @@ def streams(place: Path, rows: int) -> Iterator[tuple[str, Path]]:
         path = place / "pgbench.arrow"
         each = str(rows // 12)
         _capture(
-            server.dsn, cursor, _PGBENCH, lambda: _pgbench(server, "-n", "-c", "4", "-t", each), path
+            server.dsn,
+            cursor,
+            _PGBENCH,
+            lambda: _pgbench(server, "-n", "-c", "4", "-t", each),
+            path,
         )
         yield "pgbench", path
         connection.close()
