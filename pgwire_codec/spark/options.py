@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from pgwire_codec.errors import OptionError
@@ -14,9 +15,10 @@ from pgwire_codec.spark.arrow_types import SPARK
 
 #: Every option, as Spark users write it; Spark ignores case.
 NAMES: Final = (
-    "path", "table", "relationOid", "tables", "columns", "startingLsn", "endingLsn", "style",
-    "types", "numeric", "before", "unrepresentable", "onError", "withRelationOid",
-    "onRelationChange", "maxPartitionBytes", "maxBytesPerTrigger",
+    "path", "table", "relationOid", "tables", "columns", "startingLsn", "endingLsn",
+    "startingTimestamp", "endingTimestamp", "style", "types", "numeric", "before",
+    "unrepresentable", "onError", "withRelationOid", "onRelationChange", "maxPartitionBytes",
+    "maxBytesPerTrigger",
 )  # fmt: skip
 
 #: Options that select tables, of which a query has one or none.
@@ -60,6 +62,8 @@ class SourceOptions:
         Columns of the table; None: all.
     starting_lsn, ending_lsn : int or None
         Transactions with ``starting_lsn < commit_lsn <= ending_lsn``.
+    starting_time, ending_time : datetime.datetime or None
+        Transactions with ``starting_time <= commit_time <= ending_time``.
     style : {"native", "debezium", "delta"}
         Format of the rows.
     decoder : dict
@@ -81,6 +85,8 @@ class SourceOptions:
     columns: tuple[str, ...] | None
     starting_lsn: int | None
     ending_lsn: int | None
+    starting_time: datetime | None
+    ending_time: datetime | None
     style: str
     decoder: DecoderOptions
     with_relation_oid: bool
@@ -141,6 +147,12 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         raise OptionError(
             f"endingLsn {options['endingLsn']} is before startingLsn {options['startingLsn']}"
         )
+    first, last = _time(options, "startingTimestamp"), _time(options, "endingTimestamp")
+    if first is not None and last is not None and last < first:
+        raise OptionError(
+            f"endingTimestamp {options['endingTimestamp']} is before startingTimestamp "
+            f"{options['startingTimestamp']}"
+        )
     return SourceOptions(
         path=options["path"],
         table=options.get("table"),
@@ -149,6 +161,8 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         columns=_names(options, "columns", "names of columns"),
         starting_lsn=starting,
         ending_lsn=ending,
+        starting_time=first,
+        ending_time=last,
         style=style,
         decoder=decoder,
         with_relation_oid=(
@@ -234,6 +248,24 @@ def _lsn(options: Mapping[str, str], name: str) -> int | None:
         return parse_lsn(text)
     except ValueError:
         raise _wrong(name, text, "an LSN like 16/B374D848, or its value as a number") from None
+
+
+def _time(options: Mapping[str, str], name: str) -> datetime | None:
+    if name not in options:
+        return None
+    text = options[name].strip()
+    try:
+        found = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))  # Python 3.10 reads no Z
+    except ValueError:
+        found = None
+    if found is None or found.utcoffset() is None:
+        raise _wrong(
+            name,
+            options[name],
+            "a time with its offset from UTC, like 2026-01-31T12:00:00Z or 2026-01-31 "
+            "12:00:00+02:00",
+        )
+    return found
 
 
 def _size(options: Mapping[str, str], name: str) -> int | None:

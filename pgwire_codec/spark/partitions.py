@@ -55,6 +55,8 @@ def plan_partitions(
         after,
         until,
         relation_oid=relation_oid,
+        starting_time=options.starting_time,
+        ending_time=options.ending_time,
         max_partition_bytes=options.max_partition_bytes,
         on_error=options.on_error,
     )
@@ -79,6 +81,8 @@ def plan_packed(
         after,
         until,
         relation_oid=[version.relation.oid for version in newest.values()],
+        starting_time=options.starting_time,
+        ending_time=options.ending_time,
         max_partition_bytes=options.max_partition_bytes,
         on_error=options.on_error,
     )

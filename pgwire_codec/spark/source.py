@@ -63,6 +63,10 @@ class PgoutputDataSource(DataSource):
         Only transactions that commit after the first and not after the second: an LSN
         (``0/16B3748``) or its value. ``startingLsn`` is exclusive, as PostgreSQL's own. A stream
         uses ``startingLsn`` when it has no checkpoint yet, and has no end.
+    startingTimestamp, endingTimestamp
+        Only transactions with a commit time from the first to the second, both included, as for
+        Delta's change data feed: times with an offset, such as ``2026-01-31T12:00:00Z``. They are a
+        filter of the range of LSNs, because clocks can be set back. A stream does not have them.
     onRelationChange
         Action of a stream of ``table`` or ``tables`` when another relation, or no relation, has a
         table's name at the end of a micro-batch. ``fail`` (default): the stream stops with an

@@ -41,6 +41,11 @@ class PgoutputStreamReader(DataSourceStreamReader):
     ) -> None:
         if options.ending_lsn is not None:
             raise OptionError("a stream has no endingLsn", hint="Use spark.read for a range.")
+        if options.starting_time is not None or options.ending_time is not None:
+            raise OptionError(
+                "a stream has no startingTimestamp and endingTimestamp",
+                hint="Set startingLsn, or filter the rows by _commit_time.",
+            )
         self._options = options
         self._rows = rows
         self._relation_oid = relation_oid  # if the options table and tables are not set

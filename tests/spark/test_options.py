@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ def test_defaults() -> None:
     assert (options.relation_oid, options.with_relation_oid) == (None, False)
     assert (options.on_relation_change, options.is_of_a_table) == ("fail", False)
     assert (options.starting_lsn, options.ending_lsn) == (None, None)
+    assert (options.starting_time, options.ending_time) == (None, None)
     assert (options.max_partition_bytes, options.max_bytes_per_trigger) == (32 << 20, None)
     assert options.on_error == "raise"
     assert options.decoder.arrow_types == SPARK
@@ -43,6 +45,8 @@ def test_every_option_arrives() -> None:
         columns="id, v",
         startingLsn="16/B374D848",
         endingLsn=str(0x16B374D849),
+        startingTimestamp="2026-01-31T12:00:00.000001Z",
+        endingTimestamp="2026-01-31 14:00:01+02:00",
         types="text",
         numeric="float64",
         before="full",
@@ -57,6 +61,8 @@ def test_every_option_arrives() -> None:
     assert options.columns == ("id", "v")
     assert format_lsn(options.starting_lsn or 0) == "16/B374D848"
     assert options.ending_lsn == 0x16B374D849
+    assert options.starting_time == datetime(2026, 1, 31, 12, 0, 0, 1, tzinfo=timezone.utc)
+    assert options.ending_time == datetime(2026, 1, 31, 12, 0, 1, tzinfo=timezone.utc)
     assert options.decoder == DecoderOptions(
         types="text",
         numeric="float64",
@@ -68,7 +74,7 @@ def test_every_option_arrives() -> None:
     assert (options.max_partition_bytes, options.max_bytes_per_trigger) == (64 << 20, 10 << 20)
     given = {"path", "table", "columns", "startingLsn", "endingLsn", "types", "numeric", "before"}
     given |= {"unrepresentable", "onError", "maxPartitionBytes", "maxBytesPerTrigger"}
-    given |= {"withRelationOid", "onRelationChange"}
+    given |= {"withRelationOid", "onRelationChange", "startingTimestamp", "endingTimestamp"}
     assert set(NAMES) - given == {"style", "relationOid", "tables"}
 
 
@@ -121,6 +127,15 @@ def test_without_table_values_are_text() -> None:
         ({"startingLsn": "0x10"}, "startingLsn must be an LSN like 16/B374D848"),
         ({"endingLsn": str(1 << 64)}, "endingLsn must be an LSN"),
         ({"startingLsn": "0/20", "endingLsn": "0/1F"}, "endingLsn 0/1F is before startingLsn 0/20"),
+        (
+            {"startingTimestamp": "2026-01-31T12:00:00"},
+            "startingTimestamp must be a time with its offset from UTC, .*'2026-01-31T12:00:00'",
+        ),
+        ({"endingTimestamp": "1767225600000"}, "endingTimestamp must be a time with its offset"),
+        (
+            {"startingTimestamp": "2026-01-31T12:00Z", "endingTimestamp": "2026-01-31T12:00+01:00"},
+            r"endingTimestamp .*12:00\+01:00 is before startingTimestamp 2026-01-31T12:00Z",
+        ),
         ({"maxPartitionBytes": "0"}, "maxPartitionBytes must be a number of bytes above 0"),
         ({"maxBytesPerTrigger": "many"}, "maxBytesPerTrigger must be a number of bytes"),
         ({"style": "delta", "before": "key"}, "before and style=delta exclude one another"),

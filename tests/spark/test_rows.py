@@ -356,3 +356,29 @@ def test_a_table_that_changed_after_the_schema_was_made(tmp_path: Path) -> None:
     spark_logs.write(tmp_path / "other", table(2, column("n", "text")))
     with pytest.raises(ValueError, match="has n as string, which was int64"):
         made.partitions()
+
+
+def test_commit_times(tmp_path: Path) -> None:
+    """From startingTimestamp to endingTimestamp, of a table and of all; the second is earlier."""
+    seconds = {100: 5, 200: 3, 300: 9}
+    changes = [
+        message
+        for lsn, second in seconds.items()
+        for message in build.transaction(
+            T, build.insert(1, "1", "a", None), lsn=lsn, time=second * 1_000_000
+        )
+    ]
+    path = spark_logs.write(tmp_path / "log", build.wire(changes))
+    for starting, ending, lsns in [
+        ("03", "05", {100, 200}),
+        ("04", None, {100, 300}),
+        (None, "02", set()),
+    ]:
+        options = {
+            name: f"2000-01-01T00:00:{second}Z"
+            for name, second in (("startingTimestamp", starting), ("endingTimestamp", ending))
+            if second is not None
+        }
+        for table in ({}, {"table": "public.t"}):
+            rows, _ = read(path, **options, **table)
+            assert {row["_commit_lsn"] for row in rows} == lsns

@@ -135,6 +135,9 @@ def test_options_that_are_wrong(spark: SparkSession, tmp_path: Path) -> None:
         load(spark.read, path, table="public.nope")
     with pytest.raises(Exception, match="a stream has no endingLsn"):
         Collected().run(load(spark.readStream, path, endingLsn="0/1"), tmp_path / "checkpoint")
+    times = {"startingTimestamp": "2026-01-31T12:00:00Z"}
+    with pytest.raises(Exception, match="a stream has no startingTimestamp and endingTimestamp"):
+        Collected().run(load(spark.readStream, path, **times), tmp_path / "checkpoint")
 
 
 def test_spark_says_what_does_not_decode(spark: SparkSession, tmp_path: Path) -> None:
