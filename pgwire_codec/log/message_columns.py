@@ -109,8 +109,9 @@ def _array(
     values: npt.NDArray[Any], kind: pa.DataType, known: npt.NDArray[np.bool_] | None
 ) -> pa.Array:
     """Return values of 64 bits as an Arrow array; those that are not known are null."""
-    is_known = known is None or known.all()
-    bits = None if is_known else pa.py_buffer(np.packbits(known, bitorder="little"))
+    bits = None
+    if known is not None and not known.all():
+        bits = pa.py_buffer(np.packbits(known, bitorder="little"))
     return pa.Array.from_buffers(
         kind, len(values), [bits, pa.py_buffer(np.ascontiguousarray(values))]
     )

@@ -41,6 +41,8 @@ class SegmentBuilder:
     """
 
     _streaming: bool  # whether the next message is inside a stream block
+    _commit_times: TimeRange | None  # of the current part
+    part_message_bytes: int
     _summariser: Summariser
 
     def __init__(
@@ -148,7 +150,7 @@ class SegmentBuilder:
         self._part_first = self.header.first_ordinal + self.messages
         self._part_messages = 0
         self._undecodable = 0
-        self._commit_times: TimeRange | None = None
+        self._commit_times = None
         self.part_message_bytes = 0
         new_session = self.header.new_session and not self._parts
         self._streaming = False if new_session else self._tracker.carry.in_block
