@@ -99,7 +99,7 @@ class SegmentOptions:
         created.
     """
 
-    compression: Compression | None = "lz4"
+    compression: Compression | None = None
     segment_bytes: int = 128 << 20
     segment_seconds: float = 600.0
     file_mode: int = 0o600

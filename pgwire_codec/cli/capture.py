@@ -112,7 +112,7 @@ def _mode(ctx: click.Context, param: click.Parameter, value: str) -> int:
 @click.option(
     "--compression",
     type=click.Choice([*get_args(Compression), "none"]),
-    default=SegmentOptions.compression,
+    default=SegmentOptions.compression or "none",
     show_default=True,
     callback=lambda _context, _option, chosen: None if chosen == "none" else chosen,
     help="Compression of the log's segments.",

@@ -65,7 +65,7 @@ def run(made: Database, folder: Path, seed: int, interruption: Interruption) -> 
         "--segment-bytes", str(chance.choice([100_000, 1 << 20, 128 << 20])),
         *(["--two-phase"] if options["two_phase"] else []),
         *(["--binary"] if options["binary"] else []),
-        *chance.choice([[], ["--compression", "none"]]),
+        *chance.choice([[], ["--compression", "lz4"]]),
     ]  # fmt: skip
     if snapshot:
         arguments += ["--snapshot", "--jobs", "2"]
