@@ -45,6 +45,7 @@ class GrowingSegment:
         data = encode_header(header)
         self.name = header.name
         self._store = store
+        self._encoding = header.encoding
         self._options = options
         self._builder = SegmentBuilder(header, scope, data, part_bytes)
         self._begun = monotonic()
@@ -93,7 +94,7 @@ class GrowingSegment:
 
     def write(self, records: pa.RecordBatch) -> None:
         """Append a record batch."""
-        data = encode_batch(records, self._options)
+        data = encode_batch(records, self._encoding, self._options)
         self._file.write(data)
         self._builder.add(records, data)
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pgwire_codec.errors import LogError
 from pgwire_codec.log.checked_json import FORMAT, RESTORE, check_format, checksum
-from pgwire_codec.log.message_columns import STORED, Encoding, from_stored, to_differences
+from pgwire_codec.log.message_columns import STORED, Encoding, from_stored, to_stored
 from pgwire_codec.log.segment import SEGMENT, Extent, SegmentHeader
 from pgwire_codec.log.sidecar import HeaderJson, header_from_json, header_to_json
 from pgwire_codec.log.store import Store
@@ -64,17 +64,17 @@ def read_header(data: pa.Buffer, file: str) -> tuple[SegmentHeader, int]:
         raise LogError(f"{file} has an invalid segment header: {error}", hint=RESTORE) from error
 
 
-def encode_batch(batch: pa.RecordBatch, options: pa.ipc.IpcWriteOptions) -> pa.Buffer:
-    """Return the bytes that append a record batch of messages to a new file."""
-    stored = to_differences(batch)
+def encode_batch(
+    batch: pa.RecordBatch, encoding: Encoding, options: pa.ipc.IpcWriteOptions
+) -> pa.Buffer:
+    """Return the bytes that append a record batch of messages to a file."""
+    stored = to_stored(batch, encoding)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, stored.schema, options=options) as writer:
         writer.write_batch(stored)
     file = sink.getvalue()
-    return file.slice(_SCHEMA_BYTES, file.size - _SCHEMA_BYTES - len(END))
-
-
-_SCHEMA_BYTES: Final = STORED["differences"].serialize().size
+    begin = stored.schema.serialize().size
+    return file.slice(begin, file.size - begin - len(END))
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,9 +67,9 @@ class SegmentHeader:
         Ordinal of its first message.
     before : LogState
         State before its first message.
-    encoding : {"differences", "plain"}
-        Representation of ordinals, LSNs and times in its file: differences from the message before,
-        or, of format 3 and older, plain values.
+    encoding : {"plain", "differences"}
+        Representation of ordinals, LSNs and times in its file: plain values or, if it is
+        compressed, differences from the message before.
     """
 
     log_id: str
@@ -79,7 +79,7 @@ class SegmentHeader:
     snapshot: bool
     first_ordinal: int
     before: LogState
-    encoding: Encoding = "differences"
+    encoding: Encoding = "plain"
 
     @property
     def name(self) -> str:

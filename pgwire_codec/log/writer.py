@@ -29,7 +29,7 @@ from pgwire_codec.log.bounds import (
 from pgwire_codec.log.growing_segment import GrowingSegment
 from pgwire_codec.log.index_writer import IndexWriter
 from pgwire_codec.log.message_buffer import MessageBuffer, to_batches
-from pgwire_codec.log.message_columns import SCHEMA, column
+from pgwire_codec.log.message_columns import SCHEMA, column, encoding_of
 from pgwire_codec.log.recovery import recover
 from pgwire_codec.log.segment import SegmentHeader
 from pgwire_codec.log.segment_builder import PART_BYTES
@@ -356,6 +356,7 @@ class LogWriter:
             snapshot=self._snapshot,
             first_ordinal=self._ordinal,
             before=self._state,
+            encoding=encoding_of(self._segments.compression),
         )
         segment = GrowingSegment(self._store, header, self._scope, self._options, self._part_bytes)
         self._growing = segment

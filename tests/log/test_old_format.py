@@ -41,11 +41,14 @@ def formats(directory: Path) -> list[int]:
 
 
 def continue_log(directory: Path) -> None:
-    """Write the rest of the capture in a new session: the server sends the Relations again."""
+    """Write the rest of the capture in a new session, compressed.
+
+    The server sends the Relations again.
+    """
     again = max(place for place in restarts(CAPTURE) if place <= END)
     rest = [pgc.encode_message(each) for each in restarts(CAPTURE)[again]]
     rest += CAPTURE.messages[again:]
-    with log.LogWriter(directory, SOURCE, part_bytes=500) as writer:
+    with log.LogWriter(directory, SOURCE, part_bytes=500, compression="lz4") as writer:
         assert (writer.confirm_lsn, writer.received_lsn, writer.end_ordinal) == (7, 9, END)
         for half in (rest[: len(rest) // 2], rest[len(rest) // 2 :]):
             append(writer, half)
