@@ -138,6 +138,8 @@ class LogPlan:
     ----------
     partitions : list of LogPartition
         The partitions in the order of the log.
+    changed : list of frozenset of int, or None
+        For each partition, the OIDs of the relations of which it may have changes; None: of any.
     versions : tuple of RelationVersion
         Versions of relations that are valid before the range or declared in it, oldest first.
     after, until : int
@@ -145,6 +147,7 @@ class LogPlan:
     """
 
     partitions: list[LogPartition]
+    changed: list[frozenset[int] | None]
     versions: tuple[RelationVersion, ...]
     after: int
     until: int

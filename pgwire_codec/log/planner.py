@@ -106,6 +106,13 @@ class _PartRun:
         """Bytes of its messages."""
         return sum(part.message_bytes for part in self.parts)
 
+    @property
+    def changed(self) -> frozenset[int] | None:
+        """OIDs of the relations of which they may have changes; None: of any."""
+        found = [part.summary.relations for part in self.parts]
+        known = [each for each in found if each is not None]
+        return None if len(known) < len(found) else frozenset().union(*known)
+
     def partition(
         self,
         uri: str,
@@ -150,8 +157,8 @@ def plan_range(
     to_end = until is None
     after, until = _bounds(log, after, until)
     if not len(log):
-        return LogPlan([], (), after, until)
-    planned = LogPlan([], (), after, until)
+        return LogPlan([], [], (), after, until)
+    planned = LogPlan([], [], (), after, until)
     versions: list[RelationVersion] = []
     for start, ordinals in _stretches(log, after, until, to_end, relations, times):
         carry, runs = _runs(log, start, ordinals, relations, times, max_partition_bytes)
@@ -171,6 +178,7 @@ def plan_range(
                 plan = replace(part_plan, outcomes=outcomes)
                 partition = run.partition(log.uri, filesystem, plan, after, until, times)
                 planned.partitions.append(partition)
+                planned.changed.append(run.changed)
     found = dict.fromkeys(versions)
     if relations is not None:
         found = {each: None for each in found if each.relation.oid in relations}

@@ -29,7 +29,8 @@ class PgoutputPartition(InputPartition):
 class PackedPartition(InputPartition):
     """Work of one task: decode the changes of some relations into packed rows.
 
-    Without a ``partition``, it has an empty row of each table.
+    ``tables`` are those that the partition may have changes of: the partition is as small as what
+    is in it. Without a ``partition``, it has an empty row of each table.
     """
 
     def __init__(self, partition: LogPartition | None, tables: Mapping[int, PackedTable]) -> None:
@@ -94,7 +95,11 @@ def plan_packed(
         oid = version.relation.oid
         known = [*of_relation.get(oid, []), version]
         tables[oid] = PackedTable(name, row_format(options, version, known, log.source.database))
-    return tables, [PackedPartition(each, tables) for each in plan.partitions]
+    planned: list[InputPartition] = []
+    for partition, changed in zip(plan.partitions, plan.changed, strict=True):
+        oids = tables.keys() if changed is None else tables.keys() & changed
+        planned.append(PackedPartition(partition, {oid: tables[oid] for oid in sorted(oids)}))
+    return tables, planned
 
 
 def read_partition(

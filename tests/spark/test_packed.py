@@ -192,6 +192,19 @@ def test_the_size_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert len(unpacked(whole)["public.big"]) == 200
 
 
+def test_a_partition_has_the_formats_of_its_tables(tmp_path: Path) -> None:
+    """Its size depends on the tables that it has changes of, not on all tables."""
+    changes = [change for oid in range(1, 101) for change in table(oid, f"t{oid}", oid)]
+    last = [*table(1, "t1", 200), *table(2, "t2", 210)]
+    spark_logs.write(tmp_path / "log", build.wire(changes))
+    path = spark_logs.write(tmp_path / "log", build.wire(last))
+    made = source(path, tables="*")
+    empty, first, second = made.reader(made.schema()).partitions()
+    assert set(empty.tables) == set(first.tables) == set(range(1, 101))
+    assert set(second.tables) == {1, 2}
+    assert 20 * len(pickle.dumps(second)) < len(pickle.dumps(first))
+
+
 def test_a_value_that_does_not_decode(tmp_path: Path) -> None:
     changes = [
         *table(1, "a", 10),
