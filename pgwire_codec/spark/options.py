@@ -18,7 +18,7 @@ NAMES: Final = (
     "path", "table", "relationOid", "tables", "columns", "startingLsn", "endingLsn",
     "startingTimestamp", "endingTimestamp", "style", "types", "numeric", "before",
     "unrepresentable", "onError", "withRelationOid", "onRelationChange", "maxPartitionBytes",
-    "maxBytesPerTrigger",
+    "maxBytesPerTrigger", "stagingPath",
 )  # fmt: skip
 
 #: Options that select tables, of which a query has one or none.
@@ -76,6 +76,8 @@ class SourceOptions:
         Bytes of messages in a partition.
     max_bytes_per_trigger : int or None
         Bytes of messages in a micro-batch.
+    staging_path : str or None
+        Path or URI of a folder for the rows of ``tables``.
     """
 
     path: str
@@ -93,6 +95,7 @@ class SourceOptions:
     on_relation_change: str
     max_partition_bytes: int
     max_bytes_per_trigger: int | None
+    staging_path: str | None
 
     @property
     def is_of_a_table(self) -> bool:
@@ -171,6 +174,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         on_relation_change=on_relation_change,
         max_partition_bytes=_size(options, "maxPartitionBytes") or _MAX_PARTITION_BYTES,
         max_bytes_per_trigger=_size(options, "maxBytesPerTrigger"),
+        staging_path=_staging_path(options),
     )
 
 
@@ -266,6 +270,17 @@ def _time(options: Mapping[str, str], name: str) -> datetime | None:
             "12:00:00+02:00",
         )
     return found
+
+
+def _staging_path(options: Mapping[str, str]) -> str | None:
+    path = options.get("stagingPath")
+    if path is None:
+        return None
+    if "tables" not in options:
+        raise OptionError("stagingPath needs the option tables")
+    if not path.startswith("/") and "://" not in path:
+        raise _wrong("stagingPath", path, "an absolute path or a URI")
+    return path
 
 
 def _size(options: Mapping[str, str], name: str) -> int | None:

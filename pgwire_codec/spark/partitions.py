@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -13,6 +14,7 @@ from pgwire_codec.log import Log, LogPartition
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.spark.formats.packed import PackedTable, Packer
 from pgwire_codec.spark.formats.row_format import RowFormat, row_format
+from pgwire_codec.spark.formats.staged import Staging
 from pgwire_codec.spark.options import SourceOptions
 from pgwire_codec.transactions.carry import RelationVersion
 
@@ -30,13 +32,20 @@ class PackedPartition(InputPartition):
     """Work of one task: decode the changes of some relations into packed rows.
 
     ``tables`` are those that the partition may have changes of: the partition is as small as what
-    is in it. Without a ``partition``, it has an empty row of each table.
+    is in it. Without a ``partition``, it has an empty row of each table. ``folder`` is that of
+    staged files, if there are any.
     """
 
-    def __init__(self, partition: LogPartition | None, tables: Mapping[int, PackedTable]) -> None:
+    def __init__(
+        self,
+        partition: LogPartition | None,
+        tables: Mapping[int, PackedTable],
+        folder: str | None = None,
+    ) -> None:
         super().__init__(None)
         self.partition = partition
         self.tables = tables
+        self.folder = folder
 
 
 def plan_partitions(
@@ -95,10 +104,14 @@ def plan_packed(
         oid = version.relation.oid
         known = [*of_relation.get(oid, []), version]
         tables[oid] = PackedTable(name, row_format(options, version, known, log.source.database))
+    folder = None
+    if options.staging_path is not None:
+        folder = f"{options.staging_path.rstrip('/')}/{uuid4().hex}"
     planned: list[InputPartition] = []
     for partition, changed in zip(plan.partitions, plan.changed, strict=True):
         oids = tables.keys() if changed is None else tables.keys() & changed
-        planned.append(PackedPartition(partition, {oid: tables[oid] for oid in sorted(oids)}))
+        needed = {oid: tables[oid] for oid in sorted(oids)}
+        planned.append(PackedPartition(partition, needed, folder))
     return tables, planned
 
 
@@ -120,15 +133,19 @@ def read_partition(
 
 
 def _packed(partition: PackedPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    packer = Packer(partition.tables)
     if partition.partition is None:
-        yield from packer.empty()
+        yield from Packer(partition.tables).empty()
         return
+    packer = Packer(partition.tables, _staging(partition.folder, partition.partition))
     for batch in _batches(partition.partition, options, partition.tables.keys()):
         oid = batch.relation.oid
         records = _records(partition.tables[oid].rows, batch, partition.partition)
         yield from packer.add(oid, records)
     yield from packer.finish()
+
+
+def _staging(folder: str | None, partition: LogPartition) -> Staging | None:
+    return None if folder is None else Staging(folder, f"{partition.first_ordinal:020}")
 
 
 def _batches(

@@ -51,10 +51,16 @@ class PgoutputDataSource(DataSource):
         Names and patterns of tables, separated by commas, such as ``public.*,shop.orders``. ``*``
         stands for any characters, ``?`` for one, and ``[ab]`` for one of these. Rows are packed,
         for :func:`unpack_tables`. Their columns are ``relation_oid``, ``relation`` (the table's
-        name at the end of the range), ``rows`` (number of changes), and ``schema`` and ``data``,
-        a schema and a record batch as messages of Arrow IPC. These have the rows that the option
-        ``table`` returns. A batch has a row without ``data`` for each table. A stream makes the
-        schemas for each micro-batch, so it continues when tables change or are new.
+        name at the end of the range), ``rows`` (number of changes), ``bytes`` (those of ``data``),
+        ``folder``, and ``schema`` and ``data``, a schema and a record batch as messages of Arrow
+        IPC. These have the rows that the option ``table`` returns. A batch has a row without
+        ``data`` for each table. A stream makes the schemas for each micro-batch, so it continues
+        when tables change or are new.
+    stagingPath
+        An absolute path, or a URI, of a folder that every executor can write to and Spark can read.
+        With it, the tasks of ``tables`` write a table's rows, if they are a megabyte or more, to
+        Parquet files there, in a new folder for each query or micro-batch. ``folder`` then has its
+        name, and ``data`` is empty. This takes less time and memory.
     withRelationOid
         ``true`` adds the metadata column ``_relation_oid``; ``false`` by default.
     columns

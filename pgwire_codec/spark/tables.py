@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +13,7 @@ from pgwire_codec.errors import TableError
 from pgwire_codec.log import Log
 from pgwire_codec.spark.arrow_types import spark_schema
 from pgwire_codec.spark.formats.packed import PACKED, unpack
+from pgwire_codec.spark.formats.staged import filesystem_of, spark_uri
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,8 +43,11 @@ class LogTables(Mapping[str, "DataFrame"]):
         OID of the relation, by table.
     """
 
-    def __init__(self, packed: DataFrame, tables: Mapping[str, _Table]) -> None:
+    def __init__(
+        self, packed: DataFrame, tables: Mapping[str, _Table], folders: Collection[str]
+    ) -> None:
         self._packed = packed
+        self._folders = folders
         self._rows = {name: table.rows for name, table in tables.items()}
         self.counts = {name: table.changes for name, table in tables.items()}
         self.relation_oids = {name: table.relation_oid for name, table in tables.items()}
@@ -58,8 +62,11 @@ class LogTables(Mapping[str, "DataFrame"]):
         return len(self._rows)
 
     def unpersist(self) -> None:
-        """Remove the packed rows from Spark's memory and disks."""
+        """Remove the rows from Spark's memory and disks, and the folder of staged files."""
         self._packed.unpersist()
+        for folder in self._folders:
+            filesystem, path = filesystem_of(folder)
+            filesystem.delete_dir(path)
 
     def __enter__(self) -> LogTables:
         return self
@@ -77,7 +84,9 @@ def read_tables(
     """Read many tables of a log, each with its own types, in one pass over the log.
 
     A job reads and decodes the log, and keeps the decoded rows in memory, and on the executors'
-    disks if memory is short. The DataFrames take their rows from there.
+    disks if memory is short. The DataFrames take their rows from there. With the option
+    ``stagingPath``, most rows are in Parquet files instead, which Spark reads without Python:
+    use it for much data.
 
     Parameters
     ----------
@@ -130,11 +139,13 @@ def unpack_tables(packed: DataFrame) -> LogTables:
     try:
         # One partition: without partial aggregates, and without Spark's 200 partitions in streams.
         found = (
-            kept.withColumn("bytes", functions.octet_length("data"))
-            .drop("data")
+            kept.drop("data")
             .repartition(1)
             .groupBy("relation_oid", "relation")
-            .agg(*(functions.sum(name) for name in ("rows", "bytes")), functions.max("schema"))
+            .agg(
+                *(functions.sum(name) for name in ("rows", "bytes")),
+                *(functions.max(name) for name in ("folder", "schema")),
+            )
             .orderBy("relation")
             .collect()
         )
@@ -142,16 +153,35 @@ def unpack_tables(packed: DataFrame) -> LogTables:
         kept.unpersist()
         raise
     tables = {}
-    for oid, name, changes, size, serialized in found:
+    folders = set()
+    for oid, name, changes, size, folder, serialized in found:
         schema = pa.ipc.read_schema(pa.py_buffer(bytes(serialized)))
-        rows = (
-            kept.where(functions.col("relation_oid") == oid)
-            .select("data")
-            .coalesce(-(-max(size, 1) // _TASK_BYTES))
-            .mapInArrow(_unpacking(schema), spark_schema(schema))
-        )
+        rows = None
+        if size or folder is None:
+            rows = _packed_rows(kept, oid, size, schema)
+        if folder is not None:
+            folders.add(folder)
+            staged = _staged_rows(packed.sparkSession, folder, oid, schema)
+            rows = staged if rows is None else staged.unionAll(rows)
+        assert rows is not None
         tables[name] = _Table(oid, changes, rows)
-    return LogTables(kept, tables)
+    return LogTables(kept, tables, folders)
+
+
+def _packed_rows(kept: DataFrame, oid: int, size: int, schema: pa.Schema) -> DataFrame:
+    """Return the rows of a table in the column ``data``, by as many tasks as its bytes need."""
+    return (
+        kept.where(kept.relation_oid == oid)
+        .select("data")
+        .coalesce(-(-max(size, 1) // _TASK_BYTES))
+        .mapInArrow(_unpacking(schema), spark_schema(schema))
+    )
+
+
+def _staged_rows(spark: SparkSession, folder: str, oid: int, schema: pa.Schema) -> DataFrame:
+    """Return the rows of a table in staged files."""
+    reader = spark.read.schema(spark_schema(schema)).option("datetimeRebaseMode", "CORRECTED")
+    return reader.parquet(f"{spark_uri(folder)}/{oid}")
 
 
 def _unpacking(schema: pa.Schema) -> Callable[[Iterator[Any]], Iterator[pa.RecordBatch]]:

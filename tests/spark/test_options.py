@@ -75,7 +75,7 @@ def test_every_option_arrives() -> None:
     given = {"path", "table", "columns", "startingLsn", "endingLsn", "types", "numeric", "before"}
     given |= {"unrepresentable", "onError", "maxPartitionBytes", "maxBytesPerTrigger"}
     given |= {"withRelationOid", "onRelationChange", "startingTimestamp", "endingTimestamp"}
-    assert set(NAMES) - given == {"style", "relationOid", "tables"}
+    assert set(NAMES) - given == {"style", "relationOid", "tables", "stagingPath"}
 
 
 def test_a_relation_in_place_of_a_table() -> None:
@@ -83,6 +83,13 @@ def test_a_relation_in_place_of_a_table() -> None:
     assert (options.table, options.relation_oid) == (None, 4294967295)
     assert (options.is_of_a_table, options.decoder.types) == (True, "native")
     assert parse_options({"path": "d", "relationOid": "1", "style": "delta"}).style == "delta"
+
+
+@pytest.mark.parametrize("path", ["/tmp/staged", "s3a://bucket/staged"])
+def test_a_place_for_staged_files(path: str) -> None:
+    options = parse_options({"path": "d", "tables": "*", "stagingPath": path})
+    assert options.staging_path == path
+    assert parse_options({"path": "d", "tables": "*"}).staging_path is None
 
 
 def test_replaced_rows_have_the_relation() -> None:
@@ -140,6 +147,7 @@ def test_without_table_values_are_text() -> None:
         ({"maxBytesPerTrigger": "many"}, "maxBytesPerTrigger must be a number of bytes"),
         ({"style": "delta", "before": "key"}, "before and style=delta exclude one another"),
         ({"relationOid": "1"}, "table and relationOid exclude one another"),
+        ({"stagingPath": "/staged"}, "stagingPath needs the option tables"),
         ({"withRelationOid": "yes"}, "withRelationOid must be one of true, false, not 'yes'"),
         ({"onRelationChange": "x"}, "onRelationChange must be one of fail, replace, not 'x'"),
         ({"style": "delta", "withRelationOid": "true"}, "withRelationOid and style=delta exclude"),
@@ -175,3 +183,8 @@ def test_options_of_a_table(options: dict[str, Any], message: str) -> None:
 def test_no_path() -> None:
     with pytest.raises(OptionError, match="path is missing"):
         parse_options({})
+
+
+def test_a_relative_place_for_staged_files() -> None:
+    with pytest.raises(ValueError, match="stagingPath must be an absolute path or a URI, not 'x'"):
+        parse_options({"path": "d", "tables": "*", "stagingPath": "x"})

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import pgwire_codec as pgc
@@ -22,6 +23,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 from pgwire_codec.spark import PgoutputDataSource
 from pgwire_codec.spark.formats import packed
+from pgwire_codec.spark.formats.staged import fits_parquet
 from pgwire_codec.spark.selection import TableNames
 
 ID = column("id", "int4", key=True)
@@ -39,18 +41,37 @@ def packed_rows(reader: Any, partitions: Any) -> list[pa.RecordBatch]:
     return batches
 
 
+def staged(folder: str, oid: int, schema: pa.Schema) -> list[pa.RecordBatch]:
+    """The rows of a table in the files of a folder."""
+    batches: list[pa.RecordBatch] = []
+    for path in sorted(Path(folder, str(oid)).iterdir()):
+        batches += pq.read_table(path, partitioning=None).cast(schema).to_batches()
+    return batches
+
+
 def unpacked(batches: list[pa.RecordBatch]) -> dict[str, pa.Table]:
     """The rows of each table, in order."""
     found: dict[str, list[pa.RecordBatch]] = {}
     schemas: dict[str, pa.Schema] = {}
+    folders: dict[str, tuple[str, int]] = {}
+    in_files: dict[str, int] = {}
     for batch in batches:
         for place, row in enumerate(batch.to_pylist()):
             name = row["relation"]
             schema = pa.ipc.read_schema(pa.py_buffer(row["schema"]))
             assert schemas.setdefault(name, schema).equals(schema)
+            assert row["bytes"] == len(row["data"])
+            if row["folder"] is not None:
+                folders[name] = row["folder"], row["relation_oid"]
+                in_files[name] = in_files.get(name, 0) + row["rows"]
+                continue
             records = list(packed.unpack([batch.slice(place, 1)], schema))
             assert sum(map(len, records)) == row["rows"]
             found.setdefault(name, []).extend(records)
+    for name, (folder, oid) in folders.items():
+        records = staged(folder, oid, schemas[name])
+        assert sum(map(len, records)) == in_files[name]
+        found.setdefault(name, []).extend(records)
     return {name: pa.Table.from_batches(each, schemas[name]) for name, each in found.items()}
 
 
@@ -103,6 +124,70 @@ def test_each_table_has_its_rows(name: str, tmp_path: Path) -> None:
         alone = read_table(path, table, **options)
         assert rows.schema.equals(alone.schema)
         assert in_order(rows) == in_order(alone), table
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+@pytest.mark.parametrize("least", [0, 1 << 12])
+def test_staged_rows(
+    name: str, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In files, or packed if they are few: together the same rows."""
+    monkeypatch.setattr(packed, "_MIN_FILE_BYTES", least)
+    monkeypatch.setattr(packed, "_GROUP_BYTES", 1 << 14)
+    path = spark_logs.to_log(corpus.capture(name), tmp_path, part_bytes=8 << 10)
+    options = {"unrepresentable": "null", "maxPartitionBytes": "20k"}
+    expected = read_packed(path, **options)
+    folder = tmp_path / "staged"
+    found = read_packed(path, stagingPath=str(folder), **options)
+    assert list(folder.glob("*/*/*.parquet"))
+    assert not list(folder.glob("*/*/.*"))
+    assert set(found) == set(expected)
+    for table, rows in found.items():
+        assert in_order(rows) == in_order(expected[table]), table
+
+
+def test_a_task_that_runs_again_stages_the_same_files(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed, "_MIN_FILE_BYTES", 0)
+    made = source(path, tables="*", stagingPath=str(tmp_path / "staged"))
+    reader = made.reader(made.schema())
+    planned = reader.partitions()
+    once = packed_rows(reader, planned)
+    assert packed_rows(reader, planned) == once
+    assert {name: len(rows) for name, rows in unpacked(once).items()} == {
+        "public.a": 1,
+        "public.b": 1,
+        "public.other": 1,
+    }
+
+
+def test_columns_that_differ_in_case_are_not_staged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark would not find them in a file by their names."""
+    monkeypatch.setattr(packed, "_MIN_FILE_BYTES", 0)
+    changes = [*table(1, "a", 10, column("ID")), *table(2, "b", 20)]
+    path = spark_logs.write(tmp_path / "log", build.wire(changes))
+    folder = tmp_path / "staged"
+    found = read_packed(path, stagingPath=str(folder))
+    assert [each.parent.name for each in folder.glob("*/*/*.parquet")] == ["2"]
+    assert found["public.a"].column_names[:2] == ["id", "ID"]
+    assert (len(found["public.a"]), len(found["public.b"])) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("schema", "fits"),
+    [
+        ({"a": pa.int32(), "b": pa.struct({"a": pa.int32()})}, True),
+        ({"a": pa.int32(), "A": pa.int32()}, False),
+        ({"a": pa.struct({"b": pa.int32(), "B": pa.int32()})}, False),
+        ({"a": pa.list_(pa.struct([]))}, False),
+        ({}, False),
+    ],
+)
+def test_schemas_that_parquet_keeps(schema: dict[str, pa.DataType], fits: bool) -> None:
+    assert fits_parquet(pa.schema(schema)) is fits
 
 
 @pytest.mark.parametrize("style", ["native", "debezium", "delta"])

@@ -1,4 +1,7 @@
-"""Packed rows: changes of many tables, each row a run of one table's changes in Arrow's format."""
+"""Packed rows: changes of many tables, each row a run of one table's changes in Arrow's format.
+
+With a place for staged files, larger runs are in these, and their packed rows name the folder.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import pyarrow as pa
 
 from pgwire_codec.spark.arrow_types import spark_arrow_schema
 from pgwire_codec.spark.formats.row_format import RowFormat
+from pgwire_codec.spark.formats.staged import StagedFiles, Staging, fits_parquet
 
 #: In the exact form that Spark uses.
 PACKED: Final = spark_arrow_schema(
@@ -19,6 +23,8 @@ PACKED: Final = spark_arrow_schema(
             "relation_oid": pa.int64(),
             "relation": pa.string(),
             "rows": pa.int64(),
+            "bytes": pa.int64(),
+            "folder": pa.string(),
             "schema": pa.binary(),
             "data": pa.binary(),
         }
@@ -28,6 +34,10 @@ PACKED: Final = spark_arrow_schema(
 #: Spark's cache skips whole batches of about 4 MB by the OIDs in them. So rows are smaller, and
 #: those of a table are together. They are large enough that the cost of a row does not matter.
 _PIECE_BYTES: Final = 2 << 20
+
+#: Size of a group of rows in a staged file. A smaller file costs more than packed rows do.
+_GROUP_BYTES: Final = 8 << 20
+_MIN_FILE_BYTES: Final = 1 << 20
 
 #: Spark copies packed rows several times, which costs more than LZ4 does.
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
@@ -60,45 +70,74 @@ class _Buffered:
 class Packer:
     """Packs record batches of tables, by OID, into rows of about the same size."""
 
-    def __init__(self, tables: Mapping[int, PackedTable]) -> None:
+    def __init__(self, tables: Mapping[int, PackedTable], staging: Staging | None = None) -> None:
         self._tables = tables
         self._buffered: dict[int, _Buffered] = {}
         self._schemas: dict[int, pa.Buffer] = {}
+        self._folder = None if staging is None else staging.folder
+        self._files = None if staging is None else StagedFiles(staging)
+        self._fitting = set()
+        if staging is not None:
+            self._fitting = {oid for oid in tables if fits_parquet(tables[oid].rows.schema)}
 
     def add(self, oid: int, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Take a table's records; yield the rows that are complete."""
         buffered = self._buffered.setdefault(oid, _Buffered())
         buffered.batches.append(records)
         buffered.size += records.nbytes
-        if buffered.size >= _PIECE_BYTES:
-            del self._buffered[oid]
+        if buffered.size < (_GROUP_BYTES if oid in self._fitting else _PIECE_BYTES):
+            return
+        del self._buffered[oid]
+        if oid in self._fitting:
+            self._stage(oid, buffered)
+        else:
             yield self._rows([(oid, piece) for piece in _pieces(buffered)])
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Yield the remaining rows, those of a table together."""
-        run: list[tuple[int, pa.RecordBatch]] = []
+        """Yield the remaining rows, those of a table together, when staged files are complete."""
+        run: list[tuple[int, pa.RecordBatch | int | None]] = []
         size = 0
         for oid, buffered in sorted(self._buffered.items()):
+            if self._is_staged(oid, buffered.size):
+                self._stage(oid, buffered)
+                continue
             run += [(oid, piece) for piece in _pieces(buffered)]
             size += buffered.size
             if size >= _PIECE_BYTES:
                 yield self._rows(run)
                 run, size = [], 0
+        self._buffered.clear()
+        if self._files is not None:
+            self._files.close()
+            run += self._files.rows.items()
         if run:
             yield self._rows(run)
-        self._buffered.clear()
 
     def empty(self) -> Iterator[pa.RecordBatch]:
         """Yield a row without changes of each table."""
         if self._tables:
             yield self._rows([(oid, None) for oid in self._tables])
 
-    def _rows(self, pieces: list[tuple[int, pa.RecordBatch | None]]) -> pa.RecordBatch:
-        data = [b"" if piece is None else _message(piece) for _, piece in pieces]
+    def _is_staged(self, oid: int, size: int) -> bool:
+        """Return whether a table's last records of some size belong into its file."""
+        if self._files is None or oid not in self._fitting:
+            return False
+        return oid in self._files or size >= _MIN_FILE_BYTES
+
+    def _stage(self, oid: int, buffered: _Buffered) -> None:
+        assert self._files is not None
+        self._files.write(oid, pa.Table.from_batches(buffered.batches))
+
+    def _rows(self, pieces: list[tuple[int, pa.RecordBatch | int | None]]) -> pa.RecordBatch:
+        """Return rows: of records, of a number of rows in a file, or without changes."""
+        data = [_message(each) if isinstance(each, pa.RecordBatch) else b"" for _, each in pieces]
+        folders = [self._folder if isinstance(each, int) else None for _, each in pieces]
         arrays = [
             pa.array([oid for oid, _ in pieces], pa.int64()),
             pa.array([self._tables[oid].name for oid, _ in pieces], pa.string()),
-            pa.array([0 if piece is None else len(piece) for _, piece in pieces], pa.int64()),
+            pa.array([_count(each) for _, each in pieces], pa.int64()),
+            pa.array([len(each) for each in data], pa.int64()),
+            pa.array(folders, pa.string()),
             _binary([self._schema(oid) for oid, _ in pieces]),
             _binary(data),
         ]
@@ -117,6 +156,12 @@ def unpack(packed: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.R
             message = value.as_buffer()
             if message is not None and message.size:
                 yield pa.ipc.read_record_batch(message, schema)
+
+
+def _count(piece: pa.RecordBatch | int | None) -> int:
+    if piece is None or isinstance(piece, int):
+        return piece or 0
+    return len(piece)
 
 
 def _pieces(buffered: _Buffered) -> Iterator[pa.RecordBatch]:
