@@ -40,6 +40,9 @@ _VALUES: Final = {
 #: Some partitions for each core, of most logs; a task costs some milliseconds.
 _MAX_PARTITION_BYTES: Final = 32 << 20
 
+#: With staged files, of which each task writes one a table: as large as Spark's of files.
+_MAX_STAGED_BYTES: Final = 128 << 20
+
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.ASCII | re.IGNORECASE)
 
 
@@ -145,6 +148,8 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         on_error=options.get("onError", "raise"),
         arrow_types=SPARK,
     )
+    staging_path = _staging_path(options)
+    partition_bytes = _MAX_PARTITION_BYTES if staging_path is None else _MAX_STAGED_BYTES
     starting, ending = _lsn(options, "startingLsn"), _lsn(options, "endingLsn")
     if starting is not None and ending is not None and ending < starting:
         raise OptionError(
@@ -172,9 +177,9 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
             options.get("withRelationOid") == "true" or on_relation_change == "replace"
         ),
         on_relation_change=on_relation_change,
-        max_partition_bytes=_size(options, "maxPartitionBytes") or _MAX_PARTITION_BYTES,
+        max_partition_bytes=_size(options, "maxPartitionBytes") or partition_bytes,
         max_bytes_per_trigger=_size(options, "maxBytesPerTrigger"),
-        staging_path=_staging_path(options),
+        staging_path=staging_path,
     )
 
 

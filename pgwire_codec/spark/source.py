@@ -87,7 +87,7 @@ class PgoutputDataSource(DataSource):
     types, numeric, before, unrepresentable, onError
         As for :class:`pgwire_codec.Decoder`.
     maxPartitionBytes
-        Bytes of messages that a task reads; 32m by default.
+        Bytes of messages that a task reads; by default 32m, and 128m with ``stagingPath``.
     maxBytesPerTrigger
         Approximate bytes of messages in a micro-batch, from Spark 4.2 on. By default, a micro-batch
         has all available changes.

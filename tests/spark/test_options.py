@@ -88,8 +88,9 @@ def test_a_relation_in_place_of_a_table() -> None:
 @pytest.mark.parametrize("path", ["/tmp/staged", "s3a://bucket/staged"])
 def test_a_place_for_staged_files(path: str) -> None:
     options = parse_options({"path": "d", "tables": "*", "stagingPath": path})
-    assert options.staging_path == path
-    assert parse_options({"path": "d", "tables": "*"}).staging_path is None
+    assert (options.staging_path, options.max_partition_bytes) == (path, 128 << 20)
+    options = parse_options({"path": "d", "tables": "*"})
+    assert (options.staging_path, options.max_partition_bytes) == (None, 32 << 20)
 
 
 def test_replaced_rows_have_the_relation() -> None:
