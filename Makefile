@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help venv test thorough quick test-spark test-postgresql crash lint sanitize fuzz demo bench \
-	bench-versions bench-peers bench-wheel bench-compare bench-page bench-capture bench-log bench-spark wheel test-arm64 docs changelog tutorial clean
+	bench-versions bench-peers bench-wheel bench-compare bench-page bench-capture bench-log bench-spark bench-size wheel test-arm64 docs changelog tutorial clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -114,6 +114,9 @@ bench-log: $(VENV)/bench ## measure the size of logs, and writing and reading th
 
 bench-spark: $(VENV)/bench ## measure Spark beside what it takes at the least, and beside from_json
 	$(BIN)/python -m benchmarks.spark_speed $(SIZE) $(if $(filter full,$(SIZE)),docs,build/benchmarks)
+
+bench-size: $(VENV)/bench ## measure large logs: planning, skipping, and many tables on Spark
+	$(BIN)/python -m benchmarks.large_logs $(SIZE) $(if $(filter full,$(SIZE)),docs,build/benchmarks)
 
 # The wheel's benchmarks in an environment that has the wheel, not the checkout.
 bench-wheel: venv ## build the wheel and run the benchmarks on it: build/bench-wheel/results.json

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,7 @@ from pgwire_codec import log
 TABLE = "public.lineitem"
 ROWS = 8  # of a transaction
 FILES = 8
-TABLES = 20
-LOG, MANY, MESSAGES, ENVELOPES = "log", "many", "messages", "json"
+LOG, MESSAGES, ENVELOPES = "log", "messages", "json"
 
 
 def make(size: str) -> Path:
@@ -37,8 +35,7 @@ def make(size: str) -> Path:
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
         messages = transactions(size)
-        _write_log(messages, unfinished / LOG)
-        _write_log(in_tables(size), unfinished / MANY)
+        write_log([messages], unfinished / LOG)
         _write_messages(messages, unfinished / MESSAGES)
         _write_envelopes(size, unfinished / ENVELOPES)
         unfinished.replace(folder)
@@ -48,36 +45,16 @@ def make(size: str) -> Path:
 def transactions(size: str) -> pa.LargeBinaryArray:
     """Return the inserts in plain transactions of eight: Begin, Inserts, Commit; one Relation."""
     made = change_sets.change_set("lineitem text", size)
-    return _in_transactions([made.relation], made.messages)
+    return in_transactions([made.relation], made.messages)
 
 
-def in_tables(size: str) -> pa.LargeBinaryArray:
-    """Return the same transactions, with consecutive rows in different tables."""
-    made = change_sets.change_set("lineitem text", size)
-    first = made.relation.oid
-    relations = [
-        replace(made.relation, oid=first + number, name=f"lineitem{number}")
-        for number in range(TABLES)
-    ]
-    # An Insert begins with its tag and the OID of its relation.
-    offsets = np.frombuffer(made.messages.buffers()[1], np.int64)
-    begins = offsets[made.messages.offset :][: len(made.messages)]
-    data = np.frombuffer(made.messages.buffers()[2], np.uint8).copy()
-    oids = (first + np.arange(len(begins)) % TABLES).astype(">u4").view(np.uint8).reshape(-1, 4)
-    data[begins[:, np.newaxis] + np.arange(1, 5)] = oids
-    buffers = [None, made.messages.buffers()[1], pa.py_buffer(data)]
-    inserts = pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), len(made.messages), buffers, offset=made.messages.offset
-    )
-    return _in_transactions(relations, inserts)
-
-
-def _in_transactions(
-    relations: list[pgc.Relation], messages: pa.LargeBinaryArray
+def in_transactions(
+    relations: list[pgc.Relation], messages: pa.LargeBinaryArray, first: int = 0
 ) -> pa.LargeBinaryArray:
+    """Return inserts in transactions, of which ``first`` have gone before, and Relations."""
     count = len(messages)
     number = np.arange(-(-count // ROWS))
-    begin, commit = change_sets.bounds(LSN + 4096 * number, XID + number)
+    begin, commit = change_sets.bounds(LSN + 4096 * (first + number), XID + first + number)
     relation = pa.array(list(map(pgc.encode_message, relations)), pa.large_binary())
     apart = pa.concat_arrays([messages, begin, commit, relation])
     # Position of each message: its transaction, and before, among or after its changes.
@@ -88,13 +65,15 @@ def _in_transactions(
     return apart.take(pa.array(np.argsort(place, kind="stable")))
 
 
-def _write_log(messages: pa.LargeBinaryArray, folder: Path) -> None:
+def write_log(pieces: Iterable[pa.LargeBinaryArray], folder: Path) -> None:
+    """Write messages as a log."""
     source = log.LogSource("1", 1, "bench", "bench", 180_000, {})
     with log.LogWriter(folder, source) as writer:
-        for start in range(0, len(messages), 10_000):
-            piece = messages.slice(start, 10_000).cast(pa.binary())
-            lsn = np.zeros(len(piece), np.uint64)
-            writer.append(piece, lsn, np.full(len(piece), np.datetime64("2024-02-29", "us")))
+        for messages in pieces:
+            for start in range(0, len(messages), 10_000):
+                piece = messages.slice(start, 10_000).cast(pa.binary())
+                lsn = np.zeros(len(piece), np.uint64)
+                writer.append(piece, lsn, np.full(len(piece), np.datetime64("2024-02-29", "us")))
 
 
 def _write_messages(messages: pa.LargeBinaryArray, folder: Path) -> None:

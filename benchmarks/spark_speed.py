@@ -1,7 +1,8 @@
 """Measures decoding on Spark beside the minimum that Spark needs for as many rows.
 
 Called as ``python -m benchmarks.spark_speed SIZE FOLDER``, by ``make bench-spark``. It prints a
-page and writes it to ``FOLDER/benchmarks-spark.md``. Spark has two cores; times are the clock's.
+page and writes it to ``FOLDER/benchmarks-spark.md``, before the sections of other benchmarks. Spark
+has two cores; times are the clock's.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 from statistics import median
@@ -22,16 +22,15 @@ from pyspark.sql import functions
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from benchmarks import spark_data
+from benchmarks import sections, spark_data
 from benchmarks.machine import machine
 from pgwire_codec.demo.steps import local_spark
-from pgwire_codec.spark import PgoutputDataSource, decode_changes, plan_changes, read_tables
+from pgwire_codec.spark import PgoutputDataSource, decode_changes, plan_changes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROUNDS = {"tiny": 1, "quick": 5, "full": 7}
-THREADS = 4  # of queries at the same time
 WARM_UP = {"tiny": 0, "quick": 1, "full": 2}
 
 DOCUMENT = """\
@@ -58,12 +57,11 @@ The data are {rows:,} inserts of TPC-H's lineitem, with 16 text columns, in tran
   and needed no summary. `decode_changes` reads the messages twice, first for a summary: *summary
   pass* is that pass alone. A log has its summaries in its sidecars, and `format("pgoutput")` reads
   it once.
-- *read_tables*: the same rows in {tables} tables of one log, each with its types, written by
-  {tables} queries in {threads} threads. *Queries of nothing* are as many queries of a `mapInArrow`
-  over one empty partition, which is Spark's own cost of queries, whatever the number of rows.
 - *from_json*: the same rows as Debezium's JSON, parsed by the JVM into the same types.
 """
 
+
+PAGE = "benchmarks-spark.md"
 
 #: Functions that return a DataFrame to be written, or do all their work.
 Jobs: TypeAlias = "dict[str, Callable[[], DataFrame | None]]"
@@ -123,14 +121,10 @@ def main(size: str = "full", folder: str = "docs") -> None:
         table=_table(found, counts["rows"]),
         ratios=_ratios(found),
         rounds=ROUNDS[size],
-        tables=spark_data.TABLES,
-        threads=THREADS,
         **counts,
     )
     print(document)
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    (target / "benchmarks-spark.md").write_text(document, "utf-8")
+    sections.write(Path(folder) / PAGE, None, document)
 
 
 def _source(data: Path) -> dict[str, str]:
@@ -159,26 +153,12 @@ def _jobs(spark: SparkSession, data: Path, ready: Path) -> Jobs:
         "op string, ts_ms long"
     )
 
-    def each_table() -> None:
-        with (
-            read_tables(spark, data / spark_data.MANY) as tables,
-            ThreadPoolExecutor(THREADS) as threads,
-        ):
-            list(threads.map(_write, tables.values()))
-
-    def nothing() -> None:
-        empty = spark.range(0, numPartitions=1).mapInArrow(lambda batches: batches, "id long")
-        with ThreadPoolExecutor(THREADS) as threads:
-            list(threads.map(_write, [empty] * spark_data.TABLES))
-
     def summary_pass() -> None:
         plan_changes(messages)
 
     return {
         READY: lambda: spark.read.format("ready").load(str(ready)),
         SOURCE: lambda: spark.read.format("pgoutput").options(**_source(data)).load(),
-        MANY: each_table,
-        NOTHING: nothing,
         TO_PYTHON: lambda: messages.mapInArrow(_count, "count long"),
         IDENTITY: lambda: messages.mapInArrow(lambda batches: batches, messages.schema),
         LEAST: lambda: messages.mapInArrow(_instead(ready, parts), decoded),
@@ -222,8 +202,6 @@ _SLICE = 8_000
 
 READY = "ready-made Arrow batches"
 SOURCE = 'format("pgoutput")'
-MANY = f"read_tables, {spark_data.TABLES} tables"
-NOTHING = f"{spark_data.TABLES} queries of nothing"
 TO_PYTHON = "messages to Python"
 IDENTITY = "mapInArrow identity"
 LEAST = "messages in, ready-made rows out"
@@ -236,10 +214,9 @@ TARGETS = (
     (SOURCE, READY, 1.3),
     (CHANGES, IDENTITY, 1.4),
     (SOURCE, JSON, 1 / 2.5),
-    (MANY, SOURCE, 1.5),
 )
 #: Pairs without a target, which show what is possible.
-LIMITS = ((NOTHING, SOURCE), (LEAST, IDENTITY), (CHANGES, LEAST))
+LIMITS = ((LEAST, IDENTITY), (CHANGES, LEAST))
 
 
 def _measure(jobs: Jobs, warm_up: int, rounds: int) -> dict[str, list[float]]:
