@@ -163,8 +163,8 @@ def test_a_growing_log(spark: SparkSession, tmp_path: Path) -> None:
     # Without new messages, or with an open transaction, no batch is made.
     spark_logs.write(tmp_path / "log", inserts(3, lsn=200)[:-1])
     collected.run(stream, tmp_path / "checkpoint")
-    # Spark 4.0 and 4.1 do not pass the checkpoint's offset, so the first batch can be empty.
-    assert collected.batches[1:] == ([] if spark_logs.HAS_LIMITS else [[]])
+    # Spark 4.0 and 4.1 do not pass the checkpoint's offset, so there can be an empty batch.
+    assert collected.batches[1:] in ([[]] if spark_logs.HAS_LIMITS else [[], [[]]])
     spark_logs.write(tmp_path / "log", [*inserts(3, lsn=200), *inserts(4, lsn=300)])
     source = collected.run(stream, tmp_path / "checkpoint")
     assert [row["id"] for row in collected.rows] == [1, 2, 3, 4]
