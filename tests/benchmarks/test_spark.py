@@ -44,6 +44,7 @@ def test_tiny_run(
 def test_large_logs(tmp_path: Path) -> None:
     """In processes of their own, whose memory is measured."""
     pytest.importorskip("pyspark", reason="needs PySpark (Python 3.11)")
+    pytest.importorskip("matplotlib", reason="needs the extra bench")
     page = tmp_path / "benchmarks-spark.md"
     page.write_text("# Page\n\n## Large logs\n\nold\n\n## More\n\nkept\n", "utf-8")
     command = [sys.executable, "-m", "benchmarks.large_logs", "tiny", str(tmp_path)]

@@ -18,7 +18,8 @@ from tests.support.servers import database
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.slow
+#: Spark Connect listens on one port: what starts it runs in one process, one after the other.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("connect")]
 
 PAGE = docs.Page(docs.PAGES / "howto" / "auto-cdc.md")
 
@@ -72,6 +73,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "spark.driver.extraClassPath": jar(JAR),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.sql.catalog.lake": CATALOG,
         "spark.sql.shuffle.partitions": 2,
         "spark.sql.warehouse.dir": tmp_path / "warehouse",

@@ -18,7 +18,8 @@ import pytest
 from tests.support import build, spark_logs
 from tests.support.build import column
 
-pytestmark = [pytest.mark.slow, pytest.mark.thorough]
+#: Spark Connect listens on one port: what starts it runs in one process, one after the other.
+pytestmark = [pytest.mark.slow, pytest.mark.thorough, pytest.mark.xdist_group("connect")]
 
 ROOT = Path(__file__).parent.parent.parent
 IDS = list(range(10, 130, 10))

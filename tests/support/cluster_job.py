@@ -23,6 +23,7 @@ def session(master: str) -> SparkSession:
 
     builder = SparkSession.builder.config("spark.ui.enabled", "false")
     if master == "connect":
+        builder = builder.config("spark.connect.grpc.binding.address", "127.0.0.1")
         return builder.remote("local[2]").getOrCreate()
     path = ":".join(sys.path)
     options = {"spark.driver.host": "127.0.0.1", "spark.executorEnv.PYTHONPATH": path}
