@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import uuid4
@@ -86,8 +85,8 @@ class DeltaSpark:
         view = f"pgwire_codec_{uuid4().hex}"
         source.rows.createOrReplaceTempView(view)
         try:
-            with self._recording(batch) as session:
-                found = session.sql(self._statement(view, batch, source)).collect()
+            session = self._recording(batch)
+            found = session.sql(self._statement(view, batch, source)).collect()
         except Exception as error:
             missing = _MISSING.search(str(error))
             if missing is None:
@@ -119,9 +118,8 @@ class DeltaSpark:
         into = f"MERGE INTO {self._name} AS t USING {view} AS s ON {source.matches}"
         return "\n".join([into, *clauses])
 
-    @contextmanager
-    def _recording(self, batch: Batch) -> Iterator[SparkSession]:
-        """Yield a session of its own, whose commits record the batch: settings are a session's."""
+    def _recording(self, batch: Batch) -> SparkSession:
+        """Return a session whose commits record the batch; it has the views of the target's."""
         from pyspark.sql import SparkSession
 
         app_id = self._app_id if batch.relation is None else f"{self._app_id}/{batch.relation}"
@@ -133,7 +131,7 @@ class DeltaSpark:
         }
         for name, value in settings.items():
             session.conf.set(f"spark.databricks.delta.{name}", value)
-        yield session
+        return session
 
     def _create(self, schema: StructType) -> None:
         columns = ", ".join(
