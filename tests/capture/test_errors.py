@@ -13,7 +13,7 @@ from pgwire_codec.capture import Capture, peek
 from pgwire_codec.demo.server import EmbeddedServer
 from pgwire_codec.errors import CaptureError, OptionError
 from tests.support.error_style import check_style
-from tests.support.servers import NOT_DURABLE, Database, InstalledServer, database
+from tests.support.servers import QUICK_AND_STEADY, Database, InstalledServer, database
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +41,7 @@ def ready(pg: Database) -> Database:
 def cramped() -> Iterator[EmbeddedServer]:
     """A server that has one of everything at most."""
     settings = {
-        **NOT_DURABLE,
+        **QUICK_AND_STEADY,
         "max_wal_senders": "1",
         "max_replication_slots": "1",
         "max_prepared_transactions": "0",
@@ -87,7 +87,7 @@ def test_role_without_replication(ready: Database) -> None:
 
 
 def test_wal_level() -> None:
-    settings = {**NOT_DURABLE, "wal_level": "replica"}
+    settings = {**QUICK_AND_STEADY, "wal_level": "replica"}
     with EmbeddedServer(settings=settings) as server, database(server) as made:
         made.execute("CREATE PUBLICATION p FOR ALL TABLES")
         assert refusal(made) == (
@@ -99,7 +99,7 @@ def test_wal_level() -> None:
 
 
 def test_wal_level_without_walsenders() -> None:
-    settings = {**NOT_DURABLE, "wal_level": "minimal", "max_wal_senders": "0"}
+    settings = {**QUICK_AND_STEADY, "wal_level": "minimal", "max_wal_senders": "0"}
     with EmbeddedServer(settings=settings) as server, database(server) as made:
         text, hint = refusal(made)
         assert "wal_level = minimal" in text

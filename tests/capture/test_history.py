@@ -18,7 +18,7 @@ from pgwire_codec import log
 from pgwire_codec.demo.server import EmbeddedServer
 from pgwire_codec.errors import CaptureError
 from tests.support.log_captures import applied, capture_into, flush_lsn
-from tests.support.servers import NOT_DURABLE, Database, database
+from tests.support.servers import QUICK_AND_STEADY, Database, database
 from tests.support.slot_captures import confirmed_by_server
 
 pytestmark = pytest.mark.slow
@@ -40,7 +40,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[EmbeddedServer]:
     A server that runs for longer logs a snapshot of its transactions every 15 seconds, and then
     saves the positions of slots.
     """
-    with EmbeddedServer(request.param, NOT_DURABLE) as started:
+    with EmbeddedServer(request.param, QUICK_AND_STEADY) as started:
         yield started
 
 

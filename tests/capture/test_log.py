@@ -23,7 +23,7 @@ from pgwire_codec.demo.server import EmbeddedServer
 from pgwire_codec.errors import CaptureError, LogError, OptionError
 from pgwire_codec.protocol.lsn import parse_lsn
 from tests.support.log_captures import applied, capture_into, decoded, flush_lsn, messages, slots
-from tests.support.servers import NOT_DURABLE, Database, database
+from tests.support.servers import QUICK_AND_STEADY, Database, database
 from tests.support.slot_captures import confirmed_by_server, opened, read, tags, wait_until
 
 pytestmark = pytest.mark.slow
@@ -332,7 +332,7 @@ class TestRefused:
 @pytest.fixture(scope="module")
 def restarted() -> Iterator[EmbeddedServer]:
     """A server that tests may restart."""
-    with EmbeddedServer(18, NOT_DURABLE) as server:
+    with EmbeddedServer(18, QUICK_AND_STEADY) as server:
         yield server
 
 

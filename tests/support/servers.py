@@ -21,8 +21,10 @@ from pgwire_codec.errors import CaptureError
 
 _numbers = itertools.count(1)
 
-#: Settings of servers whose data need not survive a crash of the machine: tests are faster.
-NOT_DURABLE = {"fsync": "off", "full_page_writes": "off"}
+#: Settings of the tests' servers. Their data need not survive a crash of the machine. No
+#: autovacuum: what it writes to the catalogs makes a walsender send Relations and Types again,
+#: and tests compare whole streams.
+QUICK_AND_STEADY = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
 
 
 @dataclass
@@ -108,14 +110,14 @@ def database(server: EmbeddedServer | InstalledServer) -> Iterator[Database]:
 @pytest.fixture(scope="session")
 def pg16() -> Iterator[EmbeddedServer]:
     """PostgreSQL 16 with wal_level=logical; large transactions are streamed from 64 kB on."""
-    with EmbeddedServer(16, NOT_DURABLE) as server:
+    with EmbeddedServer(16, QUICK_AND_STEADY) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def pg18() -> Iterator[EmbeddedServer]:
     """PostgreSQL 18, configured like ``pg16``."""
-    with EmbeddedServer(18, NOT_DURABLE) as server:
+    with EmbeddedServer(18, QUICK_AND_STEADY) as server:
         yield server
 
 
@@ -190,7 +192,7 @@ def pg15() -> Iterator[InstalledServer]:
     """Debian's PostgreSQL 15, where it is installed."""
     if not DEBIAN.exists():
         pytest.skip("Debian's PostgreSQL 15 is not installed")
-    with installed(DEBIAN, NOT_DURABLE) as server:
+    with installed(DEBIAN, QUICK_AND_STEADY) as server:
         yield server
 
 
@@ -210,7 +212,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 def given() -> Iterator[InstalledServer]:
     """The PostgreSQL that ``PGWIRE_TEST_POSTGRES`` names, started."""
     assert GIVEN is not None
-    with installed(Path(GIVEN), NOT_DURABLE) as server:
+    with installed(Path(GIVEN), QUICK_AND_STEADY) as server:
         yield server
 
 
