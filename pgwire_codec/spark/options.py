@@ -18,7 +18,7 @@ NAMES: Final = (
     "path", "table", "relationOid", "tables", "columns", "startingLsn", "endingLsn",
     "startingTimestamp", "endingTimestamp", "style", "types", "numeric", "before",
     "unrepresentable", "onError", "withRelationOid", "onRelationChange", "maxPartitionBytes",
-    "maxBytesPerTrigger", "stagingPath",
+    "maxBytesPerTrigger", "stagingPath", "pushFilters",
 )  # fmt: skip
 
 #: Options that select tables, of which a query has one or none.
@@ -35,6 +35,7 @@ _VALUES: Final = {
     "onError": ("raise", "skip"),
     "withRelationOid": ("true", "false"),
     "onRelationChange": ("fail", "replace"),
+    "pushFilters": ("true", "false"),
 }
 
 #: Some partitions for each core, of most logs; a task costs some milliseconds.
@@ -81,6 +82,8 @@ class SourceOptions:
         Bytes of messages in a micro-batch.
     staging_path : str or None
         Path or URI of a folder for the rows of ``tables``.
+    push_filters : bool
+        Whether filters of the query limit the range.
     """
 
     path: str
@@ -99,6 +102,7 @@ class SourceOptions:
     max_partition_bytes: int
     max_bytes_per_trigger: int | None
     staging_path: str | None
+    push_filters: bool
 
     @property
     def is_of_a_table(self) -> bool:
@@ -180,6 +184,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         max_partition_bytes=_size(options, "maxPartitionBytes") or partition_bytes,
         max_bytes_per_trigger=_size(options, "maxBytesPerTrigger"),
         staging_path=staging_path,
+        push_filters=options.get("pushFilters") == "true",
     )
 
 
@@ -193,6 +198,12 @@ def _check_together(options: Mapping[str, str], style: str) -> None:
         raise OptionError(
             "tables and columns exclude one another",
             hint="Select columns of each table after it is unpacked.",
+        )
+    if "tables" in options and options.get("pushFilters") == "true":
+        raise OptionError(
+            "tables and pushFilters exclude one another",
+            hint="Packed rows have no column to filter by. Set startingLsn and endingLsn, or "
+            "startingTimestamp and endingTimestamp.",
         )
     if "onRelationChange" in options and not {"table", "tables"} & options.keys():
         raise OptionError(

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pyspark
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.log import Log
 from pgwire_codec.log.relations import select_relation
 from pgwire_codec.spark.arrow_types import spark_schema
+from pgwire_codec.spark.batch_reader import PackedReader, PgoutputReader
 from pgwire_codec.spark.formats.packed import PACKED
 from pgwire_codec.spark.formats.row_format import RowFormat, row_format
 from pgwire_codec.spark.options import SourceOptions, parse_options
-from pgwire_codec.spark.partitions import (
-    PackedPartition,
-    plan_packed,
-    plan_partitions,
-    read_partition,
-)
-from pgwire_codec.spark.selection import TableNames, no_table
+from pgwire_codec.spark.selection import TableNames
 from pgwire_codec.spark.stream_reader import PgoutputStreamReader
 
 
@@ -86,6 +80,12 @@ class PgoutputDataSource(DataSource):
         as its preimage (if the server sent the old tuple) and its postimage.
     types, numeric, before, unrepresentable, onError
         As for :class:`pgwire_codec.Decoder`.
+    pushFilters
+        ``true``: a batch reads only the transactions that conditions on ``_commit_lsn`` and
+        ``_commit_time`` accept, or on the columns of that meaning in other styles, as with
+        ``startingLsn``, ``endingLsn``, ``startingTimestamp`` and ``endingTimestamp``. It needs
+        Spark 4.1 and the session's ``spark.sql.python.filterPushdown.enabled=true``, without which
+        the query fails. ``false`` by default: Spark filters all rows.
     maxPartitionBytes
         Bytes of messages that a task reads; by default 32m, and 128m with ``stagingPath``.
     maxBytesPerTrigger
@@ -110,7 +110,7 @@ class PgoutputDataSource(DataSource):
             _check_schema(PACKED, schema)
             return PackedReader(options, options.tables)
         rows, relation_oid = _row_format(options, Log(options.path))
-        return PgoutputReader(options, _checked(rows, schema), relation_oid)
+        return reader_class(options)(options, _checked(rows, schema), relation_oid)
 
     def streamReader(self, schema: StructType) -> PgoutputStreamReader:  # noqa: N802  (Spark's)
         options = self._options()
@@ -126,49 +126,15 @@ class PgoutputDataSource(DataSource):
         return parse_options(dict(self.options))
 
 
-class PgoutputReader(DataSourceReader):
-    """Reads the transactions of a range, once."""
-
-    def __init__(self, options: SourceOptions, rows: RowFormat, relation_oid: int | None) -> None:
-        self._options = options
-        self._rows = rows
-        self._relation_oid = relation_oid
-
-    def partitions(self) -> list[InputPartition]:
-        options = self._options
-        return plan_partitions(
-            Log(options.path),
-            options,
-            self._rows,
-            options.starting_lsn,
-            options.ending_lsn,
-            self._relation_oid,
-        )
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_partition(partition, self._options, self._rows)
-
-
-class PackedReader(DataSourceReader):
-    """Reads many tables' transactions of a range, once."""
-
-    def __init__(self, options: SourceOptions, tables: tuple[str, ...]) -> None:
-        self._options = options
-        self._tables = tables
-
-    def partitions(self) -> list[InputPartition]:
-        options = self._options
-        log = Log(options.path)
-        newest = TableNames.parse(self._tables).select(log, options.ending_lsn)
-        if not newest:
-            raise no_table(self._tables, log)
-        tables, planned = plan_packed(
-            log, options, newest, log.versions, options.starting_lsn, options.ending_lsn
-        )
-        return [PackedPartition(None, tables), *planned]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_partition(partition, self._options, None)
+def reader_class(options: SourceOptions) -> type[PgoutputReader]:
+    """Return the class of a batch reader, by what the options ask for."""
+    if not options.push_filters:  # Spark refuses a reader with a method that is not enabled
+        return PgoutputReader
+    try:
+        from pgwire_codec.spark.filters import FilteringReader
+    except ImportError:  # Spark 4.0
+        raise OptionError(f"pushFilters needs Spark 4.1, not {pyspark.__version__}") from None
+    return FilteringReader
 
 
 def stream_reader_class(options: SourceOptions) -> type[PgoutputStreamReader]:

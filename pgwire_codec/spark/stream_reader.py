@@ -46,6 +46,8 @@ class PgoutputStreamReader(DataSourceStreamReader):
                 "a stream has no startingTimestamp and endingTimestamp",
                 hint="Set startingLsn, or filter the rows by _commit_time.",
             )
+        if options.push_filters:
+            raise OptionError("a stream has no pushFilters", hint="Set startingLsn.")
         self._options = options
         self._rows = rows
         self._relation_oid = relation_oid  # if the options table and tables are not set

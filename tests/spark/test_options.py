@@ -29,7 +29,7 @@ def test_defaults() -> None:
     assert (options.starting_lsn, options.ending_lsn) == (None, None)
     assert (options.starting_time, options.ending_time) == (None, None)
     assert (options.max_partition_bytes, options.max_bytes_per_trigger) == (32 << 20, None)
-    assert options.on_error == "raise"
+    assert (options.on_error, options.push_filters) == ("raise", False)
     assert options.decoder.arrow_types == SPARK
 
 
@@ -56,7 +56,9 @@ def test_every_option_arrives() -> None:
         maxBytesPerTrigger="10 MB",
         withRelationOid="true",
         onRelationChange="replace",
+        pushFilters="true",
     )
+    assert options.push_filters
     assert (options.with_relation_oid, options.on_relation_change) == (True, "replace")
     assert options.columns == ("id", "v")
     assert format_lsn(options.starting_lsn or 0) == "16/B374D848"
@@ -75,6 +77,7 @@ def test_every_option_arrives() -> None:
     given = {"path", "table", "columns", "startingLsn", "endingLsn", "types", "numeric", "before"}
     given |= {"unrepresentable", "onError", "maxPartitionBytes", "maxBytesPerTrigger"}
     given |= {"withRelationOid", "onRelationChange", "startingTimestamp", "endingTimestamp"}
+    given |= {"pushFilters"}
     assert set(NAMES) - given == {"style", "relationOid", "tables", "stagingPath"}
 
 
@@ -148,6 +151,7 @@ def test_without_table_values_are_text() -> None:
         ({"maxBytesPerTrigger": "many"}, "maxBytesPerTrigger must be a number of bytes"),
         ({"style": "delta", "before": "key"}, "before and style=delta exclude one another"),
         ({"relationOid": "1"}, "table and relationOid exclude one another"),
+        ({"pushFilters": "yes"}, "pushFilters must be one of true, false, not 'yes'"),
         ({"stagingPath": "/staged"}, "stagingPath needs the option tables"),
         ({"withRelationOid": "yes"}, "withRelationOid must be one of true, false, not 'yes'"),
         ({"onRelationChange": "x"}, "onRelationChange must be one of fail, replace, not 'x'"),

@@ -16,7 +16,7 @@ from pgwire_codec.changes.metadata import RELATION_OID, free_name
 from pgwire_codec.codec.tables import NULL, VALUE, tagged
 from pgwire_codec.protocol.tags import WITH_OLD_TUPLE
 from pgwire_codec.spark.arrow_types import cast_batch, spark_arrow_schema
-from pgwire_codec.spark.formats.table_schema import metadata_types
+from pgwire_codec.spark.formats.table_schema import CommitColumns, metadata_types
 from pgwire_codec.transactions.carry import RelationVersion
 
 _TEXTS: Final = pa.map_(pa.string(), pa.string())
@@ -39,6 +39,10 @@ class AnyTableRows:
         metadata = metadata_types(invalid=False, relation_oid=relation_oid)
         del metadata["_op"]
         return cls(spark_arrow_schema(pa.schema(_CHANGE | metadata)))
+
+    @property
+    def commit_columns(self) -> CommitColumns:
+        return CommitColumns(("_commit_lsn",), ("_commit_time",))
 
     def record_batch(self, batch: ChangeBatch) -> pa.RecordBatch:
         sent = batch.to_arrow([])

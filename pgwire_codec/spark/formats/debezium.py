@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.spark.arrow_types import cast_batch, spark_arrow_schema
 from pgwire_codec.spark.formats.native import NativeRows
+from pgwire_codec.spark.formats.table_schema import CommitColumns
 from pgwire_codec.transactions.carry import RelationVersion
 
 _SOURCE: Final = pa.struct(
@@ -58,6 +59,10 @@ class DebeziumRows:
             ("ts_ms", pa.int64()),
         ]
         return cls(native, database, spark_arrow_schema(pa.schema(fields)))
+
+    @property
+    def commit_columns(self) -> CommitColumns:
+        return CommitColumns(("source", "commit_lsn"), ())
 
     def record_batch(self, batch: ChangeBatch) -> pa.RecordBatch:
         converted = self.native.convert(batch)

@@ -14,6 +14,7 @@ from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.metadata import free_name
 from pgwire_codec.spark.arrow_types import cast_batch, spark_arrow_schema
 from pgwire_codec.spark.formats.native import NativeRows
+from pgwire_codec.spark.formats.table_schema import CommitColumns
 from pgwire_codec.transactions.carry import RelationVersion
 
 
@@ -43,6 +44,12 @@ class DeltaFeedRows:
         taken = native.table.columns
         fields = [pa.field(free_name(name, taken), kind) for name, kind in metadata]
         return cls(native, spark_arrow_schema(pa.schema([*native.row_fields, *fields])))
+
+    @property
+    def commit_columns(self) -> CommitColumns:
+        taken = self.native.table.columns
+        lsn, time = (free_name(name, taken) for name in ("_commit_version", "_commit_timestamp"))
+        return CommitColumns((lsn,), (time,))
 
     def record_batch(self, batch: ChangeBatch) -> pa.RecordBatch:
         converted = self.native.convert(batch)

@@ -12,6 +12,7 @@ from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.errors import TableError
 from pgwire_codec.spark.arrow_types import cast_batch, spark_arrow_schema
 from pgwire_codec.spark.formats.table_schema import (
+    CommitColumns,
     TableSchema,
     misfit,
     table_schema,
@@ -53,6 +54,11 @@ class NativeRows:
             columns=options.columns,
         )
         return cls(table, types, spark_arrow_schema(table.arrow))
+
+    @property
+    def commit_columns(self) -> CommitColumns:
+        names = self.table.metadata
+        return CommitColumns((names["_commit_lsn"],), (names["_commit_time"],))
 
     def record_batch(self, batch: ChangeBatch) -> pa.RecordBatch:
         return cast_batch(self.convert(batch).columns, self.schema)

@@ -12,6 +12,7 @@ from pgwire_codec.spark.formats.any_table import AnyTableRows
 from pgwire_codec.spark.formats.debezium import DebeziumRows
 from pgwire_codec.spark.formats.delta_feed import DeltaFeedRows
 from pgwire_codec.spark.formats.native import NativeRows
+from pgwire_codec.spark.formats.table_schema import CommitColumns
 from pgwire_codec.spark.options import SourceOptions
 from pgwire_codec.transactions.carry import RelationVersion
 
@@ -26,6 +27,10 @@ class RowFormat(Protocol):
     @property
     def schema(self) -> pa.Schema:
         """Arrow schema in the form that Spark uses."""
+
+    @property
+    def commit_columns(self) -> CommitColumns:
+        """Columns by which rows are filtered before they are decoded."""
 
     def record_batch(self, batch: ChangeBatch) -> pa.RecordBatch:
         """Return the rows of a batch."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -13,6 +14,21 @@ from pgwire_codec.errors import TableError
 from pgwire_codec.spark.arrow_types import cast_array
 from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.types import ColumnType, TypeOptions, TypeRegistry, column_type
+
+
+class CommitColumns(NamedTuple):
+    """Columns of rows with the commit LSN and the commit time, as paths of names.
+
+    Attributes
+    ----------
+    lsn : tuple of str
+        Column of bigint.
+    time : tuple of str
+        Column of timestamp; empty if the rows have none.
+    """
+
+    lsn: tuple[str, ...]
+    time: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
