@@ -13,6 +13,8 @@ Needs the extra ``capture``: ``pip install 'pgwire-codec[capture]'``.
 
 from pgwire_codec.capture.batch import MessageBatch
 from pgwire_codec.capture.capture import Capture
+from pgwire_codec.capture.checks.check_server import ServerCheck, check_server
+from pgwire_codec.capture.checks.finding import Finding
 from pgwire_codec.capture.connection.interrupt import Interrupt, Interrupted
 from pgwire_codec.capture.log_capture import LogCapture
 from pgwire_codec.capture.options import PluginOptions
@@ -22,12 +24,15 @@ from pgwire_codec.options import SegmentOptions
 
 __all__ = [
     "Capture",
+    "Finding",
     "Interrupt",
     "Interrupted",
     "LogCapture",
     "MessageBatch",
     "PluginOptions",
     "SegmentOptions",
+    "ServerCheck",
     "Status",
+    "check_server",
     "peek",
 ]

@@ -10,6 +10,7 @@ from pgwire_codec.cli import PERMANENT
 from pgwire_codec.cli.arguments import name_options
 from pgwire_codec.cli.bench import bench
 from pgwire_codec.cli.capture import capture
+from pgwire_codec.cli.check import check
 from pgwire_codec.cli.demo import demo
 from pgwire_codec.cli.failure import Failure, exit_code_of
 from pgwire_codec.cli.inspect import inspect
@@ -53,6 +54,7 @@ def app() -> None:
 
 
 app.add_command(inspect)
+app.add_command(check)
 app.add_command(capture)
 app.add_command(demo)
 app.add_command(log)

@@ -60,7 +60,7 @@ def ensure_slot(
     CaptureError
         When it cannot be used, with a hint on what to do.
     """
-    row = _read(cursor, name)
+    row = read_slot(cursor, name)
     if row is None:
         if not create:
             raise SlotMissing(
@@ -69,8 +69,8 @@ def ensure_slot(
                 f"pg_create_logical_replication_slot({quote_literal(name)}, 'pgoutput');",
             )
         return _create(cursor, name, temporary, two_phase)
-    _check_kind(cursor, name, row)
-    _check_intact(name, row)
+    check_kind(cursor, name, row)
+    check_intact(name, row)
     if temporary:
         raise CaptureError(
             f'replication slot "{name}" already exists, and `temporary=True` creates one',
@@ -90,7 +90,7 @@ class SlotMissing(CaptureError):
 
 def slot_exists(cursor: Any, name: str) -> bool:
     """Return whether a slot of that name exists, of any kind."""
-    return _read(cursor, name) is not None
+    return read_slot(cursor, name) is not None
 
 
 def is_replaceable(cursor: Any, name: str, confirmed_lsn: int) -> bool:
@@ -99,7 +99,7 @@ def is_replaceable(cursor: Any, name: str, confirmed_lsn: int) -> bool:
     Return False if another consumer has read from it, or if it is a failover slot (PostgreSQL 17
     and later), because the new slot would not be one.
     """
-    row = _read(cursor, name)
+    row = read_slot(cursor, name)
     if row is None or row["confirmed_flush_lsn"] is None or row.get("failover"):
         return False
     return parse_lsn(row["confirmed_flush_lsn"]) <= confirmed_lsn
@@ -110,9 +110,9 @@ def drop_slot(cursor: Any, name: str, *, timeout: float) -> None:
 
     Raises ``CaptureError`` when it is another's, or in use longer than ``timeout`` seconds.
     """
-    row = _read(cursor, name)
+    row = read_slot(cursor, name)
     if row is not None:
-        _check_kind(cursor, name, row)
+        check_kind(cursor, name, row)
         if _wait_until_free(cursor, name, row, timeout) is not None:
             cursor.execute("SELECT pg_drop_replication_slot(%s)", (name,))
 
@@ -132,11 +132,12 @@ def _wait_until_free(
                 is_transient=True,
             )
         time.sleep(_POLL_SECONDS)
-        row = _read(cursor, name)
+        row = read_slot(cursor, name)
     return row
 
 
-def _read(cursor: Any, name: str) -> dict[str, Any] | None:
+def read_slot(cursor: Any, name: str) -> dict[str, Any] | None:
+    """Return a slot's row of ``pg_replication_slots``, or None if it does not exist."""
     # As JSON: which columns the view has depends on the server's version.
     cursor.execute("SELECT to_jsonb(s) FROM pg_replication_slots s WHERE slot_name = %s", (name,))
     row = cursor.fetchone()
@@ -152,7 +153,8 @@ def _create(cursor: Any, name: str, temporary: bool, two_phase: bool) -> Slot:
     return Slot(name, parse_lsn(cursor.fetchone()[0]), two_phase, True)
 
 
-def _check_kind(cursor: Any, name: str, row: dict[str, Any]) -> None:
+def check_kind(cursor: Any, name: str, row: dict[str, Any]) -> None:
+    """Raise ``CaptureError`` for a slot that is not pgoutput's, or not of this database."""
     if row["slot_type"] != "logical":
         raise CaptureError(f'replication slot "{name}" is a physical one', hint=_OTHER_NAME)
     if row["plugin"] != "pgoutput":
@@ -170,7 +172,8 @@ def _check_kind(cursor: Any, name: str, row: dict[str, Any]) -> None:
         )
 
 
-def _check_intact(name: str, row: dict[str, Any]) -> None:
+def check_intact(name: str, row: dict[str, Any]) -> None:
+    """Raise ``CaptureError`` for a slot that the server has invalidated."""
     reason = row.get("invalidation_reason")
     if reason is None and row.get("wal_status") == "lost":
         reason = "wal_removed"

@@ -190,8 +190,8 @@ def _walsender_refusal(dsn: str, text: str) -> CaptureError:
         cursor = connection.cursor()
         try:
             check_wal_level(cursor)
-            _check_may_replicate(cursor)
-            _check_walsender_left(cursor)
+            check_may_replicate(cursor)
+            check_walsender_left(cursor)
         except CaptureError as error:
             return error
     return _refusal(
@@ -204,7 +204,8 @@ def _walsender_refusal(dsn: str, text: str) -> CaptureError:
     )
 
 
-def _check_may_replicate(cursor: Any) -> None:
+def check_may_replicate(cursor: Any) -> None:
+    """Raise ``CaptureError`` when the cursor's role may not open replication connections."""
     cursor.execute(
         "SELECT current_user, rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user"
     )
@@ -216,7 +217,8 @@ def _check_may_replicate(cursor: Any) -> None:
         )
 
 
-def _check_walsender_left(cursor: Any) -> None:
+def check_walsender_left(cursor: Any) -> None:
+    """Raise ``CaptureError`` when the server has no walsender left."""
     cursor.execute(
         "SELECT current_setting('max_wal_senders')::int, (SELECT count(*) FROM pg_stat_replication)"
     )

@@ -1,0 +1,1 @@
+"""Checks of a server, before anything is created on it."""

@@ -1,0 +1,416 @@
+"""Findings of check_server on servers that are wrong in one way each, and their remedies."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import psycopg2
+import psycopg2.extras
+import pytest
+from click.testing import CliRunner
+
+from pgwire_codec.capture import Finding, LogCapture, ServerCheck, check_server
+from pgwire_codec.capture.checks import server as server_checks
+from pgwire_codec.capture.checks import tables as table_checks
+from pgwire_codec.cli.app import app
+from pgwire_codec.demo.server import EmbeddedServer
+from pgwire_codec.errors import CaptureError
+from tests.support.servers import QUICK_AND_STEADY, Database, database
+
+pytestmark = pytest.mark.slow
+
+#: Findings on every server of the tests.
+USUAL = {"wal_limit"}
+
+
+def findings(made: Database, dsn: str | None = None, **options: Any) -> dict[str, Finding]:
+    """Findings by code, without the usual ones."""
+    found = check_server(dsn or made.dsn, **options)
+    assert found.server_version // 10_000 == made.major
+    by_code = {each.code: each for each in found.findings if each.code not in USUAL}
+    assert len(by_code) == sum(each.code not in USUAL for each in found.findings)
+    return by_code
+
+
+def only(made: Database, **options: Any) -> Finding:
+    """The one finding that there must be."""
+    found = findings(made, **options)
+    assert len(found) == 1, found
+    return next(iter(found.values()))
+
+
+@pytest.fixture
+def ready(pg: Database) -> Database:
+    """A database with a table and its publication."""
+    pg.execute("CREATE TABLE t (k int PRIMARY KEY)", "CREATE PUBLICATION p FOR TABLE t")
+    return pg
+
+
+@contextmanager
+def configured(**settings: str) -> Iterator[Database]:
+    """A database on a server of its own."""
+    with (
+        EmbeddedServer(settings={**QUICK_AND_STEADY, **settings}) as running,
+        database(running) as made,
+    ):
+        yield made
+
+
+def test_a_server_that_is_ready(ready: Database, tmp_path: Any) -> None:
+    ready.create_slot()
+    found = check_server(ready.dsn, publication="p", slot=ready.slot)
+    assert found.is_ready
+    assert {each.code for each in found.findings} == USUAL
+    assert findings(ready) == {}
+    # It is as ready as it says.
+    log = tmp_path / "log"
+    LogCapture(ready.dsn, log, slot=ready.slot, publication="p").run(until_lsn=1)
+
+
+def test_nothing_is_changed(ready: Database) -> None:
+    objects = (
+        "SELECT (SELECT count(*) FROM pg_replication_slots), (SELECT count(*) FROM pg_publication),"
+        " (SELECT count(*) FROM pg_class), pg_current_wal_insert_lsn()"
+    )
+    ready.execute("CHECKPOINT")
+    before = ready.query(objects)
+    check_server(ready.dsn, publication="p", slot="new")
+    assert ready.query(objects)[0][:3] == before[0][:3]
+
+
+class TestTables:
+    def mended(self, made: Database, finding: Finding, **options: Any) -> None:
+        """The remedy, run, makes the finding go."""
+        for statement in finding.remedy:
+            made.execute(statement)
+        assert finding.code not in findings(made, **options)
+
+    @pytest.mark.parametrize("publication", [(), ("p",)])
+    def test_no_replica_identity(self, ready: Database, publication: tuple[str, ...]) -> None:
+        ready.execute(
+            'CREATE TABLE "No Key" (k int)',
+            "CREATE TABLE nothing (k int PRIMARY KEY)",
+            "ALTER TABLE nothing REPLICA IDENTITY NOTHING",
+            "CREATE TABLE deferred (k int PRIMARY KEY DEFERRABLE)",
+            "CREATE TABLE parts (k int) PARTITION BY LIST (k)",
+            "CREATE TABLE part_1 PARTITION OF parts FOR VALUES IN (1)",
+            "CREATE TABLE by_index (k int NOT NULL UNIQUE)",
+            "ALTER TABLE by_index REPLICA IDENTITY USING INDEX by_index_k_key",
+            'ALTER PUBLICATION p ADD TABLE "No Key", nothing, deferred, parts, by_index',
+        )
+        finding = only(ready, publication=publication)
+        assert (finding.code, finding.level) == ("replica_identity", "error")
+        names = ['public."No Key"', "public.deferred", "public.nothing", "public.part_1"]
+        assert all(name in finding.text for name in names)
+        assert "by_index" not in finding.text
+        # The server agrees: the update fails.
+        with pytest.raises(psycopg2.Error, match="replica identity"):
+            ready.execute('INSERT INTO "No Key" VALUES (1)', 'UPDATE "No Key" SET k = 2')
+        self.mended(ready, finding, publication=publication)
+        ready.execute('UPDATE "No Key" SET k = 2')
+
+    def test_no_identity_is_needed_for_inserts(self, ready: Database) -> None:
+        ready.execute(
+            "CREATE TABLE no_key (k int)",
+            "CREATE PUBLICATION inserts FOR TABLE no_key WITH (publish = 'insert')",
+        )
+        finding = only(ready, publication="inserts")
+        assert (finding.code, finding.level) == ("operations", "warning")
+        assert "does not publish update, delete, truncate" in finding.text
+        for statement in finding.remedy:
+            ready.execute(statement)
+        assert only(ready, publication="inserts").code == "replica_identity"
+
+    def test_identity_full_of_a_large_table(
+        self, ready: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(table_checks, "_LARGE_BYTES", 100_000)
+        ready.execute(
+            "ALTER TABLE t REPLICA IDENTITY FULL",
+            "INSERT INTO t SELECT g FROM generate_series(1, 10000) g",
+            "VACUUM t",
+        )
+        finding = only(ready, publication="p")
+        assert (finding.code, finding.level) == ("identity_full", "warning")
+        assert "public.t (0 MB) have REPLICA IDENTITY FULL" in finding.text
+        self.mended(ready, finding, publication="p")
+
+    def test_unlogged(self, ready: Database) -> None:
+        ready.execute("CREATE UNLOGGED TABLE u (k int PRIMARY KEY)")
+        finding = only(ready)
+        assert (finding.code, finding.level) == ("unlogged", "warning")
+        self.mended(ready, finding)
+
+    def test_publications(self, ready: Database) -> None:
+        ready.execute("CREATE PUBLICATION empty")
+        missing = only(ready, publication=["p", "q"])
+        assert (missing.code, missing.level) == ("publication", "error")
+        assert 'publication "q" does not exist' in missing.text
+        assert 'CREATE PUBLICATION "q" FOR ALL TABLES;' in missing.remedy[0]
+        assert "publishes no table" in only(ready, publication="empty").text
+
+    @pytest.mark.since(15, "column lists")
+    def test_column_lists_that_differ(self, ready: Database) -> None:
+        ready.execute("ALTER TABLE t ADD v text", "CREATE PUBLICATION q FOR TABLE t (k)")
+        found = findings(ready, publication=["p", "q"], snapshot=False)
+        assert found["column_lists"].level == "error"
+
+    @pytest.mark.parametrize("publication", [(), ("p",)])
+    def test_a_role_that_may_not_read(self, ready: Database, publication: tuple[str, ...]) -> None:
+        role = ready.create_role("REPLICATION")
+        dsn = ready.server.dsn_for(ready.name, role)
+        found = findings(ready, dsn, publication=publication)
+        assert set(found) == {"privileges"}
+        assert "public.t" in found["privileges"].text
+        assert findings(ready, dsn, publication=publication, snapshot=False) == {}
+        ready.execute(f"GRANT SELECT ON t TO {role}")
+        assert findings(ready, dsn, publication=publication) == {}
+
+
+class TestServer:
+    def test_wal_level(self) -> None:
+        with configured(wal_level="replica") as made:
+            finding = only(made)
+            assert (finding.code, finding.level) == ("wal_level", "error")
+            assert finding.remedy[0].startswith("Run ALTER SYSTEM SET wal_level = logical;")
+            made.execute("ALTER SYSTEM SET wal_level = logical", "SELECT pg_reload_conf()")
+            assert only(made).remedy == ("Restart the server.",)
+
+    def test_limits_and_timeouts(self) -> None:
+        settings = {
+            "max_replication_slots": "1",
+            "max_wal_senders": "1",
+            "max_slot_wal_keep_size": "64MB",
+            "idle_replication_slot_timeout": "2d",
+            "wal_sender_timeout": "5s",
+        }
+        with configured(**settings) as made:
+            made.create_slot("_other")
+            found = check_server(made.dsn)
+            by_code = {each.code: each for each in found.findings}
+            assert set(by_code) == {"slots", "wal_limit", "idle_timeout", "sender_timeout"}
+            assert found.findings[0] == by_code["slots"]  # errors first
+            assert "all 1 replication slots" in by_code["slots"].text
+            assert "max_slot_wal_keep_size is 64MB" in by_code["wal_limit"].text
+            assert "idle_replication_slot_timeout is 2d" in by_code["idle_timeout"].text
+            assert "wal_sender_timeout is 5s" in by_code["sender_timeout"].text
+            assert "slots" not in findings(made, slot=f"{made.slot}_other")
+            made.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
+            for code in ("wal_limit", "idle_timeout", "sender_timeout"):
+                for statement in by_code[code].remedy:
+                    made.execute(statement)
+            assert wait_for(lambda: check_server(made.dsn).findings == ())
+            made.execute("ALTER SYSTEM SET wal_sender_timeout = 0", "SELECT pg_reload_conf()")
+            assert wait_for(lambda: "sender_timeout" in findings(made))
+
+    def test_no_walsender(self, ready: Database) -> None:
+        limit = int(ready.query("SELECT current_setting('max_wal_senders')")[0][0])
+        taken = [
+            psycopg2.connect(
+                ready.dsn, connection_factory=psycopg2.extras.PhysicalReplicationConnection
+            )
+            for _ in range(limit)
+        ]
+        try:
+            finding = findings(ready)["walsenders"]
+        finally:
+            for connection in taken:
+                connection.close()
+        assert finding.level == "error"
+        assert f"max_wal_senders = {limit + 5}" in finding.remedy[0]
+
+    def test_role(self, ready: Database) -> None:
+        role = ready.create_role("NOREPLICATION")
+        dsn = ready.server.dsn_for(ready.name, role)
+        found = findings(ready, dsn, snapshot=False)
+        assert set(found) == {"role"}
+        ready.execute(found["role"].remedy[0].removeprefix("Run as a superuser: "))
+        assert findings(ready, dsn, snapshot=False) == {}
+
+    def test_slots(self, ready: Database) -> None:
+        ready.query("SELECT pg_create_physical_replication_slot('physical', true)")
+        found = only(ready, slot="physical")
+        assert (found.code, found.level) == ("slot", "error")
+        assert "is a physical one" in found.text
+        ready.query("SELECT pg_drop_replication_slot('physical')")
+
+    def test_a_slot_of_another_database(self, ready: Database) -> None:
+        with database(ready.server) as other:
+            other.create_slot()
+            assert "belongs to database" in only(ready, slot=other.slot).text
+
+    def test_a_slot_in_use(self, ready: Database) -> None:
+        from pgwire_codec.capture import Capture
+
+        ready.create_slot()
+        with Capture(ready.dsn, slot=ready.slot, publication="p"):
+            finding = only(ready, slot=ready.slot)
+        assert (finding.code, finding.level) == ("slot", "warning")
+        assert "is in use by process" in finding.text
+
+    def test_an_unused_slot(self, ready: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+        ready.create_slot("_old")
+        ready.execute("INSERT INTO t SELECT g FROM generate_series(1, 10000) g")
+        assert findings(ready) == {}
+        monkeypatch.setattr(server_checks, "_SMALL_WAL", 1000)
+        assert findings(ready, slot=ready.slot + "_old") == {}
+        finding = only(ready)
+        assert (finding.code, finding.level) == ("unused_slot", "warning")
+        ready.query(finding.remedy[0].partition(": ")[2])
+        assert findings(ready) == {}
+
+    def test_long_transactions(self, ready: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(server_checks, "_LONG_SECONDS", 0)
+        with ready.connect() as writing:
+            cursor = writing.cursor()
+            cursor.execute("BEGIN")
+            cursor.execute("INSERT INTO t VALUES (1)")
+            finding = only(ready)
+            assert finding.code == "long_transaction"
+            assert f"process {writing.info.backend_pid} has been writing" in finding.text
+            ready.query(finding.remedy[0].partition(": ")[2])
+        with ready.connect() as writing:
+            cursor = writing.cursor()
+            cursor.execute("BEGIN")
+            cursor.execute("INSERT INTO t VALUES (2)")
+            cursor.execute("PREPARE TRANSACTION 'it''s'")
+        finding = only(ready)
+        assert finding.code == "prepared_transaction"
+        ready.execute(finding.remedy[0].partition("; or ")[2])
+        assert findings(ready) == {}
+
+    def test_forms_of_values(self, ready: Database) -> None:
+        name = ready.name
+        ready.execute(
+            f"ALTER DATABASE {name} SET datestyle = 'German, DMY'",
+            f"ALTER DATABASE {name} SET bytea_output = 'escape'",
+        )
+        found = [each for each in check_server(ready.dsn).findings if each.code not in USUAL]
+        assert [each.code for each in found] == ["value_format"] * 2
+        for each in found:
+            ready.execute(*each.remedy)
+        assert findings(ready) == {}
+        ready.execute(f"ALTER ROLE postgres IN DATABASE {name} RESET ALL")
+
+    def test_encoding(self, pg: Database) -> None:
+        pg.execute(
+            f"CREATE DATABASE {pg.name}_ascii ENCODING 'SQL_ASCII' TEMPLATE template0"
+            " LC_COLLATE 'C' LC_CTYPE 'C'"
+        )
+        try:
+            found = check_server(pg.server.dsn_for(f"{pg.name}_ascii")).findings
+        finally:
+            pg.execute(f"DROP DATABASE {pg.name}_ascii")
+        assert "encoding" in {each.code for each in found}
+
+
+def wait_for(condition: Callable[[], bool]) -> bool:
+    """Wait for settings that the server has read again."""
+    pause = threading.Event()
+    for _ in range(100):
+        if condition():
+            return True
+        pause.wait(0.05)
+    return False
+
+
+class TestConnection:
+    def test_none(self) -> None:
+        with pytest.raises(CaptureError, match="could not connect"):
+            check_server("host=/nowhere/at/all dbname=x")
+
+    def test_a_pooler(self, ready: Database) -> None:
+        """Like PgBouncer, it refuses the startup option that makes a connection replicate."""
+        with pooler(ready) as dsn:
+            found = findings(ready, dsn)
+        assert set(found) == {"replication_connection"}
+        finding = found["replication_connection"]
+        assert finding.level == "error"
+        assert "not through a pooler" in finding.remedy[0]
+
+
+@contextmanager
+def pooler(made: Database) -> Iterator[str]:
+    """Pass connections on, but none with the startup option ``replication``."""
+    host = psycopg2.extensions.parse_dsn(made.dsn)["host"]
+    port = psycopg2.extensions.parse_dsn(made.dsn).get("port", "5432")
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=pass_on, args=(client,), daemon=True).start()
+
+    def pass_on(client: socket.socket) -> None:
+        with client, socket.socket(socket.AF_UNIX) as behind:
+            behind.connect(f"{host}/.s.PGSQL.{port}")
+            data = client.recv(65536)
+            if b"replication\0" in data:
+                text = b"SFATAL\0VFATAL\0C08P01\0Munsupported startup parameter: replication\0\0"
+                client.sendall(b"E" + (len(text) + 4).to_bytes(4, "big") + text)
+                return
+            behind.sendall(data)
+            back = threading.Thread(target=copy, args=(behind, client), daemon=True)
+            back.start()
+            copy(client, behind)
+            back.join()
+
+    threading.Thread(target=serve, daemon=True).start()
+    with closing(listener):
+        here = listener.getsockname()[1]
+        yield psycopg2.extensions.make_dsn(
+            made.dsn, host="127.0.0.1", port=here, sslmode="disable", gssencmode="disable"
+        )
+
+
+def copy(source: socket.socket, target: socket.socket) -> None:
+    while data := source.recv(65536):
+        target.sendall(data)
+    try:
+        target.shutdown(socket.SHUT_WR)
+    except OSError:
+        return  # it has been closed
+
+
+class TestCommand:
+    def test_ready(self, ready: Database) -> None:
+        done = CliRunner().invoke(app, ["check", "--dsn", ready.dsn, "--publication", "p"])
+        assert done.exit_code == 0, done.output
+        assert done.output.splitlines()[-1] == "The server is ready for a capture."
+        assert done.output.startswith("warning (wal_limit): the server keeps WAL")
+
+    def test_not_ready(self, ready: Database) -> None:
+        ready.execute(*(f"CREATE TABLE n{i} (k int)" for i in range(8)))
+        done = CliRunner().invoke(app, ["check", "--dsn", ready.dsn])
+        assert done.exit_code == 4
+        lines = done.output.splitlines()
+        assert lines[0].startswith("error (replica_identity): UPDATE and DELETE fail on public.n0")
+        assert "public.n4 and 3 more once published" in lines[0]
+        assert lines[1].startswith("  ALTER TABLE public.n0 REPLICA IDENTITY FULL;")
+        assert lines[6] == "  and 3 more, which --json has"
+        assert "Error: the server is not ready for a capture: 1 error" in done.output
+
+    def test_json(self, ready: Database) -> None:
+        ready.execute("CREATE TABLE n (k int)")
+        done = CliRunner().invoke(app, ["check", "--dsn", ready.dsn, "--json"])
+        assert done.exit_code == 4
+        found = json.loads(done.stdout.splitlines()[0])
+        assert found["is_ready"] is False
+        assert found["server_version"] // 10_000 == ready.major
+        assert [each["code"] for each in found["findings"]] == ["replica_identity", "wal_limit"]
+
+    def test_options_in_remedies(self, ready: Database) -> None:
+        done = CliRunner().invoke(app, ["check", "--dsn", ready.dsn, "--publication", "nope"])
+        assert "or pass --create-publication." in done.output
+
+
+def test_an_empty_result_is_ready() -> None:
+    assert ServerCheck(180000, ()).is_ready
