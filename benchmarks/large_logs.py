@@ -18,8 +18,9 @@ from statistics import median
 from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from benchmarks import large_log_data, object_server, sections, synthetic_log
+from benchmarks import large_log_data, log_cost, object_server, sections, synthetic_log
 from benchmarks.large_log_data import MANY, ONE, SIZES, SMALL, SYNTHETIC
+from benchmarks.log_streams import streams
 from benchmarks.machine import machine
 from benchmarks.peak_memory import high_water
 from benchmarks.spark_speed import PAGE
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 DELAY = 0.02  # seconds of each request
 THREADS = 4  # of queries at the same time
 ROUNDS = {"tiny": 1, "quick": 3, "full": 5}
+STREAMED = {"tiny": 3_000, "quick": 100_000, "full": 300_000}  # changes of the first stream
 
 #: A measured property, its figure, and the aim.
 Line: TypeAlias = "tuple[str, str, str]"
@@ -56,12 +58,14 @@ TEXT = """\
   written to Spark's noop format. The baseline is `format("pgoutput")` of one table with all these
   rows, in the same session on `local[2]`. Ratios are those of the medians by the clock, of {rounds}
   rounds after one to warm up; *in threads* has {threads} queries at a time.
+- *Bytes on disk*: of a log with the default options, captured from a server. lineitem has 16
+  columns; pgbench's rows are small.
 """
 
 
 def main(size: str = "full", folder: str = "docs") -> None:
     data = large_log_data.make(size)
-    measures = (_plan_local, _plan_remote, _small_table, _many_tables)
+    measures = (_plan_local, _plan_remote, _small_table, _many_tables, _on_disk)
     lines = [line for each in measures for line in _in_process(each, data, size)]
     made = SIZES[size]
     text = TEXT.format(
@@ -199,6 +203,15 @@ def _many_tables(data: Path, size: str) -> list[Line]:
         figure = f"{median(seconds):.1f} s: {median(seconds) / base:.2f} ×"
         lines.append((f"20 tables, {name}", figure, "1.5 ×" if "without" not in name else ""))
     return [*lines, ("largest pickled partition of 20 tables", f"{partition:,} bytes", "")]
+
+
+def _on_disk(data: Path, size: str) -> list[Line]:
+    found = []
+    with tempfile.TemporaryDirectory() as place:
+        for name, path in streams(Path(place), STREAMED[size]):
+            (share,) = log_cost.cost(str(path), {}, rounds=1)["size"]
+            found.append((f"bytes on disk: {name}", f"{share:.2f} of the messages'", "0.5"))
+    return found
 
 
 def _write(rows: DataFrame) -> None:

@@ -22,7 +22,7 @@ from pgwire_codec import log
 TABLE = "public.lineitem"
 ROWS = 8  # of a transaction
 FILES = 8
-LOG, MESSAGES, ENVELOPES = "log", "messages", "json"
+LOG, PLAIN, MESSAGES, ENVELOPES = "log", "plain", "messages", "json"
 
 
 def make(size: str) -> Path:
@@ -36,6 +36,7 @@ def make(size: str) -> Path:
         unfinished.mkdir(parents=True)
         messages = transactions(size)
         write_log([messages], unfinished / LOG)
+        write_log([messages], unfinished / PLAIN, compression=None)
         _write_messages(messages, unfinished / MESSAGES)
         _write_envelopes(size, unfinished / ENVELOPES)
         unfinished.replace(folder)
@@ -65,10 +66,10 @@ def in_transactions(
     return apart.take(pa.array(np.argsort(place, kind="stable")))
 
 
-def write_log(pieces: Iterable[pa.LargeBinaryArray], folder: Path) -> None:
-    """Write messages as a log."""
+def write_log(pieces: Iterable[pa.LargeBinaryArray], folder: Path, **options: Any) -> None:
+    """Write messages as a log, with options of its writer."""
     source = log.LogSource("1", 1, "bench", "bench", 180_000, {})
-    with log.LogWriter(folder, source) as writer:
+    with log.LogWriter(folder, source, **options) as writer:
         for messages in pieces:
             for start in range(0, len(messages), 10_000):
                 piece = messages.slice(start, 10_000).cast(pa.binary())
