@@ -92,7 +92,9 @@ class LocalStore:
         with writing(path):
             descriptor = os.open(path, os.O_WRONLY | _BINARY)
             try:
-                os.write(descriptor, data)
+                rest = memoryview(data)
+                while rest:  # a disk that is almost full takes a part
+                    rest = rest[os.write(descriptor, rest) :]
                 _sync_data(descriptor)
             finally:
                 os.close(descriptor)

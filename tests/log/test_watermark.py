@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
+import os
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -115,3 +117,30 @@ def test_a_watermark_that_is_overwritten_while_it_is_read(
 
     monkeypatch.setattr(LocalStore, "read", read_torn)
     assert log.Log(tmp_path).confirm_lsn == 210
+
+
+@pytest.mark.parametrize("last", [100, 0])
+def test_a_write_that_the_system_cuts_short(
+    last: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest is written, too; if that is impossible, the flush does not succeed."""
+    write, sizes = os.write, iter([100, 1, last])
+
+    def write_some(descriptor: int, data: bytes) -> int:
+        count = next(sizes, SECTOR)
+        if not count:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(descriptor, memoryview(data)[:count])
+
+    with suppress(RuntimeError), log.LogWriter(tmp_path, SOURCE) as writer:
+        append(writer, MESSAGES)
+        monkeypatch.setattr(os, "write", write_some)
+        if last:
+            writer.flush(confirm_lsn=110)
+        else:
+            with pytest.raises(log.LogError, match=os.strerror(errno.ENOSPC)):
+                writer.flush(confirm_lsn=110)
+        monkeypatch.undo()
+        raise RuntimeError
+    if last:
+        assert log.Log(tmp_path).confirm_lsn == 110
