@@ -28,16 +28,17 @@ def gather(
     arrays: dict[int, _Pieces] = {}
     count = 0
     for each in emitted:
-        if isinstance(each, CommittedRun):
-            pieces = arrays.setdefault(id(each.changes), _Pieces(each.changes))
-            run = each.transactions
-            pieces.add(decoding.codec.run_pieces(each.first_row, run.changes, count))
-            count += len(run)
-        else:
-            for chunk in each[1].chunks:
-                pieces = arrays.setdefault(id(chunk.changes), _Pieces(chunk.changes))
-                pieces.single.append((chunk.start, chunk.stop, chunk.seq, count))
+        run = each if isinstance(each, CommittedRun) else None
+        for chunk in each[1].chunks if run is None else run.before:
+            pieces = arrays.setdefault(id(chunk.changes), _Pieces(chunk.changes))
+            pieces.single.append((chunk.start, chunk.stop, chunk.seq, count))
+        if run is None:
             count += 1
+        else:
+            pieces = arrays.setdefault(id(run.changes), _Pieces(run.changes))
+            changes = run.transactions.changes
+            pieces.add(decoding.codec.run_pieces(run.first_row, changes, count))
+            count += len(changes)
     # A run is in commit order.
     lsn = transactions.commit_lsn
     ordered = len(emitted) < 2 or bool(np.all(lsn[:-1] <= lsn[1:]))

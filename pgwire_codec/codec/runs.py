@@ -28,10 +28,26 @@ class RelationGroup(NamedTuple):
     widest: int
 
 
+class Begun(NamedTuple):
+    """A plain transaction that is open before an array.
+
+    Attributes
+    ----------
+    xid, final_lsn : int
+        Of its Begin.
+    changes : int
+        How many of its changes came.
+    """
+
+    xid: int
+    final_lsn: int
+    changes: int
+
+
 class PlainRun(NamedTuple):
     """Consecutive whole plain transactions with ascending LSNs.
 
-    Their Commits have the LSNs of their Begins. Inside are only changes, truncates, logical
+    The first may have begun before the array. Their Commits have the LSNs of their Begins. Inside are only changes, truncates, logical
     messages, Relations, Types and Origins; between two of them only Relations, Types and logical
     messages that are not transactional.
 
@@ -96,9 +112,10 @@ class PlainTransactions(NamedTuple):
     commit_time : numpy.ndarray of int64
         Microseconds since 1970-01-01 UTC, at most int64.
     begin : numpy.ndarray of int64
-        Index of the Begin message.
+        Index of the Begin message; -1: before the array.
     first_row, changes : numpy.ndarray of int64
-        The first of its changes among the rows, and how many it has.
+        The first of its changes among the rows, and how many it has. ``first_row`` is ``-n`` if
+        ``n`` of them came before the array.
     """
 
     xid: npt.NDArray[np.uint32]

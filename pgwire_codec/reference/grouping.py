@@ -26,7 +26,8 @@ def run_pieces(
     if len(first_row) != len(changes):
         raise ValueError("each transaction must have a first row, and a number of changes")
     numbers = np.arange(transaction, transaction + len(first_row))
-    return np.stack([first_row, first_row + changes, np.zeros_like(first_row), numbers])
+    earlier = np.maximum(-first_row, 0)  # changes before the array
+    return np.stack([first_row + earlier, first_row + changes, earlier, numbers])
 
 
 def group_rows(

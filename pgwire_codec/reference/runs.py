@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from pgwire_codec.codec.message_array import Messages
 from pgwire_codec.codec.runs import (
+    Begun,
     PlainRun,
     PlainTransactions,
     RelationGroup,
@@ -31,10 +32,11 @@ from pgwire_codec.protocol.tags import ROW_CHANGES, STREAM_CONTENT
 from pgwire_codec.reference.codec import decode_message
 
 _TRANSACTION: Final = re.compile(rb"B[%b]*C" % STREAM_CONTENT)
+_REST: Final = re.compile(rb"[%b]*C" % STREAM_CONTENT)  # of a transaction
 _BLOCK: Final = re.compile(rb"S[%b]*E" % STREAM_CONTENT)
 
 
-def runs(messages: Messages, table: MessageTable) -> Runs:
+def runs(messages: Messages, table: MessageTable, begun: Begun | None = None) -> Runs:
     """Find the runs of whole plain transactions and the stream blocks of an input array.
 
     Parameters
@@ -43,6 +45,8 @@ def runs(messages: Messages, table: MessageTable) -> Runs:
         One input array.
     table : MessageTable
         Result of ``scan`` for it.
+    begun : Begun, optional
+        The plain transaction that is open before the first message.
 
     Notes
     -----
@@ -50,13 +54,14 @@ def runs(messages: Messages, table: MessageTable) -> Runs:
     a Begin that does not continue a run, and at each message that is outside of plain transactions
     and not one of those that a run may have between two of them.
     """
-    return _Pass(messages, table).runs()
+    return _Pass(messages, table, begun).runs()
 
 
 class _Pass:
-    def __init__(self, messages: Messages, table: MessageTable) -> None:
+    def __init__(self, messages: Messages, table: MessageTable, begun: Begun | None) -> None:
         self._messages = messages
         self._table = table
+        self._begun = begun
         self._kinds = table.kind.tobytes()
         self._rows: list[int] = []
         self._group: list[int] = []
@@ -65,13 +70,15 @@ class _Pass:
     def runs(self) -> Runs:
         whole = [
             each
-            for each in map(self._transaction, _TRANSACTION.finditer(self._kinds))
+            for each in (*self._rest(), *map(self._transaction, _TRANSACTION.finditer(self._kinds)))
             if each.begin.final_lsn == each.commit.commit_lsn
         ]
         self._group_changes({each.stop - 1: each.begin.final_lsn for each in whole})
         rows = np.array(self._rows, np.int64)
         first_row = np.searchsorted(rows, [each.start for each in whole])
         stop_row = np.searchsorted(rows, [each.stop for each in whole])
+        if self._begun is not None and whole and whole[0].start < 0:
+            first_row[0] = -self._begun.changes
         times = [unix_microseconds(each.commit.commit_time) for each in whole]
         segments: list[PlainRun | StreamBlock] = [
             *self._plain_runs(whole),
@@ -134,6 +141,14 @@ class _Pass:
         commit = decode_message(self._messages[match.end() - 1])
         return _Transaction(match.start(), match.end(), cast(Begin, begin), cast(Commit, commit))
 
+    def _rest(self) -> Iterator[_Transaction]:
+        """Yield the transaction that began before the array, if it ends here."""
+        match = _REST.match(self._kinds)
+        if self._begun is not None and match is not None:
+            begin = Begin(self._begun.final_lsn, 0, self._begun.xid)
+            commit = decode_message(self._messages[match.end() - 1])
+            yield _Transaction(-1, match.end(), begin, cast(Commit, commit))
+
     def _plain_runs(self, whole: list[_Transaction]) -> Iterator[PlainRun]:
         first = 0
         for stop in range(1, len(whole) + 1):
@@ -143,11 +158,12 @@ class _Pass:
                 (index, number)
                 for number in range(first, stop)
                 for index in self._others(
-                    whole[number - 1].stop if number > first else whole[first].start,
+                    whole[number - 1].stop if number > first else max(whole[first].start, 0),
                     whole[number].stop,
                 )
             ]
-            yield PlainRun(whole[first].start, whole[stop - 1].stop, first, stop, others)
+            start = max(whole[first].start, 0)
+            yield PlainRun(start, whole[stop - 1].stop, first, stop, others)
             first = stop
 
     def _follows(self, before: _Transaction, after: _Transaction) -> bool:
@@ -187,7 +203,10 @@ class _Pass:
 
 
 class _Transaction(NamedTuple):
-    """A whole plain transaction: the messages ``start`` to ``stop - 1``."""
+    """A whole plain transaction: the messages ``start`` to ``stop - 1``.
+
+    ``start`` is -1 if its Begin came before the array.
+    """
 
     start: int
     stop: int

@@ -45,12 +45,14 @@ class Held:
 class CommittedRun(NamedTuple):
     """Changes of many committed transactions of one input array.
 
-    ``first_row`` has the first change of each in the array.
+    ``first_row`` is that of :class:`pgwire_codec.codec.runs.PlainTransactions`, and ``before`` has
+    the first transaction's changes of earlier arrays.
     """
 
     transactions: Transactions
     changes: ChangeArray
     first_row: npt.NDArray[np.int64]
+    before: list[Chunk]
 
 
 class Collector:
@@ -68,9 +70,13 @@ class Collector:
     def of(self, key: Key) -> Held:
         return self.held.setdefault(key, Held())
 
+    def take(self, key: Key) -> Held:
+        """Remove and return what a transaction did."""
+        return self.held.pop(key, None) or Held()
+
     def commit(self, key: Key, committed: Committed) -> None:
         self.committed.append(committed)
-        self.emit(self.held.pop(key, Held()), committed)
+        self.emit(self.take(key), committed)
 
     def emit(self, held: Held, committed: Committed) -> None:
         self.emitted.append((committed, held))

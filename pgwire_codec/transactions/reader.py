@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from pgwire_codec.codec.interface import Codec
 from pgwire_codec.codec.message_array import Messages
-from pgwire_codec.codec.runs import PlainRun, Runs, StreamBlock
+from pgwire_codec.codec.runs import Begun, PlainRun, Runs, StreamBlock
 from pgwire_codec.codec.tables import MessageTable, ScannedArray
 from pgwire_codec.errors import DecodeError, ErrorCode, Rejected
 from pgwire_codec.protocol.messages import (
@@ -84,7 +84,7 @@ class Reader:
             self.read(head, lsns, base)
             raise error.at(base + index) from None
         self._table = table
-        self._runs = self._codec.runs(messages, table)
+        self._runs = self._codec.runs(messages, table, self._begun())
         self._events = ScannedEvents(messages, table, self._codec.decode_message)
         source = ScannedArray(messages, table.kind, table.body, lsns, base)
         self._changes = ChangeArray(source, self._runs.rows, self._runs.group)
@@ -104,6 +104,13 @@ class Reader:
 
     # Runs of plain transactions, and stream blocks.
 
+    def _begun(self) -> Begun | None:
+        """Return the open transaction that a run may begin with the rest of."""
+        carry, plain = self._resolver.carry, self._resolver.carry.plain
+        if not self._atomic or carry.in_block or plain is None or plain.gid is not None:
+            return None
+        return Begun(plain.xid, plain.final_lsn, plain.position.changes)
+
     def _plain_run(self, run: PlainRun) -> None:
         """Take a run of plain transactions at once, as far as it has nothing out of the ordinary.
 
@@ -112,7 +119,8 @@ class Reader:
         with an Origin that comes late.
         """
         resolver, found = self._resolver, self._runs.transactions
-        resolver.leave()
+        if found.begin[run.first_transaction] >= 0:
+            resolver.leave()
         known = self._is_known(run.start, run.stop, [index for index, _ in run.others])
         if not known or self._names_origin_late(run):
             self._singly(run.start, run.stop)
@@ -128,12 +136,21 @@ class Reader:
         self._singly(run.start, start)
         if first < stop:
             transactions = Transactions.plain(found, first, stop)
-            self._others([each for each in run.others if each[0] >= start], first, transactions)
+            before = Held()
+            if found.begin[first] < 0:
+                transactions.origin[0] = resolver.finish().origin
+                before = self._collector.take(PLAIN)
+            waiting = [message for _, message in before.messages]
+            others = [each for each in run.others if each[0] >= start]
+            self._others(others, first, transactions, waiting)
             self._settle(run.stop)
             first_row = found.first_row[first:stop]
-            self._check_width(int(first_row[0]), int(first_row[-1] + transactions.changes[-1]))
+            stop_row = int(first_row[-1] + transactions.changes[-1])
+            self._check_width(max(int(first_row[0]), 0), stop_row)
             resolver.apply(Advance(int(transactions.commit_lsn[-1])))
-            self._collector.emit_run(CommittedRun(transactions, self._changes, first_row))
+            self._collector.emit_run(
+                CommittedRun(transactions, self._changes, first_row, before.chunks)
+            )
 
     def _names_origin_late(self, run: PlainRun) -> bool:
         """Return whether changes are delivered, as they arrive, before their transaction's origin.
@@ -147,10 +164,16 @@ class Reader:
         )
 
     def _others(
-        self, others: list[tuple[int, int]], first: int, transactions: Transactions
+        self,
+        others: list[tuple[int, int]],
+        first: int,
+        transactions: Transactions,
+        waiting: list[Message],
     ) -> None:
-        """Take the messages of a run that are not changes; ``first`` is its first transaction."""
-        waiting: list[Message] = []
+        """Take the messages of a run that are not changes.
+
+        ``first`` is its first transaction, whose earlier logical messages are ``waiting``.
+        """
         owner = first
         for index, number in others:
             if number != owner:

@@ -123,6 +123,13 @@ class Resolver:
         self._leave_plain()
         self.carry.in_stream = None
 
+    def finish(self) -> OpenTransaction:
+        """Follow the rest of the open plain transaction, which is read whole; return it."""
+        transaction = self.carry.plain
+        assert transaction is not None
+        self.carry.plain = None
+        return transaction
+
     def advance(self, by: Position, first: Mapping[int, tuple[int, int]]) -> tuple[Key, Position]:
         """Count changes and logical messages of the current transaction.
 

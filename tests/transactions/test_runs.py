@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import pgwire_codec as pgc
 from pgwire_codec.codec.interface import Codec
 from pgwire_codec.codec.message_array import Messages
-from pgwire_codec.codec.runs import PlainRun, Runs, StreamBlock
+from pgwire_codec.codec.runs import Begun, PlainRun, Runs, StreamBlock
 from pgwire_codec.codec.tables import MessageTable
 from pgwire_codec.decoder import BaseDecoder
 from pgwire_codec.transactions.summary import Summariser
@@ -51,8 +51,8 @@ def without_runs(codec: Any) -> Any:
     for name in codec.__all__:
         setattr(single, name, getattr(codec, name))
 
-    def none(messages: Messages, table: MessageTable) -> Runs:
-        found: Runs = codec.runs(messages, table)
+    def none(messages: Messages, table: MessageTable, begun: Begun | None = None) -> Runs:
+        found: Runs = codec.runs(messages, table, begun)
         return found._replace(segments=[])
 
     single.runs = none  # type: ignore[attr-defined]
@@ -241,11 +241,16 @@ def test_any_stream_is_decoded_alike(messages: list[bytes], data: st.DataObject)
 
 
 @settings(max_examples=300)
-@given(streams(), st.booleans())
-def test_the_same_runs_are_found_in_any_stream(messages: list[bytes], streaming: bool) -> None:
-    array = exact(messages)
+@given(streams(), st.booleans(), st.integers(0, 3), st.data())
+def test_the_same_runs_are_found_in_any_stream(
+    messages: list[bytes], streaming: bool, start: int, data: st.DataObject
+) -> None:
+    array = exact(messages[start:])
     table = implementation("python").scan(array, streaming=streaming, skip=True)
-    differential("runs", array, table)
+    first = next((each for each in messages[start:] if each[:1] == b"C" and len(each) == 26), None)
+    lsns = [5, *([] if first is None else [pgc.decode_message(first).commit_lsn])]
+    begun = st.builds(Begun, st.integers(0, 2**32 - 1), st.sampled_from(lsns), st.integers(0, 9))
+    differential("runs", array, table, data.draw(st.none() | begun))
 
 
 @settings(max_examples=300)
@@ -301,6 +306,22 @@ def test_one_transaction_is_a_run(found: Any) -> None:
     assert found(transaction(T, truncate(1), lsn=3)) == [PlainRun(0, 4, 0, 1, [(1, 0)])]
     assert found(transaction(T)[:-1]) == []
     assert found(transaction(T)[1:]) == []
+
+
+def test_a_run_begins_with_the_rest_of_an_open_transaction(codec: Implementation) -> None:
+    made = [*transaction(T, insert(1, "1", "a", None), lsn=4)[1:], *transaction(truncate(1), lsn=5)]
+    array = exact(wire(made))
+    found = codec.runs(array, codec.scan(array), Begun(7, 4, 3))
+    assert found.segments == [PlainRun(0, len(made), 0, 2, [(0, 0)])]
+    several = found.transactions
+    assert several.xid.tolist()[:1] == [7]
+    assert several.commit_lsn.tolist() == [4, 5]
+    assert several.begin.tolist() == [-1, 3]
+    assert several.first_row.tolist() == [-3, 1]
+    assert several.changes.tolist() == [4, 1]
+    for other in (None, Begun(7, 3, 3)):
+        found = codec.runs(array, codec.scan(array), other)
+        assert [each[:4] for each in found.segments] == [(3, 6, 0, 1)]
 
 
 def test_a_run_ends_where_the_order_does(found: Any) -> None:
@@ -376,7 +397,7 @@ def test_rows_are_grouped_alike(data: st.DataObject) -> None:
     )
 
 
-@given(st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 2**40))), st.integers(0, 2**40))
+@given(st.lists(st.tuples(st.integers(-9, 2**40), st.integers(0, 2**40))), st.integers(0, 2**40))
 def test_runs_are_cut_into_pieces_alike(runs: list[tuple[int, int]], transaction: int) -> None:
     first_row, changes = np.array(runs, np.int64).reshape(-1, 2).T.copy()
     differential("run_pieces", first_row, changes, transaction)

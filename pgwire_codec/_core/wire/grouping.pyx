@@ -28,9 +28,9 @@ def run_pieces(first_row, changes, transaction):
     cdef int64_t[:, ::1] piece = pieces
     with nogil:
         for number in range(count):
-            piece[0, number] = first_rows[number]
+            piece[0, number] = max(first_rows[number], 0)
             piece[1, number] = first_rows[number] + counts[number]
-            piece[2, number] = 0
+            piece[2, number] = max(-first_rows[number], 0)
             piece[3, number] = next_transaction + number
     return pieces
 

@@ -101,7 +101,7 @@ cdef class RunReader:
         if not init_groups(&self.groups):
             raise MemoryError
 
-    def __init__(self, messages, table):
+    def __init__(self, messages, table, begun):
         cdef Py_ssize_t rows = 0
         cdef Py_ssize_t commits = 0
         cdef Py_ssize_t index
@@ -138,6 +138,12 @@ cdef class RunReader:
         self.segments = []
         self.others = []
         self.first = {}
+        if begun is not None:
+            self.xid[0] = begun.xid
+            self.fields[BEGIN_INDEX, 0] = -1
+            self.fields[FIRST_ROW, 0] = -begun.changes
+            self.final_lsn = begun.final_lsn
+            self.place = INSIDE
 
     def __dealloc__(self):
         free_groups(&self.groups)
@@ -374,7 +380,7 @@ cdef class RunReader:
     cdef end_run(self):
         self.segments.append(
             PlainRun(
-                self.fields[BEGIN_INDEX, self.run_first], self.run_stop, self.run_first,
+                max(self.fields[BEGIN_INDEX, self.run_first], 0), self.run_stop, self.run_first,
                 self.transaction, self.others[:self.kept],
             )
         )
@@ -405,8 +411,8 @@ cdef inline bint is_rare(uint8_t tag) noexcept nogil:
     return tag in (RELATION, TYPE, ORIGIN, TRUNCATE, MESSAGE)
 
 
-def runs(messages, table):
+def runs(messages, table, begun=None):
     """Find the runs of whole transactions and stream blocks; see ``reference.runs``."""
-    cdef RunReader reader = RunReader(messages, table)
+    cdef RunReader reader = RunReader(messages, table, begun)
     reader.read()
     return reader.result()
