@@ -10,9 +10,12 @@ import numpy.typing as npt
 
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.column import Decoding
+from pgwire_codec.codec.runs import RunPieces
 from pgwire_codec.transactions.change_array import ChangeArray
 from pgwire_codec.transactions.collector import CommittedRun, Held
 from pgwire_codec.transactions.committed import Committed, Transactions
+
+_Several = npt.NDArray[np.int64] | RunPieces
 
 
 def gather(
@@ -37,7 +40,7 @@ def gather(
         else:
             pieces = arrays.setdefault(id(run.changes), _Pieces(run.changes))
             changes = run.transactions.changes
-            pieces.add(decoding.codec.run_pieces(run.first_row, changes, count))
+            pieces.add(RunPieces(run.first_row, changes, count))
             count += len(changes)
     # A run is in commit order.
     lsn = transactions.commit_lsn
@@ -46,7 +49,9 @@ def gather(
     for pieces in arrays.values():
         several = pieces.arrays()
         if not ordered:  # those of a transaction are in order already
-            columns = np.concatenate(several, axis=1)
+            columns = np.concatenate(
+                [each.columns() if isinstance(each, RunPieces) else each for each in several], axis=1
+            )
             order = np.argsort(lsn[columns[3]], kind="stable")
             several = [np.ascontiguousarray(columns[:, order])]
         batches += _batches(pieces.changes, several, transactions, decoding)
@@ -62,14 +67,14 @@ class _Pieces:
     """
 
     changes: ChangeArray
-    several: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    several: list[_Several] = field(default_factory=list)
     single: list[tuple[int, int, int, int]] = field(default_factory=list)  # after `several`
 
-    def add(self, pieces: npt.NDArray[np.int64]) -> None:
+    def add(self, pieces: RunPieces) -> None:
         self._close()
         self.several.append(pieces)
 
-    def arrays(self) -> list[npt.NDArray[np.int64]]:
+    def arrays(self) -> list[_Several]:
         self._close()
         return self.several
 
@@ -81,7 +86,7 @@ class _Pieces:
 
 def _batches(
     changes: ChangeArray,
-    pieces: list[npt.NDArray[np.int64]],
+    pieces: list[_Several],
     transactions: Transactions,
     decoding: Decoding,
 ) -> Iterator[ChangeBatch]:

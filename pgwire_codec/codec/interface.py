@@ -27,7 +27,6 @@ class Codec(Joins, Protocol):
     decode_message: Callable[..., LogicalMessage]
     scan: Callable[..., MessageTable]
     runs: Callable[..., Runs]
-    run_pieces: Callable[..., Int64s]
     group_rows: Callable[..., GroupedRows]
     tuples: Callable[..., tuple[TupleTable, TupleTable]]
     decode_values: Callable[..., Decoded]

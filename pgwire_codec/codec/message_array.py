@@ -19,7 +19,7 @@ _WANTED = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Messages:
     """One input array.
 
@@ -47,8 +47,9 @@ class Messages:
 
 
 class Joins(Protocol):
-    """Functions of an implementation that copy messages which lie apart into one array."""
+    """Functions of an implementation that make one array of messages."""
 
+    arrow_messages: Callable[[object], Messages]
     join_messages: Callable[..., Messages]
     join_views: Callable[..., Messages]
 
@@ -59,11 +60,11 @@ def to_message_arrays(messages: object, codec: Joins) -> list[Messages]:
     Raises ``TypeError`` for anything else, and ``ValueError`` for a null message.
     """
     if hasattr(messages, "__arrow_c_array__"):
-        return [_from_arrow(messages, codec)]
+        return [codec.arrow_messages(messages)]
     if hasattr(messages, "__arrow_c_stream__"):
         import nanoarrow
 
-        return [_from_arrow(chunk, codec) for chunk in nanoarrow.c_array_stream(messages)]
+        return list(map(codec.arrow_messages, nanoarrow.c_array_stream(messages)))
     if isinstance(messages, (str, bytes, bytearray, memoryview, dict)):
         raise TypeError(f"{_WANTED}, not {type(messages).__name__}; put a single one into a list")
     if isinstance(messages, np.ndarray) and messages.dtype.kind == "S":
@@ -99,7 +100,8 @@ def views_outside(index: int) -> ValueError:
     return ValueError(f"the view of message {index} must lie within the array's buffers")
 
 
-def _from_arrow(array: object, codec: Joins) -> Messages:
+def from_arrow(array: object, join_views: Callable[..., Messages]) -> Messages:
+    """Return the messages of any Arrow array that may have some."""
     import nanoarrow
 
     carray = nanoarrow.c_array(array)
@@ -115,7 +117,7 @@ def _from_arrow(array: object, codec: Joins) -> Messages:
         views = np.frombuffer(view.buffer(1), np.int32).reshape(-1, 4)[start : start + length]
         # Between the views and the last buffer, which has their sizes.
         buffers = [_bytes(view.buffer(number)) for number in range(2, view.n_buffers - 1)]
-        return codec.join_views(views, buffers)
+        return join_views(views, buffers)
     offsets = np.asarray(view.buffer(1))[start : start + length + 1].astype(np.int64, copy=False)
     if not len(offsets):  # an empty array may have no offsets at all
         offsets = np.zeros(1, dtype=np.int64)

@@ -47,9 +47,9 @@ class Begun(NamedTuple):
 class PlainRun(NamedTuple):
     """Consecutive whole plain transactions with ascending LSNs.
 
-    The first may have begun before the array. Their Commits have the LSNs of their Begins. Inside are only changes, truncates, logical
-    messages, Relations, Types and Origins; between two of them only Relations, Types and logical
-    messages that are not transactional.
+    The first may have begun before the array. Their Commits have the LSNs of their Begins. Inside
+    are only changes, truncates, logical messages, Relations, Types and Origins; between two of them
+    only Relations, Types and logical messages that are not transactional.
 
     Attributes
     ----------
@@ -149,6 +149,28 @@ class Runs(NamedTuple):
     groups: list[RelationGroup]
     transactions: PlainTransactions
     segments: list[PlainRun | StreamBlock]
+
+
+class RunPieces(NamedTuple):
+    """Changes of consecutive transactions of a run, as ``group_rows`` takes them.
+
+    Attributes
+    ----------
+    first_row, changes : numpy.ndarray of int64, transactions
+        As in :class:`PlainTransactions`.
+    transaction : int
+        The number of the first transaction; the others follow it.
+    """
+
+    first_row: npt.NDArray[np.int64]
+    changes: npt.NDArray[np.int64]
+    transaction: int
+
+    def columns(self) -> npt.NDArray[np.int64]:
+        """Return them as an array of pieces."""
+        earlier = np.maximum(-self.first_row, 0)  # changes before the array
+        numbers = np.arange(self.transaction, self.transaction + len(earlier))
+        return np.stack([self.first_row + earlier, self.first_row + self.changes, earlier, numbers])
 
 
 class GroupedRows(NamedTuple):

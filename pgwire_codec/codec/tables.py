@@ -35,7 +35,7 @@ def tagged(kind: npt.NDArray[np.uint8], tags: bytes) -> npt.NDArray[np.bool_]:
     return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class MessageTable:
     """Result of ``scan``: the heads of ``n`` messages.
 
@@ -71,7 +71,7 @@ class MessageTable:
     decoded: dict[int, LogicalMessage]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class TupleTable:
     """One tuple a row (the old or the new one), column-major: arrays are ``columns x rows``.
 
@@ -121,7 +121,7 @@ class TupleTable:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class DecodedColumns:
     """Columns of the old, the new or the current tuples.
 
@@ -140,7 +140,7 @@ class DecodedColumns:
     present: npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class ScannedArray:
     """An input array with the result of ``scan``.
 

@@ -1,4 +1,4 @@
-"""group_rows: the changes of an array, batch after batch; run_pieces: its input of a run."""
+"""group_rows: the changes of an array, batch after batch."""
 
 from __future__ import annotations
 
@@ -8,33 +8,14 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from pgwire_codec.codec.runs import GroupedRows
-
-
-def run_pieces(
-    first_row: npt.NDArray[np.int64], changes: npt.NDArray[np.int64], transaction: int
-) -> npt.NDArray[np.int64]:
-    """Return the pieces of a run of whole transactions, as ``group_rows`` takes them.
-
-    Parameters
-    ----------
-    first_row, changes : numpy.ndarray of int64, transactions
-        As in :class:`pgwire_codec.codec.runs.PlainTransactions`.
-    transaction : int
-        The number of the first transaction; the others follow it.
-    """
-    if len(first_row) != len(changes):
-        raise ValueError("each transaction must have a first row, and a number of changes")
-    numbers = np.arange(transaction, transaction + len(first_row))
-    earlier = np.maximum(-first_row, 0)  # changes before the array
-    return np.stack([first_row + earlier, first_row + changes, earlier, numbers])
+from pgwire_codec.codec.runs import GroupedRows, RunPieces
 
 
 def group_rows(
     rows: npt.NDArray[np.int64],
     group: npt.NDArray[np.int32],
     batch: npt.NDArray[np.int32],
-    pieces: Sequence[npt.NDArray[np.int64]],
+    pieces: Sequence[npt.NDArray[np.int64] | RunPieces],
 ) -> GroupedRows:
     """Sort pieces of the rows of an array by their batches. Rows of a batch keep their order.
 
@@ -44,21 +25,22 @@ def group_rows(
         As in :class:`pgwire_codec.codec.runs.Runs`.
     batch : numpy.ndarray of int32
         The batch of each group, less than there are groups.
-    pieces : sequence of numpy.ndarray of int64, 4 x pieces
+    pieces : sequence of RunPieces, and numpy.ndarray of int64, 4 x pieces
         In order. Of each piece: its first row, the end of its rows, the number of its first row in
         its transaction, and the transaction.
     """
     found: dict[int, list[tuple[int, int, int]]] = {}
-    for start, stop, seq, transaction in chain.from_iterable(each.T.tolist() for each in pieces):
+    several = [each.columns() if isinstance(each, RunPieces) else each for each in pieces]
+    for start, stop, seq, transaction in chain.from_iterable(each.T.tolist() for each in several):
         for row in range(start, stop):
             place = found.setdefault(int(batch[group[row]]), [])
             place.append((int(rows[row]), seq + row - start, transaction))
-    columns = np.array([each for several in found.values() for each in several], np.int64)
+    columns = np.array([row for batch_rows in found.values() for row in batch_rows], np.int64)
     by_row, by_seq, by_transaction = np.ascontiguousarray(columns.reshape(-1, 3).T)
     return GroupedRows(
         by_row,
         by_seq,
         by_transaction,
         batch=np.array(list(found), np.int64),
-        stop=np.cumsum([len(several) for several in found.values()], dtype=np.int64),
+        stop=np.cumsum([len(batch_rows) for batch_rows in found.values()], dtype=np.int64),
     )

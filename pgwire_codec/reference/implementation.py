@@ -4,8 +4,8 @@ from pgwire_codec.reference.c_data import array_capsule, record_batch
 from pgwire_codec.reference.change_batch import change_batch
 from pgwire_codec.reference.codec import decode_message
 from pgwire_codec.reference.columns import decode_columns, tuples
-from pgwire_codec.reference.grouping import group_rows, run_pieces
-from pgwire_codec.reference.join import join_messages, join_views
+from pgwire_codec.reference.grouping import group_rows
+from pgwire_codec.reference.join import arrow_messages, join_messages, join_views
 from pgwire_codec.reference.metadata import name_lists, strings_at, transaction_columns
 from pgwire_codec.reference.runs import runs
 from pgwire_codec.reference.scan import scan
@@ -13,6 +13,7 @@ from pgwire_codec.reference.values import decode_values
 
 __all__ = [
     "array_capsule",
+    "arrow_messages",
     "change_batch",
     "decode_columns",
     "decode_message",
@@ -22,7 +23,6 @@ __all__ = [
     "join_views",
     "name_lists",
     "record_batch",
-    "run_pieces",
     "runs",
     "scan",
     "strings_at",

@@ -1,4 +1,4 @@
-"""join_messages and join_views: messages that lie apart, copied into one message array."""
+"""join_messages and arrow_messages: messages of bytes-likes, or of Arrow, as one array."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from pgwire_codec.codec.message_array import Messages, not_a_message, views_outside
+from pgwire_codec.codec.message_array import Messages, from_arrow, not_a_message, views_outside
 
 _INLINE = 12  # bytes of the longest message that lies in its view
 
@@ -32,6 +32,25 @@ def join_messages(messages: Iterable[object]) -> Messages:
             raise not_a_message(index, message)
         copies.append(memoryview(message).tobytes())
     return _joined(copies)
+
+
+def arrow_messages(array: object) -> Messages:
+    """Return the messages of an Arrow array.
+
+    Parameters
+    ----------
+    array : object
+        Of binary, large_binary or binary_view: anything with ``__arrow_c_array__``. Only the bytes
+        of binary_view are copied.
+
+    Raises
+    ------
+    TypeError
+        For an array of another type.
+    ValueError
+        For a null, or for a view of bytes that are not in its buffer.
+    """
+    return from_arrow(array, join_views)
 
 
 def join_views(views: npt.NDArray[np.int32], buffers: Sequence[npt.NDArray[np.uint8]]) -> Messages:

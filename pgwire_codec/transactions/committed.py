@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
+from pgwire_codec.arrow.layout import MOST_SHARED
 from pgwire_codec.codec.runs import PlainTransactions
 from pgwire_codec.protocol.epoch import unix_microseconds
 
@@ -65,16 +67,25 @@ class Transactions:
         )
 
     @classmethod
-    def plain(cls, found: PlainTransactions, start: int, stop: int) -> Transactions:
-        """Return some of the transactions that ``runs`` found, without their origins."""
+    def plain(
+        cls, found: PlainTransactions, start: int, stop: int, origins: Mapping[int, str]
+    ) -> Transactions:
+        """Return some of the transactions that ``runs`` found.
+
+        ``origins`` has those of transactions that have one, by their number among these.
+        """
         several = slice(start, stop)
+        origin = gid = _nones(stop - start)
+        if origins:
+            origin = gid.copy()
+            origin[list(origins)] = list(origins.values())
         return cls(
             xid=found.xid[several],
             commit_lsn=found.commit_lsn[several],
             end_lsn=found.end_lsn[several],
             commit_time=found.commit_time[several].view("datetime64[us]"),
-            origin=np.empty(stop - start, np.object_),  # None each
-            gid=np.empty(stop - start, np.object_),
+            origin=origin,
+            gid=gid,
             changes=found.changes[several],
         )
 
@@ -102,3 +113,15 @@ class Transactions:
 
     def __len__(self) -> int:
         return len(self.xid)
+
+
+@cache
+def _shared_nones() -> npt.NDArray[np.object_]:
+    nones = np.full(MOST_SHARED, None, np.object_)
+    nones.flags.writeable = False
+    return nones
+
+
+def _nones(count: int) -> npt.NDArray[np.object_]:
+    """Return an array of None that must not be written to."""
+    return _shared_nones()[:count] if count <= MOST_SHARED else np.full(count, None, np.object_)

@@ -135,14 +135,15 @@ class Reader:
             start = int(found.begin[first])
         self._singly(run.start, start)
         if first < stop:
-            transactions = Transactions.plain(found, first, stop)
-            before = Held()
+            before, origins = Held(), {}
             if found.begin[first] < 0:
-                transactions.origin[0] = resolver.finish().origin
                 before = self._collector.take(PLAIN)
+                if (origin := resolver.finish().origin) is not None:
+                    origins[0] = origin
             waiting = [message for _, message in before.messages]
             others = [each for each in run.others if each[0] >= start]
-            self._others(others, first, transactions, waiting)
+            self._others(others, first, origins, waiting)
+            transactions = Transactions.plain(found, first, stop, origins)
             self._settle(run.stop)
             first_row = found.first_row[first:stop]
             stop_row = int(first_row[-1] + transactions.changes[-1])
@@ -167,10 +168,10 @@ class Reader:
         self,
         others: list[tuple[int, int]],
         first: int,
-        transactions: Transactions,
+        origins: dict[int, str],
         waiting: list[Message],
     ) -> None:
-        """Take the messages of a run that are not changes.
+        """Take the messages of a run that are not changes, and the names in its Origins.
 
         ``first`` is its first transaction, whose earlier logical messages are ``waiting``.
         """
@@ -181,7 +182,7 @@ class Reader:
                 waiting, owner = [], number
             message = self._table.decoded[index]
             if isinstance(message, Origin):
-                transactions.origin[number - first] = message.name
+                origins[number - first] = message.name
             elif not isinstance(message, Message):
                 self._declare(index, message)
             elif message.flags & 1 and self._atomic:

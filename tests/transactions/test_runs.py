@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import pgwire_codec as pgc
 from pgwire_codec.codec.interface import Codec
 from pgwire_codec.codec.message_array import Messages
-from pgwire_codec.codec.runs import Begun, PlainRun, Runs, StreamBlock
+from pgwire_codec.codec.runs import Begun, PlainRun, RunPieces, Runs, StreamBlock
 from pgwire_codec.codec.tables import MessageTable
 from pgwire_codec.decoder import BaseDecoder
 from pgwire_codec.transactions.summary import Summariser
@@ -385,28 +385,33 @@ def test_rows_are_grouped_alike(data: st.DataObject) -> None:
     pieces = [(a, b, a % 3, b) for a, b in zip(edges[::2], edges[1::2], strict=False)]
     pieces = data.draw(st.permutations(pieces))
     cut = data.draw(st.integers(0, len(pieces)))
+    several: list[Any] = [
+        np.array(each, np.int64).reshape(-1, 4).T.copy() for each in (pieces[:cut], pieces[cut:])
+    ]
+    first = np.array(edges[: data.draw(st.integers(0, len(edges)))], np.int64)
+    changes = np.diff(first, append=count)
+    earlier = data.draw(st.integers(0, 4)) if len(first) and first[0] == 0 else 0
+    first[:1] -= earlier
+    changes[:1] += earlier
+    several.insert(data.draw(st.integers(0, 2)), RunPieces(first, changes, 7))
     differential(
         "group_rows",
         np.arange(5, 5 + count),
         np.array(group, np.int32),
         np.array(batch, np.int32),
-        [
-            np.array(several, np.int64).reshape(-1, 4).T.copy()
-            for several in (pieces[:cut], pieces[cut:])
-        ],
+        several,
     )
 
 
-@given(st.lists(st.tuples(st.integers(-9, 2**40), st.integers(0, 2**40))), st.integers(0, 2**40))
-def test_runs_are_cut_into_pieces_alike(runs: list[tuple[int, int]], transaction: int) -> None:
-    first_row, changes = np.array(runs, np.int64).reshape(-1, 2).T.copy()
-    differential("run_pieces", first_row, changes, transaction)
-
-
-def test_a_run_needs_the_changes_of_each_transaction() -> None:
-    for codec in map(implementation, ("python", "cython")):
-        with pytest.raises(ValueError, match="each transaction"):
-            codec.run_pieces(np.zeros(2, np.int64), np.zeros(1, np.int64), 0)
+@pytest.mark.parametrize(
+    ("first_row", "changes"),
+    [([0, 1], [1]), ([0], [3]), ([-1], [4]), ([-2], [1]), ([3], [0]), ([2**62], [2**62])],
+)
+def test_a_run_of_other_rows_is_refused(first_row: list[int], changes: list[int]) -> None:
+    rows, group = np.arange(2), np.zeros(2, np.int32)
+    run = RunPieces(np.array(first_row), np.array(changes), 0)
+    with pytest.raises(ValueError, match="pieces"):
+        implementation("cython").group_rows(rows, group, np.zeros(1, np.int32), [run])
 
 
 @pytest.mark.parametrize(

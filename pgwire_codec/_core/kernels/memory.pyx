@@ -6,7 +6,7 @@ returns large blocks to the system at once.
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport uint8_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memmove
 
 import numpy as np
 
@@ -69,7 +69,7 @@ cdef struct Kept:
     Header* header
     uint64_t age  # when it was kept
 
-cdef Kept kept[MOST_BLOCKS]
+cdef Kept kept[MOST_BLOCKS]  # by capacity
 cdef int kept_blocks = 0
 cdef uint64_t kept_bytes = 0
 cdef uint64_t clock = 0
@@ -141,19 +141,15 @@ cdef void* take(size_t size) noexcept nogil:
 
 cdef Header* take_kept(size_t size) noexcept nogil:
     """Return the smallest kept block that fits and is not much too large, or NULL."""
-    global kept_blocks, kept_bytes
-    cdef int at, best = -1
+    cdef int at
     cdef Header* header = NULL
     # Without waiting: another thread, or a process that was forked, may never release it.
     if not PyThread_acquire_lock(lock, 0):
         return NULL
-    for at in range(kept_blocks):
-        if size <= kept[at].header.capacity <= size + size // 4:
-            if best < 0 or kept[at].header.capacity < kept[best].header.capacity:
-                best = at
-    if best >= 0:
-        header = kept[best].header
-        forget(best)
+    at = first_of(size)
+    if at < kept_blocks and kept[at].header.capacity <= size + size // 4:
+        header = kept[at].header
+        forget(at)
     PyThread_release_lock(lock)
     return header
 
@@ -175,7 +171,9 @@ cdef bint keep(Header* header) noexcept nogil:
         PyMem_RawFree(gone)
     header.is_kept = True
     clock += 1
-    kept[kept_blocks] = Kept(header, clock)
+    at = first_of(header.capacity)
+    memmove(&kept[at + 1], &kept[at], <size_t> (kept_blocks - at) * sizeof(Kept))
+    kept[at] = Kept(header, clock)
     kept_blocks += 1
     kept_bytes += header.capacity
     PyThread_release_lock(lock)
@@ -187,7 +185,19 @@ cdef void forget(int at) noexcept nogil:
     global kept_blocks, kept_bytes
     kept_bytes -= kept[at].header.capacity
     kept_blocks -= 1
-    kept[at] = kept[kept_blocks]
+    memmove(&kept[at], &kept[at + 1], <size_t> (kept_blocks - at) * sizeof(Kept))
+
+
+cdef int first_of(size_t capacity) noexcept nogil:
+    """Return the number of the first kept block of at least that capacity."""
+    cdef int low = 0, high = kept_blocks, middle
+    while low < high:
+        middle = (low + high) // 2
+        if kept[middle].header.capacity < capacity:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 # Arrays.

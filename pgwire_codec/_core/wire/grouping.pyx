@@ -1,6 +1,6 @@
-"""group_rows: the changes of an array, batch after batch; run_pieces: its input of a run.
+"""group_rows: the changes of an array, batch after batch, by a stable counting sort.
 
-The counterpart is :mod:`pgwire_codec.reference.grouping`. group_rows is a stable counting sort.
+The counterpart is :mod:`pgwire_codec.reference.grouping`.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -9,30 +9,53 @@ import numpy as np
 
 from pgwire_codec._core.kernels.memory cimport new_array
 
-from pgwire_codec.codec.runs import GroupedRows
+from pgwire_codec.codec.runs import GroupedRows, RunPieces
 
 
 INT64 = np.dtype(np.int64)
 
 
-def run_pieces(first_row, changes, transaction):
-    """Return the pieces of a run of transactions; see ``reference.run_pieces``."""
-    cdef const int64_t[::1] first_rows = first_row
-    cdef const int64_t[::1] counts = changes
-    cdef Py_ssize_t count = first_rows.shape[0]
-    cdef Py_ssize_t number
-    cdef int64_t next_transaction = transaction
-    if counts.shape[0] != count:
-        raise ValueError("each transaction must have a first row, and a number of changes")
-    pieces = new_array((4, count), INT64)
-    cdef int64_t[:, ::1] piece = pieces
-    with nogil:
-        for number in range(count):
-            piece[0, number] = max(first_rows[number], 0)
-            piece[1, number] = first_rows[number] + counts[number]
-            piece[2, number] = max(-first_rows[number], 0)
-            piece[3, number] = next_transaction + number
-    return pieces
+cdef struct Piece:
+    # Rows of one transaction.
+    int64_t start
+    int64_t stop
+    int64_t seq  # number of the first in the transaction
+    int64_t transaction
+
+
+cdef class Pieces:
+    """Pieces of an array, or those of the transactions of a run."""
+
+    cdef const int64_t[:, ::1] columns
+    cdef const int64_t[::1] first_row, changes
+    cdef int64_t transaction
+    cdef bint is_run
+    cdef Py_ssize_t count
+
+    def __init__(self, pieces):
+        self.is_run = isinstance(pieces, RunPieces)
+        if self.is_run:
+            self.first_row, self.changes, self.transaction = pieces
+            self.count = self.first_row.shape[0]
+            good = self.changes.shape[0] == self.count
+        else:
+            self.columns = pieces
+            self.count = self.columns.shape[1]
+            good = self.columns.shape[0] == 4
+        if not good:
+            raise strange_pieces()
+
+    cdef inline Piece piece(self, Py_ssize_t number) noexcept nogil:
+        cdef int64_t first
+        if not self.is_run:
+            return Piece(
+                self.columns[0, number], self.columns[1, number],
+                self.columns[2, number], self.columns[3, number],
+            )
+        first = self.first_row[number]
+        return Piece(
+            max(first, 0), first + self.changes[number], max(-first, 0), self.transaction + number
+        )
 
 
 def group_rows(rows, group, batch, pieces):
@@ -40,7 +63,9 @@ def group_rows(rows, group, batch, pieces):
     cdef const int64_t[::1] in_rows = rows
     cdef const int32_t[::1] groups = group
     cdef const int32_t[::1] batches = batch
-    cdef const int64_t[:, ::1] piece
+    cdef list several = [Pieces(each) for each in pieces]
+    cdef Pieces each_piece
+    cdef Piece piece
     # Of each batch: how many rows it has, then the place of its next one.
     places = np.zeros(batches.shape[0], np.int64)
     order = np.empty(batches.shape[0], np.int64)
@@ -49,13 +74,12 @@ def group_rows(rows, group, batch, pieces):
     cdef Py_ssize_t count = 0
     cdef Py_ssize_t number, row, to
     cdef int64_t total = 0
-    cdef int64_t size, seq, transaction
-    for several in pieces:
-        piece = several
-        if piece.shape[0] != 4 or in_rows.shape[0] != groups.shape[0]:
-            raise strange_pieces()
+    cdef int64_t size
+    if in_rows.shape[0] != groups.shape[0]:
+        raise strange_pieces()
+    for each_piece in several:
         with nogil:
-            count = count_rows(groups, batches, piece, place, found, count)
+            count = count_rows(groups, batches, each_piece, place, found, count)
         if count < 0:
             raise strange_pieces()
     for number in range(count):
@@ -68,18 +92,16 @@ def group_rows(rows, group, batch, pieces):
     cdef int64_t[::1] out_rows = sorted_rows
     cdef int64_t[::1] out_seq = seqs
     cdef int64_t[::1] out_transaction = transactions
-    for several in pieces:
-        piece = several
+    for each_piece in several:
         with nogil:
-            for number in range(piece.shape[1]):
-                seq, transaction = piece[2, number], piece[3, number]
-                for row in range(piece[0, number], piece[1, number]):
+            for number in range(each_piece.count):
+                piece = each_piece.piece(number)
+                for row in range(piece.start, piece.stop):
                     to = place[batches[groups[row]]]
                     place[batches[groups[row]]] += 1
                     out_rows[to] = in_rows[row]
-                    out_seq[to] = seq
-                    out_transaction[to] = transaction
-                    seq += 1
+                    out_seq[to] = piece.seq + row - piece.start
+                    out_transaction[to] = piece.transaction
     order = order[:count]
     return GroupedRows(sorted_rows, seqs, transactions, order, places[order])
 
@@ -91,7 +113,7 @@ def strange_pieces():
 cdef Py_ssize_t count_rows(
     const int32_t[::1] groups,
     const int32_t[::1] batches,
-    const int64_t[:, ::1] piece,
+    Pieces pieces,
     int64_t[::1] place,
     int64_t[::1] found,
     Py_ssize_t count,
@@ -103,10 +125,12 @@ cdef Py_ssize_t count_rows(
     """
     cdef Py_ssize_t number, row
     cdef int32_t batch
-    for number in range(piece.shape[1]):
-        if not 0 <= piece[0, number] <= piece[1, number] <= groups.shape[0]:
+    cdef Piece piece
+    for number in range(pieces.count):
+        piece = pieces.piece(number)
+        if not 0 <= piece.start <= piece.stop <= groups.shape[0]:
             return -1
-        for row in range(piece[0, number], piece[1, number]):
+        for row in range(piece.start, piece.stop):
             if not 0 <= groups[row] < batches.shape[0]:
                 return -1
             batch = batches[groups[row]]
