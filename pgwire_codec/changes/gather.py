@@ -30,9 +30,13 @@ def gather(
     """
     arrays: dict[int, _Pieces] = {}
     count = 0
+    run: CommittedRun | None
     for each in emitted:
-        run = each if isinstance(each, CommittedRun) else None
-        for chunk in each[1].chunks if run is None else run.before:
+        if isinstance(each, CommittedRun):
+            run, chunks = each, each.before
+        else:
+            run, chunks = None, each[1].chunks
+        for chunk in chunks:
             pieces = arrays.setdefault(id(chunk.changes), _Pieces(chunk.changes))
             pieces.single.append((chunk.start, chunk.stop, chunk.seq, count))
         if run is None:
@@ -50,7 +54,8 @@ def gather(
         several = pieces.arrays()
         if not ordered:  # those of a transaction are in order already
             columns = np.concatenate(
-                [each.columns() if isinstance(each, RunPieces) else each for each in several], axis=1
+                [each.columns() if isinstance(each, RunPieces) else each for each in several],
+                axis=1,
             )
             order = np.argsort(lsn[columns[3]], kind="stable")
             several = [np.ascontiguousarray(columns[:, order])]

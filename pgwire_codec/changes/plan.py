@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _MOST_PLANS: Final = 4096  # of different columns
 _MOST_VERSIONS: Final = 32_768
 _MOST_CHOICES: Final = 64  # of a table's columns
+_MOST_NULLS: Final = 4  # arrays of them, which may be large
 
 _Key = TypeVar("_Key")
 _Made = TypeVar("_Made")
@@ -79,19 +80,19 @@ class RecordPlan:
         # The Arrow type of an unknown type depends on the form of its values.
         self._varies = any(kind.pg.family == "unknown" for _, kind in decoded)
         self._before_at = len(self.current.names) + self._metadata.index("_unchanged") + 1
-        self._null_before: ArrowBuffers | None = None  # of the last number of rows
+        self._null_before: dict[int, ArrowBuffers] = {}  # by number of rows
         self._schemas: dict[object, pa.Schema] = {}
         self._c_schemas: dict[object, Any] = {}
 
     def null_before(self, rows: int) -> ArrowBuffers:
         """Return ``_before`` of rows without an old tuple, which must not be changed."""
-        known = self._null_before
-        if known is None or known.length != rows:
+        known = self._null_before.get(rows)
+        if known is None:
             known = null_array("+s", rows)
             known.children = [null_column(kind, rows) for _, kind in self.before.columns]
             known.names = self.before.names
             if rows <= MOST_SHARED:  # or it would take much memory
-                self._null_before = known
+                _add(self._null_before, _MOST_NULLS, rows, known)
         return known
 
     @cached_property

@@ -49,7 +49,7 @@ class Messages:
 class Joins(Protocol):
     """Functions of an implementation that make one array of messages."""
 
-    arrow_messages: Callable[[object], Messages]
+    arrow_messages: Callable[..., Messages]
     join_messages: Callable[..., Messages]
     join_views: Callable[..., Messages]
 

@@ -42,7 +42,7 @@ class ScannedEvents:
     ) -> None:
         self._messages = messages
         self._decoded = table.decoded
-        self._kinds = table.kind
+        self._kinds = table.kind.data
         self._decode_message = decode_message
 
     def iterate(self, start: int, stop: int) -> Iterator[tuple[int, ChangeRun | LogicalMessage]]:

@@ -17,7 +17,7 @@ from pgwire_codec._core.protocol cimport (
     UPDATE, in_stream_block,
 )
 from pgwire_codec._core.wire.primitives cimport load_i16, load_u32
-from pgwire_codec._core.wire.tuple_data cimport tuple_end
+from pgwire_codec._core.wire.tuple_data cimport field_end, fields_end, tuple_end
 
 from pgwire_codec._core.shares import in_threads, shares_of
 from pgwire_codec._core.messages.decode import decode_message
@@ -37,6 +37,15 @@ cdef struct Change:
     uint32_t xid
     int64_t body  # offset of the first marker in the message
     int16_t width  # number of fields of the first tuple
+    const uint8_t* last  # the last tuple, which is not checked yet; NULL without one
+
+
+cdef struct Unchecked:
+    # A change whose last tuple has to be checked.
+    const uint8_t* p  # of the tuple; NULL: there is no such change
+    const uint8_t* end
+    Py_ssize_t index
+    bint inside  # a stream block
 
 
 def scan(
@@ -77,20 +86,14 @@ cdef class Scan:
     def __init__(self, messages, bint skip, bint heads):
         self.messages, self.skip, self.heads = messages, skip, heads
         self.count = len(messages)
-        self.kinds = self.kind = self.filled(UINT8, 0)
-        self.relations = self.relation = self.filled(UINT32, 0)
-        self.xids = self.xid = self.filled(UINT32, 0)
-        self.bodies = self.body = self.filled(INT64, -1)
-        self.widths = self.width = self.filled(INT16, 0)
+        self.kinds = self.kind = new_array((self.count,), UINT8)
+        self.relations = self.relation = new_array((self.count,), UINT32)
+        self.xids = self.xid = new_array((self.count,), UINT32)
+        self.bodies = self.body = new_array((self.count,), INT64)
+        self.widths = self.width = new_array((self.count,), INT16)
         self.data, self.offsets = messages.data, messages.offsets
         if self.count:
             check_offsets(self.offsets, self.count, self.data.shape[0])
-
-    cdef object filled(self, dtype, value):
-        """Return an array of one value a message."""
-        array = new_array((self.count,), dtype)
-        array.fill(value)
-        return array
 
     def share(self, Py_ssize_t index, Py_ssize_t stop, bint inside):
         """Scan some messages; return errors, decoded messages, and whether they end in a block."""
@@ -168,31 +171,73 @@ cdef Py_ssize_t scan_run(
     int64_t* bodies,
     int16_t* widths,
 ) noexcept nogil:
-    """Tabulate messages up to the first that is not checked here; return its index, or count."""
+    """Tabulate messages up to the first that is not checked here; return its index, or count.
+
+    That one has an empty row. The tuples of two changes are checked at the same time: the loads of
+    one do not depend on those of the other. Other messages may be between the two.
+    """
     cdef const uint8_t* p
     cdef const uint8_t* end
     cdef Change change
+    cdef Unchecked other = Unchecked(NULL, NULL, 0, False)
     cdef uint8_t tag
     while index < count:
         p = data + offsets[index]
         end = data + offsets[index + 1]
         if p == end:
-            return index
+            break
         tag = p[0]
         if tag == INSERT or tag == UPDATE or tag == DELETE:
             if not read_change(p, end, inside[0], heads, &change):
-                return index
-            relations[index] = change.relation
-            xids[index] = change.xid
+                break
             bodies[index] = offsets[index] + change.body
-            widths[index] = change.width
+            if other.p == NULL:
+                other = Unchecked(change.last, end, index, inside[0])
+            elif change.last != NULL:
+                if not are_tuples(other.p, other.end, change.last, end):
+                    break
+                other.p = NULL
         elif not is_control(tag, p, end - p):
-            return index
+            break
         else:
             inside[0] = in_stream_block(tag, inside[0])
+            change.relation, change.xid, change.width = 0, 0, 0
+            bodies[index] = -1
         kinds[index] = tag
+        relations[index] = change.relation
+        xids[index] = change.xid
+        widths[index] = change.width
         index += 1
-    return count
+    if other.p != NULL and tuple_end(other.p, other.end) != other.end:
+        index, inside[0] = other.index, other.inside
+    if index < count:  # messages from here on may have been tabulated
+        kinds[index] = 0
+        relations[index] = 0
+        xids[index] = 0
+        bodies[index] = -1
+        widths[index] = 0
+    return index
+
+
+cdef inline bint are_tuples(
+    const uint8_t* p, const uint8_t* p_end, const uint8_t* q, const uint8_t* q_end
+) noexcept nogil:
+    """Return whether each of two tuples reaches to its end."""
+    cdef int p_fields = load_i16(p), q_fields = load_i16(q)
+    cdef int both = min(p_fields, q_fields)
+    if both < 0:
+        return False
+    p_fields -= both
+    q_fields -= both
+    p += 2
+    q += 2
+    while both > 0:
+        both -= 1
+        p = field_end(p, p_end)
+        q = field_end(q, q_end)
+        if p == NULL or q == NULL:
+            return False
+    return fields_end(p, p_end, p_fields) == p_end and fields_end(q, q_end, q_fields) == q_end
 
 
 cdef inline bint is_control(uint8_t tag, const uint8_t* p, Py_ssize_t size) noexcept nogil:
@@ -215,9 +260,9 @@ cdef inline bint is_control(uint8_t tag, const uint8_t* p, Py_ssize_t size) noex
 cdef inline bint read_change(
     const uint8_t* p, const uint8_t* end, bint streaming, bint heads, Change* change
 ) noexcept nogil:
-    """Read the head of an Insert, Update or Delete; return whether the message is whole.
+    """Read the head of an Insert, Update or Delete; return whether the message may be whole.
 
-    With ``heads`` it may end after the relation's OID.
+    It is, if its last tuple reaches to its end. With ``heads`` it may end after the relation's OID.
     """
     cdef const uint8_t* start = p
     cdef uint8_t tag = p[0]
@@ -232,6 +277,7 @@ cdef inline bint read_change(
     change.relation = load_u32(p)
     p += 4
     change.body = p - start
+    change.last = NULL
     if heads:
         change.width = 0
         return True
@@ -249,4 +295,5 @@ cdef inline bint read_change(
                 return False
     elif tag == DELETE or marker != MARKER_NEW:
         return False
-    return tuple_end(p + 1, end) == end
+    change.last = p + 1
+    return True

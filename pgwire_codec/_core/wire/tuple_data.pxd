@@ -92,9 +92,15 @@ cdef inline const uint8_t* tuple_end(const uint8_t* p, const uint8_t* end) noexc
     if end - p < 2:
         return NULL
     fields = load_i16(p)
-    p += 2
     if fields < 0:
         return NULL
+    return fields_end(p + 2, end, fields)
+
+
+cdef inline const uint8_t* fields_end(
+    const uint8_t* p, const uint8_t* end, int fields
+) noexcept nogil:
+    """Return the end of so many fields, or NULL if they are not whole."""
     while fields > 0:
         fields -= 1
         p = field_end(p, end)
