@@ -247,8 +247,7 @@ class ReceiveLoop:
         self._durable_lsn = flush.lsn
         if flush.has_messages:
             self._flushed()
-        self._status_board.update(received_lsn=flush.received_lsn)
-        self._status_board.written(self._writer)
+        self._status_board.written(self._writer, received_lsn=flush.received_lsn)
 
     def _finish(self) -> None:
         """Make all that was received durable, and wait for it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -59,19 +59,24 @@ class StatusBoard:
     """Current status of a running capture: one thread updates it, any thread reads it."""
 
     def __init__(self) -> None:
-        self.status = Status()
+        # Of the status, which is read less often than it changes.
+        self._fields: dict[str, Any] = {"messages": 0, "bytes": 0}
+
+    @property
+    def status(self) -> Status:
+        return Status(**self._fields)
 
     def update(self, **changes: Any) -> None:
         """Change fields of the status."""
-        self.status = replace(self.status, **changes)
+        self._fields = {**self._fields, **changes}
 
     def appended(self, writer: LogWriter, messages: int, size: int, **changes: Any) -> None:
         """Count messages that were passed to a writer, and their bytes."""
-        status = self.status
-        self.update(messages=status.messages + messages, bytes=status.bytes + size, **changes)
-        self.written(writer)
+        changes["messages"] = self._fields["messages"] + messages
+        changes["bytes"] = self._fields["bytes"] + size
+        self.written(writer, **changes)
 
-    def written(self, writer: LogWriter) -> None:
-        """Copy the writer's statistics."""
+    def written(self, writer: LogWriter, **changes: Any) -> None:
+        """Copy the writer's statistics, and change other fields."""
         statistics = writer.statistics
-        self.update(log_bytes=statistics.bytes, segments=statistics.segments)
+        self.update(log_bytes=statistics.bytes, segments=statistics.segments, **changes)

@@ -23,6 +23,8 @@ from pgwire_codec.transactions.summary import Summariser, Summary
 #: Message bytes of a part, by default.
 PART_BYTES: Final = 8 << 20
 
+_MOST_WAITING: Final = 64 << 10  # message bytes that are described at once
+
 
 class SegmentBuilder:
     """Builds the description of a segment, while it is written or read.
@@ -40,7 +42,7 @@ class SegmentBuilder:
         part.
     """
 
-    _streaming: bool  # whether the next message is inside a stream block
+    _streaming: bool  # whether the next message to be described is inside a stream block
     _commit_times: TimeRange | None  # of the current part
     part_message_bytes: int
     _summariser: Summariser
@@ -61,10 +63,37 @@ class SegmentBuilder:
         self._tracker = StateTracker(header.before, scope)
         self._counter = TableCounter(Decoder.codec, scope, header.before.carry)
         self._parts: list[SegmentPart] = []
+        self._waiting: list[pa.RecordBatch] = []  # to be described: they cost the same as one
+        self._waiting_bytes = 0
+        self._delivered_lsn: int | None = None  # after the last batch, once it was asked for
         self._begin_part()
 
     def add(self, records: pa.RecordBatch, data: Any) -> None:
         """Add the next record batch and its bytes in the file."""
+        (messages,) = to_message_arrays(records.column("data"), Decoder.codec)
+        size = int(messages.offsets[-1] - messages.offsets[0])
+        self._waiting.append(records)
+        self._waiting_bytes += size
+        if self._delivered_lsn is not None:
+            self._delivered_lsn = _delivered_after(messages, self._delivered_lsn)
+        self.file_hash.update(data)
+        self._part_hash.update(data)
+        self.bytes += len(data)
+        self.messages += len(messages)
+        self.message_bytes += size
+        self._part_messages += len(messages)
+        self.part_message_bytes += size
+        if self._part_bytes is not None and self.part_message_bytes >= self._part_bytes:
+            self.end_part()
+        elif self._waiting_bytes >= _MOST_WAITING:
+            self._describe()
+
+    def _describe(self) -> None:
+        """Describe the record batches that wait for it."""
+        if not self._waiting:
+            return
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        records = waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
         (messages,) = to_message_arrays(records.column("data"), Decoder.codec)
         streaming = self._streaming
         table = Decoder.codec.scan(messages, streaming=streaming, skip=True)
@@ -75,17 +104,7 @@ class SegmentBuilder:
         if (times := commit_times(messages, table)) is not None:
             self._commit_times = times.union(self._commit_times)
         self._add_times(records.column("time"))
-        size = int(messages.offsets[-1] - messages.offsets[0])
-        self.file_hash.update(data)
-        self._part_hash.update(data)
-        self.bytes += len(data)
-        self.messages += len(messages)
-        self.message_bytes += size
-        self._part_messages += len(messages)
         self._undecodable += len(table.errors)
-        self.part_message_bytes += size
-        if self._part_bytes is not None and self.part_message_bytes >= self._part_bytes:
-            self.end_part()
 
     @property
     def checksum(self) -> str:
@@ -96,6 +115,7 @@ class SegmentBuilder:
     def end_part(self) -> None:
         """End the current part: the next record batch begins a new one."""
         if self._part_messages:
+            self._describe()
             summary = self._summariser.summary()
             self._tracker.apply(summary, self._part_first)
             self._parts.append(self._part(summary, self._tracker.carry.delivered_lsn))
@@ -108,7 +128,9 @@ class SegmentBuilder:
     @property
     def delivered_lsn(self) -> int:
         """Commit LSN of the last transaction delivered up to the last batch."""
-        return self._closed_parts()[0].carry.delivered_lsn
+        if self._delivered_lsn is None:
+            self._delivered_lsn = self._closed_parts()[0].carry.delivered_lsn
+        return self._delivered_lsn
 
     @property
     def declared(self) -> Scope:
@@ -165,6 +187,7 @@ class SegmentBuilder:
         """Return the state and the parts as if the current part ended here."""
         if not self._part_messages:
             return self._tracker, self._parts
+        self._describe()
         tracker = self._tracker.copy()
         summary = self._summariser.summary()
         tracker.apply(summary, self._part_first)
@@ -192,6 +215,24 @@ class SegmentBuilder:
             if self._times is not None:
                 first = self._times[0].astype(np.int64)
             self._times = (np.datetime64(int(first), "us"), np.datetime64(last, "us"))
+
+
+def _delivered_after(messages: Messages, delivered_lsn: int) -> int | None:
+    """Return the commit LSN of the last transaction delivered after further messages.
+
+    Returns None if only a description shows it.
+    """
+    size = int(messages.offsets[-1] - messages.offsets[0])
+    if size >= _MOST_WAITING:  # they are described at once
+        return None
+    table = Decoder.codec.scan(messages, skip=True)
+    if not tagged(table.kind, COMMITS).any():
+        return delivered_lsn
+    found = Decoder.codec.runs(messages, table)
+    spans = [(segment.start, segment.stop) for segment in found.segments]
+    if messages.tag(0) == b"B" and spans == [(0, len(messages))]:
+        return max(delivered_lsn, int(found.transactions.commit_lsn[-1]))
+    return None
 
 
 class _Commits:

@@ -335,11 +335,11 @@ class LogWriter:
         segment.write(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
         self._ordinal += records.num_rows
         written = self.statistics
-        self.statistics = replace(
-            written,
+        self.statistics = WriterStatistics(
             messages=written.messages + records.num_rows,
             message_bytes=written.message_bytes + segment.message_bytes - message_bytes_before,
             bytes=written.bytes + segment.bytes - bytes_before,
+            segments=written.segments,
         )
         if segment.bytes >= self._segments.segment_bytes:
             self._seal(segment)
@@ -388,9 +388,9 @@ class LogWriter:
             delivered_lsn=delivered_lsn,
             confirm_lsn=self._confirm_lsn,
             received_lsn=self._received_lsn,
-            time="",
+            time="" if self._watermark is None else self._watermark.time,
         )
-        if self._watermark is None or replace(self._watermark, time="") != watermark:
+        if watermark != self._watermark:
             now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
             watermark = replace(watermark, time=now)
             if self._overwrites:
