@@ -8,7 +8,7 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memset
 
 from pgwire_codec._core.columns.c_data cimport ArrowArray
-from pgwire_codec._core.kernels.column cimport ColumnBuffers
+from pgwire_codec._core.kernels.column cimport ColumnBuffers, column_validity_size
 from pgwire_codec._core.kernels.memory cimport pool_free, pool_realloc
 
 cdef uint8_t NOTHING = 0
@@ -67,10 +67,8 @@ cdef int export_column(ArrowArray* to, ColumnBuffers* c, int layout) except -1:
     cdef Py_ssize_t rows = c.length
     cdef Buffers* block = export_buffers(to, rows, 3 if layout == OFFSETS else 2)
     if c.nulls:
-        if rows & 7:
-            c.validity[rows >> 3] &= <uint8_t> ((1 << (rows & 7)) - 1)
         to.null_count = c.nulls
-        take_memory(block, 0, &c.validity, (rows + 7) >> 3)
+        take_memory(block, 0, &c.validity, column_validity_size(c))
     if layout == BITS:
         pack_bits(<uint8_t*> new_memory(block, 1, (rows + 7) >> 3), c.values, rows)
     elif layout == OFFSETS:

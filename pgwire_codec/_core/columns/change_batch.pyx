@@ -4,7 +4,7 @@ The counterpart, for batches of any kind, is :mod:`pgwire_codec.changes.record_b
 spend their time on objects: here columns and metadata columns are written where Arrow takes them.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 import numpy as np
@@ -17,22 +17,22 @@ from pgwire_codec._core.columns.c_data cimport ArrowArray, export_array, import_
 from pgwire_codec._core.columns.columns cimport (
     NO_MEMORY, TRUNCATED, decode_blocks, unchanged_of,
 )
+from pgwire_codec._core.columns.metadata cimport gather_transactions
 from pgwire_codec._core.columns.slices cimport (
     Slices, add_wanted, append_unchanged, close_slices, open_slices,
 )
 from pgwire_codec._core.kernels.column cimport (
-    BLOCK, CLAMPED, MAX_BYTES, NULLED, RAISE, ColumnBuffers, Policy, column_append, column_borrow,
-    column_clear, column_reserve,
+    BLOCK, MAX_BYTES, ColumnBuffers, Policy, column_append, column_borrow, column_clear,
+    column_reserve,
 )
 from pgwire_codec._core.kernels.memory cimport pool_free, pool_realloc
-from pgwire_codec._core.kernels.values cimport Setup, has_kernel, setup_of
+from pgwire_codec._core.kernels.values cimport POLICIES, Setup, has_kernel, setup_of
 from pgwire_codec._core.wire.tuple_data cimport CURRENT, OLD, TupleSource
 
 from pgwire_codec._core.columns.metadata import name_lists, strings_at
 from pgwire_codec._core.shares import in_threads, shares_of
 from pgwire_codec.arrow.layout import shared_nulls
 
-cdef dict POLICIES = {"raise": RAISE, "null": NULLED, "clamp": CLAMPED}
 INT64 = np.dtype(np.int64)
 
 cdef enum:
@@ -408,31 +408,16 @@ cdef class Changes:
         return self.before.export(to.children)
 
 
-cdef int export_transactions(ArrowArray** to, transactions, transaction) except -1:
+cdef int export_transactions(ArrowArray** to, transactions, const int64_t[::1] numbers) except -1:
     """Write xid, commit LSN and commit time of each row's transaction into the fields 0, 2, 3."""
-    cdef const int64_t[::1] numbers = transaction
-    cdef const uint32_t[:] xids = transactions.xid
-    cdef const uint64_t[:] lsns = transactions.commit_lsn
-    cdef const int64_t[:] times = transactions.commit_time.view(INT64)
-    cdef Py_ssize_t rows = numbers.shape[0], row
-    cdef Py_ssize_t count = min(xids.shape[0], lsns.shape[0], times.shape[0])
+    cdef Py_ssize_t rows = numbers.shape[0]
     cdef int64_t* xid = <int64_t*> new_memory(export_buffers(to[0], rows, 2), 1, rows * 8)
     cdef int64_t* lsn = <int64_t*> new_memory(export_buffers(to[2], rows, 2), 1, rows * 8)
     cdef int64_t* time = <int64_t*> new_memory(export_buffers(to[3], rows, 2), 1, rows * 8)
-    cdef int64_t number
-    with nogil:
-        for row in range(rows):
-            number = numbers[row]
-            if not 0 <= number < count:
-                break
-            xid[row] = xids[number]
-            lsn[row] = <int64_t> lsns[number]
-            time[row] = times[number]
-        else:
-            row = rows
-    if row < rows:
-        raise IndexError(f"transaction {numbers[row]} of {count}")
-    return 0
+    return gather_transactions(
+        transactions.xid, transactions.commit_lsn, transactions.commit_time.view(INT64), numbers,
+        xid, lsn, time,
+    )
 
 
 cdef int export_copy(ArrowArray* to, const int64_t[::1] values) except -1:

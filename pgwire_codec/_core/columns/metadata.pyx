@@ -26,27 +26,41 @@ cdef struct Names:
 def transaction_columns(transaction, xid, commit_lsn, commit_time):
     """Gather columns of transactions; see ``reference.metadata.transaction_columns``."""
     cdef const int64_t[::1] numbers = np.ascontiguousarray(transaction, np.int64)
-    cdef const uint32_t[:] xids = xid
-    cdef const uint64_t[:] lsns = commit_lsn
-    cdef const int64_t[:] times = commit_time.view(np.int64)
+    columns = new_array((3, numbers.shape[0]), INT64)
+    cdef int64_t[:, ::1] out = columns
+    if numbers.shape[0]:
+        gather_transactions(
+            xid, commit_lsn, commit_time.view(INT64), numbers, &out[0, 0], &out[1, 0], &out[2, 0]
+        )
+    return tuple(columns)
+
+
+cdef int gather_transactions(
+    const uint32_t[:] xids,
+    const uint64_t[:] lsns,
+    const int64_t[:] times,
+    const int64_t[::1] numbers,
+    int64_t* xid,
+    int64_t* lsn,
+    int64_t* time,
+) except -1:
+    """Write xid, commit LSN and commit time of the transactions with these numbers."""
     cdef Py_ssize_t rows = numbers.shape[0], row
     cdef Py_ssize_t count = min(xids.shape[0], lsns.shape[0], times.shape[0])
     cdef int64_t number
-    columns = new_array((3, rows), INT64)
-    cdef int64_t[:, ::1] out = columns
     with nogil:
         for row in range(rows):
             number = numbers[row]
             if not 0 <= number < count:
                 break
-            out[0, row] = xids[number]
-            out[1, row] = <int64_t> lsns[number]
-            out[2, row] = times[number]
+            xid[row] = xids[number]
+            lsn[row] = <int64_t> lsns[number]
+            time[row] = times[number]
         else:
             row = rows
     if row < rows:
         raise IndexError(f"transaction {numbers[row]} of {count}")
-    return tuple(columns)
+    return 0
 
 
 def strings_at(values, rows):

@@ -149,6 +149,7 @@ cdef void column_rewind(
     ColumnBuffers* c, Py_ssize_t length, Py_ssize_t used, Py_ssize_t nulls
 ) noexcept nogil
 cdef int column_append(ColumnBuffers* c, ColumnBuffers* other) noexcept nogil
+cdef Py_ssize_t column_validity_size(ColumnBuffers* c) noexcept nogil
 
 
 cdef inline int column_reserve_bytes(ColumnBuffers* c, int64_t row, Py_ssize_t more) noexcept nogil:

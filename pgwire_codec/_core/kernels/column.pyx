@@ -204,6 +204,13 @@ cdef void column_rewind(
     c.nulls = nulls
 
 
+cdef Py_ssize_t column_validity_size(ColumnBuffers* c) noexcept nogil:
+    """Return the bytes of the bitmap of a column with nulls, and clear the bits after its rows."""
+    if c.length & 7:
+        c.validity[c.length >> 3] &= <uint8_t> ((1 << (c.length & 7)) - 1)
+    return (c.length + 7) >> 3
+
+
 # Columns of parts of the rows.
 
 

@@ -2,6 +2,8 @@
 
 from pgwire_codec._core.kernels.column cimport ColumnBuffers
 
+cdef dict POLICIES  # by the option unrepresentable
+
 
 cdef class ColumnDecoder:
     cdef ColumnBuffers c

@@ -14,6 +14,7 @@ from pgwire_codec._core.kernels.calendar cimport fill_years
 from pgwire_codec._core.kernels.column cimport (
     BINARY, BLOCK, CLAMPED, NO_VALUE, NULLED, RAISE, TEXT, ColumnBuffers, Deferred, Kernel, Policy,
     Slice, column_borrow, column_clear, column_init, column_reserve, column_run,
+    column_validity_size,
 )
 from pgwire_codec._core.kernels.datetime cimport datetime_kernel
 from pgwire_codec._core.kernels.decimal_float cimport fill_powers
@@ -44,7 +45,7 @@ cdef uint8_t NOTHING = 0
 UINT8, INT32, INT64 = np.dtype(np.uint8), np.dtype(np.int32), np.dtype(np.int64)
 NO_ROWS = np.empty(0, INT64)
 NO_ROWS.flags.writeable = False  # many columns share it
-cdef dict POLICIES = {"raise": RAISE, "null": NULLED, "clamp": CLAMPED}
+POLICIES = {"raise": RAISE, "null": NULLED, "clamp": CLAMPED}
 cdef frozenset INTEGERS = frozenset(
     ("bool", "int2", "int4", "int8", "uint4", "uint8", "pg_lsn")
 )
@@ -238,9 +239,7 @@ cdef object array_from(ColumnBuffers* c, column_type, data):
     children = []
     validity = None
     if c.nulls:
-        if rows & 7:
-            c.validity[rows >> 3] &= <uint8_t> ((1 << (rows & 7)) - 1)
-        validity = array_of(&c.validity, (rows + 7) >> 3, UINT8)
+        validity = array_of(&c.validity, column_validity_size(c), UINT8)
     if arrow in ("u", "z", "+l"):
         buffers = [array_of(&c.values, (rows + 1) * 4, INT32)]
         if arrow == "+l":
