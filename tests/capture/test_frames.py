@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pgwire_codec.capture.connection.frames import NEVER, ReadOutcome
@@ -61,6 +61,11 @@ def readable() -> Iterator[int]:
     os.close(writing)
 
 
+@example(  # a frame that the buffer has no room for, after the deadline
+    script=[xlog_data(1, b"B"), 0, xlog_data(2, bytes(300_000)), 0, xlog_data(3, b"B")],
+    end=0,
+    calls=[(1, 1, NEVER, 0.0, False), (4, 1 << 30, NEVER, 0.0, False)],
+)
 @given(
     script=SCRIPTS,
     end=st.sampled_from([0, -1, -2]),

@@ -96,10 +96,11 @@ cdef class FrameBuffer:
         cdef bint is_message
         cdef int64_t deadline = now() + <int64_t>(seconds * 1e9)
         cdef bint had_none = self.count == 0
+        cdef bint looked = False
         while self.count < max_messages and self.nbytes < max_bytes:
             with nogil:
                 length = self._wait_and_run(
-                    max_messages, max_bytes, stop_lsn, deadline, had_none, &frame
+                    max_messages, max_bytes, stop_lsn, deadline, had_none, &looked, &frame
                 )
             if frame == NULL:
                 return length  # the outcome
@@ -135,11 +136,13 @@ cdef class FrameBuffer:
 
     cdef int _wait_and_run(
         self, Py_ssize_t max_messages, Py_ssize_t max_bytes, uint64_t stop_lsn, int64_t deadline,
-        bint had_none, char** left
+        bint had_none, bint* looked, char** left
     ) noexcept nogil:
-        """Read frames, as _run does, and wait for those that have not arrived."""
+        """Read frames, as _run does, and wait for those that have not arrived.
+
+        ``looked`` is set once more frames were asked for, at least once before the deadline counts.
+        """
         cdef int outcome
-        cdef bint looked = False
         cdef int waited
         cdef int64_t remaining
         cdef Py_ssize_t first = self.nbytes
@@ -151,7 +154,7 @@ cdef class FrameBuffer:
                 return outcome
             remaining = deadline - now()
             if (
-                (looked and remaining <= 0)
+                (looked[0] and remaining <= 0)
                 or (had_none and self.count)
                 or self.nbytes - first >= MANY_BYTES
             ):
@@ -164,7 +167,7 @@ cdef class FrameBuffer:
                 return EMPTY
             if not self._consume(self._connection):
                 return BROKEN
-            looked = True
+            looked[0] = True
 
     cdef int _run(
         self, Py_ssize_t max_messages, Py_ssize_t max_bytes, uint64_t stop_lsn, char** left
