@@ -12,7 +12,7 @@ from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.log import Log, LogPartition
 from pgwire_codec.protocol.lsn import format_lsn
-from pgwire_codec.spark.formats.packed import PackedTable, Packer
+from pgwire_codec.spark.formats.packed import PackedTable, Packer, TableRange
 from pgwire_codec.spark.formats.row_format import RowFormat, row_format
 from pgwire_codec.spark.formats.staged import Staging
 from pgwire_codec.spark.options import SourceOptions
@@ -103,7 +103,9 @@ def plan_packed(
     for name, version in newest.items():
         oid = version.relation.oid
         known = [*of_relation.get(oid, []), version]
-        tables[oid] = PackedTable(name, row_format(options, version, known, log.source.database))
+        rows = row_format(options, version, known, log.source.database)
+        whole = TableRange(version.relation, plan.after, plan.until)
+        tables[oid] = PackedTable(name, rows, whole)
     folder = None
     if options.staging_path is not None:
         folder = f"{options.staging_path.rstrip('/')}/{uuid4().hex}"

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pgwire_codec.errors import TableError
 from pgwire_codec.log import Log
 from pgwire_codec.spark.arrow_types import spark_schema
-from pgwire_codec.spark.formats.packed import PACKED, unpack
+from pgwire_codec.spark.formats.packed import PACKED, TableRange, unpack
 from pgwire_codec.spark.formats.staged import filesystem_of, spark_uri
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ _TASK_BYTES: Final = 4 << 20
 class _Table:
     relation_oid: int
     changes: int
+    range: TableRange
     rows: DataFrame
 
 
@@ -41,6 +42,8 @@ class LogTables(Mapping[str, "DataFrame"]):
         Number of rows, by table.
     relation_oids : dict of str to int
         OID of the relation, by table.
+    ranges : dict of str to TableRange
+        By table: range of the log whose changes the rows are, and the relation at its end.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class LogTables(Mapping[str, "DataFrame"]):
         self._rows = {name: table.rows for name, table in tables.items()}
         self.counts = {name: table.changes for name, table in tables.items()}
         self.relation_oids = {name: table.relation_oid for name, table in tables.items()}
+        self.ranges = {name: table.range for name, table in tables.items()}
 
     def __getitem__(self, name: str) -> DataFrame:
         return self._rows[name]
@@ -155,7 +159,8 @@ def unpack_tables(packed: DataFrame) -> LogTables:
     tables = {}
     folders = set()
     for oid, name, changes, size, folder, serialized in found:
-        schema = pa.ipc.read_schema(pa.py_buffer(bytes(serialized)))
+        declared = pa.ipc.read_schema(pa.py_buffer(bytes(serialized)))
+        schema = declared.remove_metadata()
         rows = None
         if size or folder is None:
             rows = _packed_rows(kept, oid, size, schema)
@@ -164,7 +169,7 @@ def unpack_tables(packed: DataFrame) -> LogTables:
             staged = _staged_rows(packed.sparkSession, folder, oid, schema)
             rows = staged if rows is None else staged.unionAll(rows)
         assert rows is not None
-        tables[name] = _Table(oid, changes, rows)
+        tables[name] = _Table(oid, changes, TableRange.of(declared), rows)
     return LogTables(kept, tables, folders)
 
 

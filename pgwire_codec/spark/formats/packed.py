@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from pgwire_codec._impl import decode_message, encode_message
+from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.arrow_types import spark_arrow_schema
 from pgwire_codec.spark.formats.row_format import RowFormat
 from pgwire_codec.spark.formats.staged import StagedFiles, Staging, fits_parquet
@@ -43,6 +45,41 @@ _MIN_FILE_BYTES: Final = 1 << 20
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 
+_RELATION: Final = b"pgwire_codec.relation"
+_RANGE: Final = b"pgwire_codec.range"
+
+
+@dataclass(frozen=True, slots=True)
+class TableRange:
+    """Range of a log of which packed rows have all changes of a table.
+
+    Attributes
+    ----------
+    relation : Relation
+        The table as of the end of the range.
+    after, until : int
+        Commit LSNs: the changes have ``after < commit_lsn <= until``.
+    """
+
+    relation: Relation
+    after: int
+    until: int
+
+    def metadata(self) -> dict[bytes, bytes]:
+        """Return it as metadata of a schema."""
+        return {
+            _RELATION: encode_message(self.relation),
+            _RANGE: f"{self.after} {self.until}".encode(),
+        }
+
+    @classmethod
+    def of(cls, schema: pa.Schema) -> TableRange:
+        """Return the range in a schema of packed rows."""
+        after, until = schema.metadata[_RANGE].split()
+        relation: Any = decode_message(schema.metadata[_RELATION])
+        return cls(relation, int(after), int(until))
+
+
 @dataclass(frozen=True, slots=True)
 class PackedTable:
     """A table of packed rows.
@@ -53,10 +90,13 @@ class PackedTable:
         ``schema.table``, at the end of the range.
     rows : RowFormat
         Format of its rows.
+    range : TableRange
+        Range whose changes are packed.
     """
 
     name: str
     rows: RowFormat
+    range: TableRange
 
 
 @dataclass(slots=True)
@@ -145,7 +185,8 @@ class Packer:
 
     def _schema(self, oid: int) -> pa.Buffer:
         if oid not in self._schemas:
-            self._schemas[oid] = self._tables[oid].rows.schema.serialize()
+            table = self._tables[oid]
+            self._schemas[oid] = table.rows.schema.with_metadata(table.range.metadata()).serialize()
         return self._schemas[oid]
 
 
