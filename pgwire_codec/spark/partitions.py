@@ -142,7 +142,7 @@ def _packed(partition: PackedPartition, options: SourceOptions) -> Iterator[pa.R
     for batch in _batches(partition.partition, options, partition.tables.keys()):
         oid = batch.relation.oid
         records = _records(partition.tables[oid].rows, batch, partition.partition)
-        yield from packer.add(oid, records)
+        yield from packer.add(batch, records)
     yield from packer.finish()
 
 

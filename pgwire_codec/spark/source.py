@@ -46,8 +46,9 @@ class PgoutputDataSource(DataSource):
         stands for any characters, ``?`` for one, and ``[ab]`` for one of these. Rows are packed,
         for :func:`unpack_tables`. Their columns are ``relation_oid``, ``relation`` (the table's
         name at the end of the range), ``rows`` (number of changes), ``bytes`` (those of ``data``),
-        ``folder``, and ``schema`` and ``data``, a schema and a record batch as messages of Arrow
-        IPC. These have the rows that the option ``table`` returns. A batch has a row without
+        ``inserts``, ``last_lsn`` and ``last_time`` (of changes of the table, in these rows or in
+        others), ``folder``, and ``schema`` and ``data``, a schema and a record batch as messages of
+        Arrow IPC. These have the rows that the option ``table`` returns. A batch has a row without
         ``data`` for each table. A stream makes the schemas for each micro-batch, so it continues
         when tables change or are new.
     stagingPath

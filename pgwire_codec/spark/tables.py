@@ -12,7 +12,7 @@ import pyarrow as pa
 from pgwire_codec.errors import TableError
 from pgwire_codec.log import Log
 from pgwire_codec.spark.arrow_types import spark_schema
-from pgwire_codec.spark.formats.packed import PACKED, TableRange, unpack
+from pgwire_codec.spark.formats.packed import PACKED, ChangeFacts, TableRange, unpack
 from pgwire_codec.spark.formats.staged import filesystem_of, spark_uri
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ class _Table:
     relation_oid: int
     changes: int
     range: TableRange
+    facts: ChangeFacts
     rows: DataFrame
 
 
@@ -44,6 +45,8 @@ class LogTables(Mapping[str, "DataFrame"]):
         OID of the relation, by table.
     ranges : dict of str to TableRange
         By table: range of the log whose changes the rows are, and the relation at its end.
+    facts : dict of str to ChangeFacts
+        By table: number of inserts, and last transaction.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class LogTables(Mapping[str, "DataFrame"]):
         self.counts = {name: table.changes for name, table in tables.items()}
         self.relation_oids = {name: table.relation_oid for name, table in tables.items()}
         self.ranges = {name: table.range for name, table in tables.items()}
+        self.facts = {name: table.facts for name, table in tables.items()}
 
     def __getitem__(self, name: str) -> DataFrame:
         return self._rows[name]
@@ -147,7 +151,8 @@ def unpack_tables(packed: DataFrame) -> LogTables:
             .repartition(1)
             .groupBy("relation_oid", "relation")
             .agg(
-                *(functions.sum(name) for name in ("rows", "bytes")),
+                *(functions.sum(name) for name in ("rows", "bytes", "inserts")),
+                functions.max(functions.struct("last_lsn", "last_time")),
                 *(functions.max(name) for name in ("folder", "schema")),
             )
             .orderBy("relation")
@@ -158,7 +163,7 @@ def unpack_tables(packed: DataFrame) -> LogTables:
         raise
     tables = {}
     folders = set()
-    for oid, name, changes, size, folder, serialized in found:
+    for oid, name, changes, size, inserts, last, folder, serialized in found:
         declared = pa.ipc.read_schema(pa.py_buffer(bytes(serialized)))
         schema = declared.remove_metadata()
         rows = None
@@ -169,7 +174,8 @@ def unpack_tables(packed: DataFrame) -> LogTables:
             staged = _staged_rows(packed.sparkSession, folder, oid, schema)
             rows = staged if rows is None else staged.unionAll(rows)
         assert rows is not None
-        tables[name] = _Table(oid, changes, TableRange.of(declared), rows)
+        facts = ChangeFacts(inserts, *last)
+        tables[name] = _Table(oid, changes, TableRange.of(declared), facts, rows)
     return LogTables(kept, tables, folders)
 
 

@@ -255,6 +255,33 @@ def test_a_table_without_changes_in_the_range(path: str) -> None:
     assert found["public.a"].schema.equals(read_table(path, "public.a").schema)
 
 
+def test_facts_about_the_changes(tmp_path: Path) -> None:
+    """Sums and maximums of the rows, whose schemas have the range and the relation."""
+    t = build.relation(1, ID, name="t")
+    messages = [
+        *build.transaction(t, build.insert(1, "1"), build.insert(1, "2"), lsn=10, time=5),
+        *table(2, "u", 15),
+        *build.transaction(build.delete(1, key=build.row("1")), lsn=20, time=7),
+    ]
+    path = spark_logs.write(tmp_path / "log", build.wire(messages), part_bytes=10, flushes=5)
+    made = source(path, tables="*", startingLsn="5", endingLsn="20")
+    reader = made.reader(made.schema())
+    rows = [
+        row
+        for batch in packed_rows(reader, reader.partitions())
+        for row in batch.to_pylist()
+        if row["relation"] == "public.t"
+    ]
+    assert sum(row["inserts"] for row in rows) == 2
+    assert sum(row["rows"] for row in rows) == 3
+    epoch = 946_684_800_000_000  # PostgreSQL's, in microseconds
+    last = max((row["last_lsn"], row["last_time"]) for row in rows)
+    assert last == (20, epoch + 7)
+    (schema,) = {row["schema"] for row in rows}
+    found = packed.TableRange.of(pa.ipc.read_schema(pa.py_buffer(schema)))
+    assert found == packed.TableRange(t, 5, 20)
+
+
 def test_the_size_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A large run is cut, small ones of a table are combined."""
     changes = [change for lsn in range(1, 41) for change in table(1 + lsn % 2, f"t{lsn % 2}", lsn)]

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from pgwire_codec._impl import decode_message, encode_message
+from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.arrow_types import spark_arrow_schema
 from pgwire_codec.spark.formats.row_format import RowFormat
@@ -26,6 +27,9 @@ PACKED: Final = spark_arrow_schema(
             "relation": pa.string(),
             "rows": pa.int64(),
             "bytes": pa.int64(),
+            "inserts": pa.int64(),
+            "last_lsn": pa.int64(),
+            "last_time": pa.int64(),
             "folder": pa.string(),
             "schema": pa.binary(),
             "data": pa.binary(),
@@ -44,6 +48,8 @@ _MIN_FILE_BYTES: Final = 1 << 20
 #: Spark copies packed rows several times, which costs more than LZ4 does.
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
+
+_INSERT: Final = ord("I")
 
 _RELATION: Final = b"pgwire_codec.relation"
 _RANGE: Final = b"pgwire_codec.range"
@@ -100,6 +106,34 @@ class PackedTable:
 
 
 @dataclass(slots=True)
+class ChangeFacts:
+    """Facts about changes of a table.
+
+    Attributes
+    ----------
+    inserts : int
+        Number of inserts.
+    last_lsn : int
+        Commit LSN of the last transaction; -1 without changes.
+    last_time : int
+        Its commit time in microseconds since 1970.
+    """
+
+    inserts: int = 0
+    last_lsn: int = -1
+    last_time: int = 0
+
+    def add(self, batch: ChangeBatch) -> None:
+        """Take over the facts about a batch."""
+        self.inserts += int(np.count_nonzero(batch.op == _INSERT))
+        lsn = batch.commit_lsn
+        last = int(lsn.argmax())
+        if int(lsn[last]) > self.last_lsn:
+            self.last_lsn = int(lsn[last])
+            self.last_time = int(batch.commit_time[last].astype(np.int64))
+
+
+@dataclass(slots=True)
 class _Buffered:
     """Record batches of a table that are not packed yet."""
 
@@ -113,6 +147,7 @@ class Packer:
     def __init__(self, tables: Mapping[int, PackedTable], staging: Staging | None = None) -> None:
         self._tables = tables
         self._buffered: dict[int, _Buffered] = {}
+        self._facts: dict[int, ChangeFacts] = {}  # about changes that no row has yet
         self._schemas: dict[int, pa.Buffer] = {}
         self._folder = None if staging is None else staging.folder
         self._files = None if staging is None else StagedFiles(staging)
@@ -120,8 +155,10 @@ class Packer:
         if staging is not None:
             self._fitting = {oid for oid in tables if fits_parquet(tables[oid].rows.schema)}
 
-    def add(self, oid: int, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Take a table's records; yield the rows that are complete."""
+    def add(self, batch: ChangeBatch, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Take a batch of a table's changes and their records; yield the rows that are complete."""
+        oid = batch.relation.oid
+        self._facts.setdefault(oid, ChangeFacts()).add(batch)
         buffered = self._buffered.setdefault(oid, _Buffered())
         buffered.batches.append(records)
         buffered.size += records.nbytes
@@ -171,12 +208,17 @@ class Packer:
     def _rows(self, pieces: list[tuple[int, pa.RecordBatch | int | None]]) -> pa.RecordBatch:
         """Return rows: of records, of a number of rows in a file, or without changes."""
         data = [_message(each) if isinstance(each, pa.RecordBatch) else b"" for _, each in pieces]
+        # Those of all changes until now: sums and maximums of the rows are right.
+        facts = [self._facts.pop(oid, ChangeFacts()) for oid, _ in pieces]
         folders = [self._folder if isinstance(each, int) else None for _, each in pieces]
         arrays = [
             pa.array([oid for oid, _ in pieces], pa.int64()),
             pa.array([self._tables[oid].name for oid, _ in pieces], pa.string()),
             pa.array([_count(each) for _, each in pieces], pa.int64()),
             pa.array([len(each) for each in data], pa.int64()),
+            pa.array([each.inserts for each in facts], pa.int64()),
+            pa.array([each.last_lsn for each in facts], pa.int64()),
+            pa.array([each.last_time for each in facts], pa.int64()),
             pa.array(folders, pa.string()),
             _binary([self._schema(oid) for oid, _ in pieces]),
             _binary(data),
