@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
-from pgwire_codec.spark.reduction.net_changes import net_changes
+from pgwire_codec.spark.reduction.net_changes import lasting_changes, net_changes
 from pgwire_codec.spark.reduction.row_counts import row_changes
 
 if TYPE_CHECKING:
@@ -60,13 +60,13 @@ def latest(changes: DataFrame, keys: Sequence[str] | None) -> DataFrame:
     from pyspark.sql import functions
 
     columns = ChangeColumns.of(changes, keys)
-    numbered = columns.numbered(changes)
+    lasting = lasting_changes(columns.numbered(changes))
     if keys is None:
-        rows = row_changes(numbered, columns).where("NOT removed")
-        none = functions.lit(None).cast(numbered.schema["_unchanged"].dataType)
+        rows = row_changes(lasting, columns).where("NOT removed")
+        none = functions.lit(None).cast(lasting.schema["_unchanged"].dataType)
         rows = rows.withColumn("unchanged", none)
     else:
-        rows = net_changes(numbered, columns).where("NOT gone")
+        rows = net_changes(lasting, columns).where("NOT gone")
     selected = [*columns.numbers, *columns.row_metadata, "unchanged"]
     names = [columns.metadata[name] for name in (*columns.row_metadata, "_unchanged")]
     return rows.select(*selected).toDF(*columns.table, *names)

@@ -35,7 +35,7 @@ def net_changes(
     columns: ChangeColumns,
     keep: Callable[[DataFrame], DataFrame] = lambda rows: rows,
 ) -> DataFrame:
-    """Return one row for each key that the :func:`lasting_changes` touch.
+    """Return one row for each key that changes touch: those that :func:`lasting_changes` returns.
 
     It uses the folded changes twice, and passes them to ``keep``, which may persist them.
 
@@ -48,7 +48,7 @@ def net_changes(
     from pyspark.sql import functions
 
     col = functions.col
-    events = _events(lasting_changes(changes), columns)
+    events = _events(changes, columns)
     schema = _schema(events, columns)
     key = [f"c{number}" for number in columns.keys]
     lives = keep(

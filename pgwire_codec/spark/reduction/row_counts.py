@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from pgwire_codec.errors import TableError
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
 from pgwire_codec.spark.reduction.comparison import Mask, differs, mask_of
-from pgwire_codec.spark.reduction.net_changes import lasting_changes
 from pgwire_codec.spark.reduction.unsent_values import missing_values, with_old_values
 
 if TYPE_CHECKING:
@@ -28,7 +27,9 @@ _HASH: Final = "row_hash"
 
 
 def row_changes(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
-    """Return the rows that the :func:`lasting_changes` add and remove on balance.
+    """Return the rows that changes add and remove on balance.
+
+    The changes are without truncates, as :func:`lasting_changes` returns them.
 
     Its columns: ``c0``, ``c1``, … the row; the metadata of the change that added it; ``removed``
     boolean, for rows that existed before these changes; ``count`` long, the number of such rows
@@ -37,13 +38,12 @@ def row_changes(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
     from pyspark.sql import functions
     from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
-    numbered = lasting_changes(changes)
-    kinds = {field.name: field.dataType for field in numbered.schema}
+    kinds = {field.name: field.dataType for field in changes.schema}
     names = [*columns.numbers, *columns.row_metadata]
     fields = [StructField(name, kinds[name]) for name in names]
     fields.append(StructField("removed", BooleanType()))
     counted = [*fields, StructField("count", LongType())]
-    events = numbered.mapInArrow(_split(columns), StructType(fields))
+    events = changes.mapInArrow(_split(columns), StructType(fields))
     exact = {
         name: functions.col(name).cast(comparable(kinds[name])).alias(f"exact_{name}")
         for name in columns.numbers

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import StructField, StructType
 
 from pgwire_codec.errors import TableError, missing_extra
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.protocol.quoting import quote_identifier
+from pgwire_codec.spark.sinks.columns import AddColumn, ClearColumn, ColumnStep
 from pgwire_codec.spark.sinks.delta_spark import ENGINE
 from pgwire_codec.spark.sinks.merge_rows import (
     CountedRows,
@@ -43,8 +50,10 @@ class DeltaRs:
                 )
 
     @property
-    def columns(self) -> list[str] | None:
-        return None if self._table is None else [each.name for each in self._table.schema().fields]
+    def schema(self) -> StructType | None:
+        if self._table is None:
+            return None
+        return StructType.fromJson(json.loads(self._table.schema().to_json()))
 
     @property
     def applied(self) -> Applied:
@@ -53,9 +62,42 @@ class DeltaRs:
         version = self._table.transaction_version
         return Applied(version(self._app_id), version(f"{self._app_id}/relation"))
 
+    @property
+    def version(self) -> int | None:
+        return None if self._table is None else int(self._table.version())
+
+    @property
+    def is_empty(self) -> bool:
+        return self._table is None or not self._table.file_uris()
+
+    def append(self, batch: Batch, rows: int) -> Merged:
+        self._write(batch, batch.changes.select(*batch.columns.numbers).toArrow(), mode="append")
+        return Merged(batch.commit_lsn, inserted=rows)
+
+    def replace(self, batch: Batch) -> Merged:
+        net = _net_rows(batch)
+        rows = net.source(None, self._path).rows
+        rows = rows.filter(pc.invert(rows.column("gone"))).select(batch.columns.numbers)
+        self._write(batch, rows, mode="overwrite", schema_mode="overwrite")
+        return Merged(batch.commit_lsn, inserted=len(rows))
+
+    def alter(self, steps: Sequence[ColumnStep]) -> None:
+        assert self._table is not None
+        for step in steps:
+            if isinstance(step, AddColumn):
+                field = StructField(step.name, step.kind).json()
+                self._table.alter.add_columns(self._delta.Field.from_json(field))
+            elif isinstance(step, ClearColumn):
+                name = quote_identifier(step.name)
+                self._table.update({name: "NULL"}, predicate=f"{name} IS NOT NULL")
+            else:
+                raise TableError(
+                    f"delta-rs cannot {step}",
+                    hint="Change the target with delta-spark, or remove it, and resume the table.",
+                )
+
     def merge(self, batch: Batch) -> Merged:
-        rows = KeyedRows if batch.has_keys else CountedRows
-        net: NetRows = rows.of(batch.changes, batch.columns)
+        net = _net_rows(batch)
         # After a truncate, the table has no rows that later changes need.
         source = net.source(None if batch.empties else self._table, self._path)
         if self._table is None:
@@ -70,6 +112,15 @@ class DeltaRs:
             deleted=metrics["num_target_rows_deleted"] - source.again,
         )
 
+    def _write(self, batch: Batch, rows: pa.Table, **options: Any) -> None:
+        self._delta.write_deltalake(
+            self._path if self._table is None else self._table,
+            rows.rename_columns(list(batch.columns.table)),
+            commit_properties=self._commit(batch),
+            storage_options=self._options or None,
+            **options,
+        )
+
     def _commit(self, batch: Batch) -> CommitProperties:
         applied = [self._delta.Transaction(self._app_id, batch.commit_lsn)]
         if batch.relation is not None:
@@ -80,6 +131,11 @@ class DeltaRs:
             app_transactions=applied,
         )
         return properties
+
+
+def _net_rows(batch: Batch) -> NetRows:
+    rows = KeyedRows if batch.has_keys else CountedRows
+    return rows.of(batch.changes, batch.columns)
 
 
 def _merge(

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import uuid4
 
 from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.protocol.lsn import format_lsn
+from pgwire_codec.spark.sinks.columns import AddColumn, ClearColumn, ColumnStep, RenameColumn
 from pgwire_codec.spark.sinks.merge_source import MISSING, MergeSource, source_of
 from pgwire_codec.spark.sinks.sql import literal, quoted
 from pgwire_codec.spark.sinks.target import MISSING_ROW_HINT, Applied, Batch, Merged, missing_row
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 #: Property of the tables that this engine writes.
 ENGINE: Final = "pgwire_codec.engine"
 
-_EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
+#: Extension of sessions that have Delta.
+EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
+
+#: Property of tables whose columns can have any names, and be renamed.
+_MAPPING: Final = {"delta.columnMapping.mode": "name"}
 
 _MISSING: Final = re.compile(rf"{MISSING}(.*?){MISSING}", re.DOTALL)
 
@@ -41,27 +47,68 @@ class DeltaSpark:
         self._app_id = app_id
         self._name = f"delta.{quoted(path)}"
         self._schema: StructType | None = None
-        if self._spark._jvm.io.delta.tables.DeltaTable.isDeltaTable(
-            self._spark._jsparkSession, path
-        ):
-            self._schema = spark.read.format("delta").load(path).schema
-            self._adopt()
+        self._applied = Applied()
+        self._refresh()
 
     @property
-    def columns(self) -> list[str] | None:
-        return None if self._schema is None else self._schema.names
+    def schema(self) -> StructType | None:
+        return self._schema
 
-    @cached_property
+    @property
     def applied(self) -> Applied:
-        found = [Applied()]
-        if self._schema is not None:
-            for name, version in self._versions().items():
-                own, _, relation = name.rpartition("/")
-                if name == self._app_id:
-                    found.append(Applied(version))
-                elif own == self._app_id and relation.isdecimal():
-                    found.append(Applied(version, int(relation)))
-        return max(found, key=lambda each: -1 if each.commit_lsn is None else each.commit_lsn)
+        return self._applied
+
+    @property
+    def version(self) -> int | None:
+        return None if self._schema is None else int(self._snapshot().version())
+
+    @property
+    def is_empty(self) -> bool:
+        return self._schema is None or not self._snapshot().numOfFiles()
+
+    def append(self, batch: Batch, rows: int) -> Merged:
+        added = batch.changes.select(*batch.columns.numbers).toDF(*batch.columns.table)
+        if self._schema is None:
+            self._create(added.schema)
+        with self._view(batch.changes.select(*batch.columns.numbers)) as view:
+            names = ", ".join(map(quoted, batch.columns.table))
+            self._recording(batch).sql(f"INSERT INTO {self._name} ({names}) SELECT * FROM {view}")
+        return Merged(batch.commit_lsn, inserted=rows)
+
+    def replace(self, batch: Batch) -> Merged:
+        with source_of(batch, None, self._path) as source:
+            rows = source.rows.where("NOT gone").select(*batch.columns.numbers).persist()
+            try:
+                if self._schema is None:
+                    self._create(source.schema)
+                elif _needs_mapping(source.schema):
+                    self._set_properties(_MAPPING)
+                with self._view(rows) as view:
+                    found = self._recording(batch).table(view).toDF(*batch.columns.table)
+                    writer = found.write.format("delta").mode("overwrite")
+                    writer.option("overwriteSchema", "true").save(self._path)
+                return Merged(batch.commit_lsn, inserted=rows.count())
+            finally:
+                rows.unpersist()
+
+    def alter(self, steps: Sequence[ColumnStep]) -> None:
+        for step in steps:
+            if isinstance(step, RenameColumn):
+                self._set_properties(_MAPPING)
+                names = f"{quoted(step.old)} TO {quoted(step.new)}"
+                self._spark.sql(f"ALTER TABLE {self._name} RENAME COLUMN {names}")
+                continue
+            name = quoted(step.name)
+            if isinstance(step, ClearColumn):
+                where = f"WHERE {name} IS NOT NULL"
+                self._spark.sql(f"UPDATE {self._name} SET {name} = NULL {where}").collect()
+            elif isinstance(step, AddColumn):
+                kind = step.kind.simpleString()
+                self._spark.sql(f"ALTER TABLE {self._name} ADD COLUMNS ({name} {kind})")
+            else:
+                self._set_properties({"delta.enableTypeWidening": "true"})
+                kind = step.kind.simpleString()
+                self._spark.sql(f"ALTER TABLE {self._name} ALTER COLUMN {name} TYPE {kind}")
 
     def merge(self, batch: Batch) -> Merged:
         exists = self._schema is not None and not batch.empties
@@ -82,19 +129,26 @@ class DeltaSpark:
 
     def _merge(self, batch: Batch, source: MergeSource) -> Mapping[str, int] | None:
         """Merge, and return the metrics; None if another process has merged the batch meanwhile."""
-        view = f"pgwire_codec_{uuid4().hex}"
-        source.rows.createOrReplaceTempView(view)
         try:
-            session = self._recording(batch)
-            found = session.sql(self._statement(view, batch, source)).collect()
+            with self._view(source.rows) as view:
+                session = self._recording(batch)
+                found = session.sql(self._statement(view, batch, source)).collect()
         except Exception as error:
             missing = _MISSING.search(str(error))
             if missing is None:
                 raise
             raise TableError(missing_row(self._path, missing[1]), hint=MISSING_ROW_HINT) from None
+        return found[0].asDict() if found else None
+
+    @contextmanager
+    def _view(self, rows: DataFrame) -> Iterator[str]:
+        """Yield the name of a view of rows, for the sessions that begin meanwhile, too."""
+        view = f"pgwire_codec_{uuid4().hex}"
+        rows.createOrReplaceTempView(view)
+        try:
+            yield view
         finally:
             self._spark.catalog.dropTempView(view)
-        return found[0].asDict() if found else None
 
     def _statement(self, view: str, batch: Batch, source: MergeSource) -> str:
         names = list(map(quoted, batch.columns.table))
@@ -104,7 +158,7 @@ class DeltaSpark:
             if batch.empties:  # the row is a new one, in the columns that only the target has, too
                 updates |= {
                     quoted(name): "NULL"
-                    for name in self.columns or ()
+                    for name in ([] if self._schema is None else self._schema.names)
                     if name not in batch.columns.table
                 }
             assigned = ", ".join(f"t.{name} = {value}" for name, value in updates.items())
@@ -137,41 +191,76 @@ class DeltaSpark:
         columns = ", ".join(
             f"{quoted(each.name)} {each.dataType.simpleString()}" for each in schema.fields
         )
-        properties = {ENGINE: "delta-spark"}
-        if any(re.search(r"[ ,;{}()\n\t=]", name) for name in schema.names):
-            properties["delta.columnMapping.mode"] = "name"  # else Delta does not take these names
-        listed = ", ".join(
-            f"{literal(name)} = {literal(value)}" for name, value in properties.items()
-        )
+        properties = {ENGINE: "delta-spark"} | (_MAPPING if _needs_mapping(schema) else {})
         self._spark.sql(
-            f"CREATE TABLE {self._name} ({columns}) USING delta TBLPROPERTIES ({listed})"
+            f"CREATE TABLE {self._name} ({columns}) USING delta "
+            f"TBLPROPERTIES ({_properties(properties)})"
         )
         self._schema = schema
 
-    def _adopt(self) -> None:
-        """Mark a table that exists. Raise ``TableError`` for one of the other engine."""
-        properties = self._spark.sql(f"SHOW TBLPROPERTIES {self._name}").collect()
-        if any(each["key"] == ENGINE for each in properties):
+    def _set_properties(self, properties: Mapping[str, str]) -> None:
+        held = self._snapshot().metadata().configuration()
+        if not all(held.contains(name) for name in properties):
+            self._spark.sql(
+                f"ALTER TABLE {self._name} SET TBLPROPERTIES ({_properties(properties)})"
+            )
+
+    def _refresh(self) -> None:
+        """Read the table's state; mark a table that exists.
+
+        Raises ``TableError`` for one of the other engine.
+        """
+        snapshot = self._snapshot()
+        if snapshot.version() < 0:
             return
-        if {self._app_id, f"{self._app_id}/relation"} & set(self._versions()):
+        from pyspark.sql.types import StructType
+
+        self._schema = StructType.fromJson(json.loads(snapshot.schema().json()))
+        versions = _versions(snapshot)
+        self._applied = _applied(versions, self._app_id)
+        if snapshot.metadata().configuration().contains(ENGINE):
+            return
+        if {self._app_id, f"{self._app_id}/relation"} & set(versions):
             raise TableError(
                 f"{self._path} belongs to engine='delta-rs'",
                 hint="Continue with that engine, or with another target.",
             )
-        self._spark.sql(
-            f"ALTER TABLE {self._name} SET TBLPROPERTIES ({literal(ENGINE)} = 'delta-spark')"
-        )
+        self._set_properties({ENGINE: "delta-spark"})
 
-    def _versions(self) -> dict[str, int]:
-        """Return the versions that the table's commits recorded (``txn`` actions), by name."""
+    def _snapshot(self) -> Any:
+        """Return the newest snapshot, a Java object; its version is -1 without a table."""
         log = self._spark._jvm.org.apache.spark.sql.delta.DeltaLog
-        snapshot = log.forTableWithSnapshot(self._spark._jsparkSession, self._path)._2()
-        found: dict[str, int] = {}
-        entries = snapshot.transactions().iterator()
-        while entries.hasNext():
-            entry = entries.next()
-            found[entry._1()] = entry._2()
-        return found
+        return log.forTableWithSnapshot(self._spark._jsparkSession, self._path)._2()
+
+
+def _needs_mapping(schema: StructType) -> bool:
+    """Return whether Delta takes the names of columns only if it maps them to others."""
+    return any(re.search(r"[ ,;{}()\n\t=]", name) for name in schema.names)
+
+
+def _properties(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
+
+
+def _versions(snapshot: Any) -> dict[str, int]:
+    """Return the versions that the table's commits recorded (``txn`` actions), by name."""
+    found: dict[str, int] = {}
+    entries = snapshot.transactions().iterator()
+    while entries.hasNext():
+        entry = entries.next()
+        found[entry._1()] = entry._2()
+    return found
+
+
+def _applied(versions: Mapping[str, int], app_id: str) -> Applied:
+    found = [Applied()]
+    for name, version in versions.items():
+        own, _, relation = name.rpartition("/")
+        if name == app_id:
+            found.append(Applied(version))
+        elif own == app_id and relation.isdecimal():
+            found.append(Applied(version, int(relation)))
+    return max(found, key=lambda each: -1 if each.commit_lsn is None else each.commit_lsn)
 
 
 def _check_session(spark: Any) -> None:
@@ -181,9 +270,9 @@ def _check_session(spark: Any) -> None:
             "engine='delta-spark' needs a session that is not one of Spark Connect",
             hint="Delta's classes read the LSN that a table has, which needs the driver's Java.",
         )
-    if _EXTENSION not in spark.conf.get("spark.sql.extensions", ""):
+    if EXTENSION not in spark.conf.get("spark.sql.extensions", ""):
         raise OptionError(
-            f"engine='delta-spark' needs {_EXTENSION} in spark.sql.extensions",
+            f"engine='delta-spark' needs {EXTENSION} in spark.sql.extensions",
             hint="Start Spark with Delta's jars (spark.jars.packages) and its two settings: see "
             "Delta's quick start.",
         )

@@ -10,7 +10,8 @@ from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
 from pgwire_codec.spark.sinks.delta_rs import DeltaRs
 from pgwire_codec.spark.sinks.delta_spark import DeltaSpark
-from pgwire_codec.spark.sinks.target import Batch, Merged, Target
+from pgwire_codec.spark.sinks.survey import Survey
+from pgwire_codec.spark.sinks.target import Applied, Batch, Merged, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -92,40 +93,84 @@ def merge_into(
 
         changes.writeStream.foreachBatch(apply).option("checkpointLocation", ...).start()
     """
+    columns = ChangeColumns.of(changes, keys)
+    opened = open_target(changes.sparkSession, engine, target, app_id, storage_options)
+    check_names(columns)
+    _check_columns(opened, columns, target)
+    merged, _ = apply_changes(opened, changes, columns)
+    return merged
+
+
+def apply_changes(
+    target: Target,
+    changes: DataFrame,
+    columns: ChangeColumns,
+    *,
+    replaces: bool = False,
+    survey: Survey | None = None,
+) -> tuple[Merged, Survey | None]:
+    """Apply changes to a target that has their columns; see :func:`merge_into`.
+
+    With ``replaces``, the rows and the columns of the target are replaced. The ``survey`` of the
+    changes is made if it is not known. It is returned, too; None without changes.
+    """
+    applied = target.applied
+    after = -1 if applied.commit_lsn is None else applied.commit_lsn
+    numbered = columns.numbered(changes)
+    if survey is not None:
+        return _apply(target, _batch(numbered, columns, survey, applied), survey, replaces), survey
+    numbered.persist()
+    try:
+        survey = Survey.of(numbered, after)
+        if survey is None or survey.commit_lsn <= after:
+            return Merged(applied.commit_lsn), survey
+        batch = _batch(numbered, columns, survey, applied)
+        return _apply(target, batch, survey, replaces), survey
+    finally:
+        numbered.unpersist()
+
+
+def _apply(target: Target, batch: Batch, survey: Survey, replaces: bool) -> Merged:
+    if replaces:
+        return target.replace(batch)
+    is_new = survey.has_inserts_only and not batch.empties
+    if is_new and (not batch.has_keys or target.is_empty):
+        return target.append(batch, survey.rows)
+    return target.merge(batch)
+
+
+def _batch(numbered: DataFrame, columns: ChangeColumns, survey: Survey, applied: Applied) -> Batch:
+    """Return the changes that a target does not have yet, after the last truncate."""
     from pyspark.sql import functions
 
-    columns = ChangeColumns.of(changes, keys)
-    opened = _open(changes.sparkSession, engine, target, app_id, storage_options)
-    _check_names(columns)
-    _check_columns(opened, columns, target)
-    applied = opened.applied
-    numbered = columns.numbered(changes)
-    fresh = numbered
-    if applied.commit_lsn is not None:
-        fresh = numbered.where(functions.col("_commit_lsn") > applied.commit_lsn)
-    fresh = fresh.persist()
-    try:
-        newest, relation = _newest(fresh)
-        if newest is None:
-            return Merged(applied.commit_lsn)
-        is_other = None not in (relation, applied.relation) and relation != applied.relation
-        # For a relation that the target does not have, older changes are applied, too.
-        current = numbered if is_other else fresh
-        if relation is not None:
-            current = current.where(functions.col(RELATION_OID) == relation)
-        empties = is_other or not current.where("_op = 'T'").isEmpty()
-        return opened.merge(Batch(current, columns, keys is not None, newest, relation, empties))
-    finally:
-        fresh.unpersist()
+    col, lit = functions.col, functions.lit
+    is_other = None not in (survey.relation, applied.relation) and (
+        survey.relation != applied.relation
+    )
+    changes = numbered
+    empties = is_other
+    # For a relation that the target does not have, older changes are applied, too.
+    if applied.commit_lsn is not None and not is_other:
+        changes = changes.where(col("_commit_lsn") > applied.commit_lsn)
+    if survey.relation is not None:
+        changes = changes.where(col(RELATION_OID) == survey.relation)
+    if survey.truncated is not None:
+        lsn, seq = survey.truncated
+        empties = empties or applied.commit_lsn is None or lsn > applied.commit_lsn
+        place = functions.struct("_commit_lsn", "_seq")
+        last = functions.struct(lit(lsn).alias("_commit_lsn"), lit(seq).cast("long").alias("_seq"))
+        changes = changes.where((col("_op") != "T") & (place > last))
+    return Batch(changes, columns, survey.commit_lsn, survey.relation, empties)
 
 
-def _open(
+def open_target(
     spark: SparkSession,
     engine: str,
     target: str,
     app_id: str,
     storage_options: Mapping[str, str] | None,
 ) -> Target:
+    """Return a Delta table, which need not exist; see :func:`merge_into`."""
     if engine == "delta-rs":
         return DeltaRs(target, app_id, dict(storage_options or {}))
     if engine != "delta-spark":
@@ -138,17 +183,7 @@ def _open(
     return DeltaSpark(spark, target, app_id)
 
 
-def _newest(changes: DataFrame) -> tuple[int | None, int | None]:
-    """Return the last commit LSN, and the OID of the relation that changed last, if known."""
-    from pyspark.sql import functions
-
-    relation = RELATION_OID if RELATION_OID in changes.columns else functions.lit(None)
-    place = functions.struct("_commit_lsn", "_seq", relation)
-    ((newest,),) = changes.agg(functions.max(place)).collect()
-    return (None, None) if newest is None else (newest[0], newest[2])
-
-
-def _check_names(columns: ChangeColumns) -> None:
+def check_names(columns: ChangeColumns) -> None:
     """Raise ``TableError`` for columns that have the same name in a Delta table."""
     of_name: dict[str, list[str]] = {}
     for name in columns.table:
@@ -163,13 +198,13 @@ def _check_names(columns: ChangeColumns) -> None:
 
 
 def _check_columns(opened: Target, columns: ChangeColumns, target: str) -> None:
-    if opened.columns is None:
+    if opened.schema is None:
         return
-    missing = [name for name in columns.table if name not in opened.columns]
+    missing = [name for name in columns.table if name not in opened.schema.names]
     if missing:
         raise TableError(
             f"{target} has no column {', '.join(missing)}",
             hint="Add it to the target (ALTER TABLE … ADD COLUMN, or DeltaTable.alter.add_columns),"
             f" or leave it out of the changes. The target's columns are "
-            f"{', '.join(opened.columns)}.",
+            f"{', '.join(opened.schema.names)}.",
         )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
+from pgwire_codec.spark.sinks.columns import ColumnStep
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +55,9 @@ class Batch:
     Attributes
     ----------
     changes : DataFrame
-        Numbered, of one relation.
+        Numbered, of one relation, after its last truncate.
     columns : ChangeColumns
         Their columns.
-    has_keys : bool
-        Whether rows have a key.
     commit_lsn : int
         Commit LSN of the last transaction.
     relation : int or None
@@ -67,22 +68,46 @@ class Batch:
 
     changes: DataFrame
     columns: ChangeColumns
-    has_keys: bool
     commit_lsn: int
     relation: int | None
     empties: bool
+
+    @property
+    def has_keys(self) -> bool:
+        """True if rows have a key."""
+        return bool(self.columns.keys)
 
 
 class Target(Protocol):
     """Table of a lakehouse, for one stream of changes."""
 
     @property
-    def columns(self) -> list[str] | None:
-        """Names of its columns; None if it does not exist."""
+    def schema(self) -> StructType | None:
+        """Its columns; None if it does not exist."""
 
     @property
     def applied(self) -> Applied:
         """The part of the stream that it has."""
+
+    @property
+    def version(self) -> int | None:
+        """Number of its last commit; None if it does not exist."""
+
+    @property
+    def is_empty(self) -> bool:
+        """True if it has no rows, or does not exist."""
+
+    def append(self, batch: Batch, rows: int) -> Merged:
+        """Append the rows of a batch of so many inserts, as :meth:`merge` would."""
+
+    def replace(self, batch: Batch) -> Merged:
+        """Replace the rows and the columns by those of a batch, as a first :meth:`merge` would."""
+
+    def alter(self, steps: Sequence[ColumnStep]) -> None:
+        """Change the columns, each step by itself.
+
+        Raises ``TableError`` for a step that the engine does not support.
+        """
 
     def merge(self, batch: Batch) -> Merged:
         """Apply a batch in one commit, which records it; create the table if it does not exist.

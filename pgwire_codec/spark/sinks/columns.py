@@ -1,0 +1,55 @@
+"""Steps that change the columns of a target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumn:
+    """Add a column, which is null in existing rows."""
+
+    name: str
+    kind: DataType
+
+    def __str__(self) -> str:
+        return f"add column {self.name} {self.kind.simpleString()}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClearColumn:
+    """Set a column to null in all rows: another column had its name before."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"clear column {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class RenameColumn:
+    """Rename a column."""
+
+    old: str
+    new: str
+
+    def __str__(self) -> str:
+        return f"rename column {self.old} to {self.new}"
+
+
+@dataclass(frozen=True, slots=True)
+class WidenColumn:
+    """Change the type of a column to a wider one."""
+
+    name: str
+    kind: DataType
+
+    def __str__(self) -> str:
+        return f"widen column {self.name} to {self.kind.simpleString()}"
+
+
+ColumnStep: TypeAlias = AddColumn | ClearColumn | RenameColumn | WidenColumn

@@ -1,0 +1,79 @@
+"""Survey: facts about a batch of changes, from one aggregate, by which it is merged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any, Final
+
+from pgwire_codec.changes.metadata import RELATION_OID
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Facts about changes of one table.
+
+    Attributes
+    ----------
+    commit_lsn : int
+        Commit LSN of the last transaction.
+    commit_time : datetime.datetime or None
+        Its time, if the changes have it.
+    relation : int or None
+        OID of the relation that changed last, if that is known.
+    truncated : tuple of int or None
+        Commit LSN and number of the last truncate of this relation.
+    has_inserts_only : bool
+        Whether no change of any relation is another one than an insert.
+    rows : int
+        Number of changes after the LSN that the target has.
+    """
+
+    commit_lsn: int
+    commit_time: datetime | None
+    relation: int | None
+    truncated: tuple[int, int] | None
+    has_inserts_only: bool
+    rows: int
+
+    @classmethod
+    def of_inserts(cls, relation: int, commit_lsn: int, micros: int, rows: int) -> Survey:
+        """Return the survey of inserts that are known to be nothing else."""
+        return cls(commit_lsn, _time(micros), relation, None, has_inserts_only=True, rows=rows)
+
+    @classmethod
+    def of(cls, changes: DataFrame, after: int) -> Survey | None:
+        """Survey numbered changes, of which a target has those up to an LSN; None for none."""
+        from pyspark.sql import functions
+
+        col, lit = functions.col, functions.lit
+        relation = col(RELATION_OID) if RELATION_OID in changes.columns else lit(None).cast("long")
+        time = lit(None).cast("timestamp")
+        if "_commit_time" in changes.columns:
+            time = col("_commit_time")
+        place = functions.struct("_commit_lsn", "_seq", relation.alias("relation"))
+        found: Any = changes.agg(
+            functions.max(
+                functions.struct("_commit_lsn", "_seq", relation, functions.unix_micros(time))
+            ),
+            functions.max(functions.when(col("_op") == "T", place)),
+            functions.count_if(col("_op") != "I"),
+            functions.count_if(col("_commit_lsn") > after),
+        ).collect()
+        newest, truncated, others, rows = found[0]
+        if newest is None:
+            return None
+        lsn, _, oid, micros = newest
+        if truncated is not None and truncated[2] != oid:
+            return cls.of(changes.where(relation == oid), after)
+        until = None if truncated is None else (truncated[0], truncated[1])
+        return cls(lsn, _time(micros), oid, until, not others, rows)
+
+
+def _time(micros: int | None) -> datetime | None:
+    return None if micros is None else _EPOCH + timedelta(microseconds=micros)
