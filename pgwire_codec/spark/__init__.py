@@ -8,6 +8,7 @@ from pgwire_codec.errors import missing_extra
 if TYPE_CHECKING:
     from pgwire_codec.spark.decode.dataframe import PlannedChanges, decode_changes, plan_changes
     from pgwire_codec.spark.decode.rdd import decode_partition, plan_partitions
+    from pgwire_codec.spark.mirroring.query import mirror, resume_table
     from pgwire_codec.spark.reduction.latest import latest
     from pgwire_codec.spark.sinks.auto_cdc import auto_cdc_rows
     from pgwire_codec.spark.sinks.merge import merge_into
@@ -25,9 +26,11 @@ __all__ = [
     "decode_partition",
     "latest",
     "merge_into",
+    "mirror",
     "plan_changes",
     "plan_partitions",
     "read_tables",
+    "resume_table",
     "unpack_tables",
 ]
 
@@ -43,9 +46,11 @@ _MODULES = {
     "decode_partition": "decode.rdd",
     "latest": "reduction.latest",
     "merge_into": "sinks.merge",
+    "mirror": "mirroring.query",
     "plan_changes": "decode.dataframe",
     "plan_partitions": "decode.rdd",
     "read_tables": "tables",
+    "resume_table": "mirroring.query",
     "unpack_tables": "tables",
 }
 

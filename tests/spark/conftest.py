@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.support.lakehouse import delta_settings
+from tests.support.mirrors import MirrorOf, Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,9 +36,28 @@ class Engine:
 
 
 @pytest.fixture(params=["delta-rs", "delta-spark"])
-def merge_into(request: pytest.FixtureRequest, spark: SparkSession) -> Engine:
-    """merge_into with each engine; delta-rs reads the targets of both."""
+def engine(request: pytest.FixtureRequest) -> str:
+    """Name of each engine."""
     pytest.importorskip("deltalake")
     if request.param == "delta-spark" and not delta_settings():
         pytest.skip("needs Delta's jars, which Maven fetches for Spark 4.1 and 4.2")
-    return Engine(request.param, spark)
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def merge_into(engine: str, spark: SparkSession) -> Engine:
+    """merge_into with each engine; delta-rs reads the targets of both."""
+    return Engine(engine, spark)
+
+
+@pytest.fixture
+def made(spark: SparkSession, tmp_path: Path, engine: str) -> MirrorOf:
+    """A mirror of the log that the writer writes."""
+    return MirrorOf(spark, tmp_path, engine)
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Writer:
+    """Writer of a log."""
+    return Writer(tmp_path)

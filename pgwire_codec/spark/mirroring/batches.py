@@ -1,0 +1,227 @@
+"""MirrorBatches: micro-batches of many tables, applied to the tables of the lake side by side."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pgwire_codec.errors import PgwireError
+from pgwire_codec.log import Log
+from pgwire_codec.spark.mirroring.evolution import Policy
+from pgwire_codec.spark.mirroring.lake import Lake
+from pgwire_codec.spark.mirroring.status import GONE, OK, RESUMING, SET_ASIDE, TableStatus
+from pgwire_codec.spark.mirroring.table_mirror import LOGGER, TableBatch, TableMirror
+from pgwire_codec.spark.selection import TableNames
+from pgwire_codec.spark.tables import LogTables, unpack_tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Number of attempts to write the status: another process may write it at the same time.
+_STATUS_ATTEMPTS: Final = 3
+
+_POOL: Final = "spark.scheduler.pool"
+
+#: Text of the error of a micro-batch that comes after the stop of the mirror.
+STOPPED: Final = "the mirror was stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class MirroredBatch:
+    """Result of a micro-batch.
+
+    Attributes
+    ----------
+    batch : int
+        Number of the micro-batch.
+    until : int
+        Commit LSN up to which all tables are whole that are not set aside.
+    changed : tuple of TableStatus
+        Tables with changes, or with an error.
+    tables : tuple of TableStatus
+        All tables.
+    """
+
+    batch: int
+    until: int
+    changed: tuple[TableStatus, ...]
+    tables: tuple[TableStatus, ...]
+
+
+class MirrorBatches:
+    """Function for ``foreachBatch`` that applies packed rows to a lake.
+
+    Parameters
+    ----------
+    log : str
+        Location of the log.
+    tables : sequence of str
+        Names and patterns.
+    lake : Lake
+    policy : {"evolve", "freeze", "fail"}
+        What to do when a table's columns change.
+    options : mapping of str to str
+        Options of ``format("pgoutput")``.
+    parallelism : int
+        Number of tables that are merged at once.
+    report : callable
+        Is called with the result of each micro-batch.
+    """
+
+    def __init__(
+        self,
+        log: str,
+        tables: Sequence[str],
+        lake: Lake,
+        policy: Policy,
+        options: Mapping[str, str],
+        parallelism: int,
+        report: Callable[[MirroredBatch], None],
+    ) -> None:
+        self._log = Log(log)
+        self._names = TableNames.parse(tables)
+        self._lake = lake
+        self._policy = policy
+        self._options = options
+        self._parallelism = parallelism
+        self._report = report
+        self._running = threading.Lock()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Apply no further micro-batch; return when a running one is applied."""
+        with self._running:
+            self._stopped = True
+
+    def __call__(self, packed: DataFrame, batch: int) -> None:
+        with self._running:
+            if self._stopped:  # Spark must not take the batch as applied
+                raise PgwireError(STOPPED)
+            self._adapt(packed.sparkSession)
+            with unpack_tables(packed) as tables:
+                if tables.ranges:
+                    self._apply(packed.sparkSession, tables, batch)
+
+    @staticmethod
+    def _adapt(session: SparkSession) -> None:
+        """Have Spark choose the number of partitions: in streams, it is a fixed one."""
+        session.conf.set("spark.sql.adaptive.enabled", "true")
+
+    def resume(self, session: SparkSession) -> None:
+        """Catch up the tables that are to be resumed, to the commit LSN that the others have."""
+        rows = self._lake.status(session).read()
+        resumed = {name: row for name, row in rows.items() if row.state == RESUMING}
+        if resumed:
+            lsns = [row.whole_lsn or 0 for row in rows.values() if row.state == OK]
+            until = min(lsns, default=self._log.end.lsn)
+            mirror = self._mirror(session, until)
+            work = {
+                name: _bound(mirror.catch_up, replace(row, changes=0))
+                for name, row in resumed.items()
+            }
+            self._finish(session, rows, work, until, -1)
+
+    def _apply(self, session: SparkSession, tables: LogTables, batch: int) -> None:
+        self._log.refresh()
+        after = max(each.after for each in tables.ranges.values())
+        until = max(each.until for each in tables.ranges.values())
+        rows = self._lake.status(session).read()
+        mirror = self._mirror(session, until)
+        known = self._log.relations_at(after).relations
+        scope = self._log.relations_at(until)
+        work: dict[str, Callable[[], TableStatus]] = {}
+        for name, row in rows.items():
+            if row.state == OK and scope.named(name) is None:
+                rows[name] = replace(row, state=GONE)
+        for name, version in self._names.held_in(scope).items():
+            oid = version.relation.oid
+            row = replace(rows.get(name, TableStatus(name, oid)), changes=0, batch=batch)
+            is_behind = (row.whole_lsn or 0) < after and oid in known
+            if row.state == SET_ASIDE:
+                continue
+            if name in tables and row.state in (OK, GONE):
+                changes = TableBatch(
+                    tables[name], tables.counts[name], tables.ranges[name], tables.facts[name]
+                )
+                work[name] = _bound(mirror.apply, row, changes)
+            elif row.state == RESUMING or is_behind:
+                work[name] = _bound(mirror.catch_up, row)
+            else:
+                rows[name] = replace(rows[name], whole_lsn=until) if name in rows else row
+        self._finish(session, rows, work, until, batch)
+
+    def _mirror(self, session: SparkSession, until: int) -> TableMirror:
+        return TableMirror(session, self._log, self._lake, self._policy, self._options, until)
+
+    def _finish(
+        self,
+        session: SparkSession,
+        rows: dict[str, TableStatus],
+        work: Mapping[str, Callable[[], TableStatus]],
+        until: int,
+        batch: int,
+    ) -> None:
+        """Do the work of tables, and write the status after it."""
+        found = self._run(session, work)
+        for name, result in found.items():
+            if isinstance(result, Exception):
+                row = rows.get(name, TableStatus(name, 0))
+                found[name] = replace(row.set_aside(result), batch=batch)
+        rows = self._write(session, rows | found, found)
+        self._report(MirroredBatch(batch, until, tuple(found.values()), tuple(rows.values())))
+
+    def _write(
+        self, session: SparkSession, rows: dict[str, TableStatus], done: Mapping[str, Any]
+    ) -> dict[str, TableStatus]:
+        """Write the status, with the tables that another process has had resumed meanwhile."""
+        status = self._lake.status(session)
+        for attempts in reversed(range(_STATUS_ATTEMPTS)):
+            resumed = {name: row for name, row in status.read().items() if row.state == RESUMING}
+            rows |= {name: row for name, row in resumed.items() if name not in done}
+            try:
+                status.write(rows.values())
+            except Exception:
+                if not attempts:
+                    raise
+            else:
+                break
+        return rows
+
+    def _run(
+        self, session: SparkSession, work: Mapping[str, Callable[[], TableStatus]]
+    ) -> dict[str, Any]:
+        """Do the work of tables, some at once; return the statuses, or the errors.
+
+        An error that is not one of this package may pass: the work is done again, alone.
+        """
+        from pyspark import inheritable_thread_target
+
+        context = session.sparkContext
+
+        def run(name: str) -> Any:
+            # A pool of its own: with FAIR scheduling, no table waits for another one's tasks.
+            context.setLocalProperty(_POOL, threading.current_thread().name)
+            try:
+                return work[name]()
+            except Exception as error:  # noqa: BLE001  (the other tables go on)
+                return error
+
+        names = list(work)
+        with ThreadPoolExecutor(self._parallelism, "pgwire_codec_mirror") as executor:
+            target = inheritable_thread_target(session)(run)
+            found = dict(zip(names, executor.map(target, names), strict=True))
+        for name, result in found.items():
+            if isinstance(result, Exception) and not isinstance(result, PgwireError):
+                LOGGER.warning("%s failed, and is tried again: %s", name, result)
+                found[name] = run(name)
+        for name, result in found.items():
+            if isinstance(result, Exception):
+                LOGGER.warning("%s is set aside: %s", name, result)
+        return found
+
+
+def _bound(function: Callable[..., TableStatus], *arguments: Any) -> Callable[[], TableStatus]:
+    return lambda: function(*arguments)

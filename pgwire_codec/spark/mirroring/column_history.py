@@ -1,0 +1,92 @@
+"""Column history: the columns of a table's newest version, and their names in its first one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pgwire_codec.errors import TableError
+from pgwire_codec.protocol.messages import Relation, RelationColumn
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnHistory:
+    """Changes of a table's columns between two of its versions.
+
+    Attributes
+    ----------
+    renamed : dict of str to str
+        New names, by the name in the first version.
+    new : frozenset of str
+        Columns of the last version that the first one does not have, by their last name. One can
+        have the name of a column that was dropped.
+    dropped : tuple of str
+        Columns of the first version that the last one does not have.
+    """
+
+    renamed: dict[str, str]
+    new: frozenset[str]
+    dropped: tuple[str, ...]
+
+    @classmethod
+    def of(cls, versions: Sequence[Relation]) -> ColumnHistory:
+        """Compare consecutive versions of a table, at least one.
+
+        A Relation does not number its columns. But a new column is always the last one. So if a
+        column has the same name and place in two versions, those before it are the same columns,
+        too: one with another name and the same type was renamed. Any other name that is gone is
+        that of a dropped column.
+
+        Raises ``TableError`` if another column has the former name of one that was renamed.
+        """
+        first = [column.name for column in versions[0].columns]
+        origin: dict[str, str | None] = {name: name for name in first}
+        for before, after in pairwise(versions):
+            former = {new: old for old, new in _renamed(before, after).items()}
+            known = {column.name for column in before.columns}
+            columns: dict[str, str | None] = {}
+            for column in after.columns:
+                name = former.get(column.name, column.name)
+                columns[column.name] = origin[name] if name in known else None
+            origin = columns
+        renamed = {old: new for new, old in origin.items() if old not in (None, new)}
+        for old, new in renamed.items():
+            if old in origin:
+                raise _exchanged(versions[-1], str(old), new)
+        kept = set(origin.values())
+        return cls(
+            {str(old): new for old, new in renamed.items()},
+            frozenset(name for name, old in origin.items() if old is None),
+            tuple(name for name in first if name not in kept),
+        )
+
+
+def _renamed(before: Relation, after: Relation) -> dict[str, str]:
+    """Return the new names of the columns that were renamed between two versions."""
+    pairs = list(zip(before.columns, after.columns, strict=False))
+    same = [place for place, (old, new) in enumerate(pairs) if old.name == new.name]
+    known = {column.name for column in before.columns}
+    left = {column.name for column in after.columns}
+    found = {}
+    for old, new in pairs[: max(same, default=0)]:
+        if old.name == new.name:
+            continue
+        if old.name in left or new.name in known:
+            raise _exchanged(after, old.name, new.name)
+        if _type(old) == _type(new):
+            found[old.name] = new.name
+    return found
+
+
+def _type(column: RelationColumn) -> tuple[int, int]:
+    return column.type_oid, column.type_modifier
+
+
+def _exchanged(relation: Relation, old: str, new: str) -> TableError:
+    return TableError(
+        f"column {old} of {relation.namespace}.{relation.name} was renamed to {new}, and the names "
+        "of other columns changed with it",
+        hint="A name that goes from one column to another cannot be followed. Remove the table "
+        "from the target, and resume it: it is then written again from the log's beginning.",
+    )

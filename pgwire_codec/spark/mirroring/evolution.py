@@ -1,0 +1,138 @@
+"""Evolution: steps by which the columns of a target follow those of its table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from pgwire_codec.errors import TableError
+from pgwire_codec.spark.mirroring.column_history import ColumnHistory
+from pgwire_codec.spark.sinks.columns import (
+    AddColumn,
+    ClearColumn,
+    ColumnStep,
+    RenameColumn,
+    WidenColumn,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+#: Action when the columns of a table change.
+Policy = Literal["evolve", "freeze", "fail"]
+
+POLICIES: Final = get_args(Policy)
+
+_DECIMAL_DIGITS: Final = 38
+
+
+def evolution_steps(
+    history: ColumnHistory,
+    held: Mapping[str, DataType],
+    wanted: Mapping[str, DataType],
+    policy: Policy = "evolve",
+) -> list[ColumnStep]:
+    """Return the steps after which a target can hold a table's rows.
+
+    Steps that were done before, and not recorded because of a failure, are left out, or do nothing
+    when they are repeated.
+
+    Parameters
+    ----------
+    history : ColumnHistory
+        From the version of the last change that the target has, to the version of the rows.
+    held : mapping of str to DataType
+        Columns of the target.
+    wanted : mapping of str to DataType
+        Columns of the rows.
+    policy : {"evolve", "freeze", "fail"}
+        ``freeze`` leaves the target's columns as they are, and returns an empty list. ``fail``
+        raises.
+
+    Raises
+    ------
+    TableError
+        When the target cannot hold the rows, or when the policy is ``fail`` and columns changed.
+    """
+    if policy == "freeze":
+        for name, kind in wanted.items():
+            if name in held and _widened(name, held[name], kind) is not None:
+                raise _other_type(name, held[name], kind)
+        return []
+    steps: list[ColumnStep] = []
+    columns = dict(held)
+    for old, new in history.renamed.items():
+        if old not in columns:
+            continue
+        if new in columns:
+            raise TableError(
+                f"column {old} was renamed to {new}, but the target still has the column {new} "
+                "that was dropped before",
+                hint=f"Rename or drop the column {new} of the target, and resume the table.",
+            )
+        steps.append(RenameColumn(old, new))
+        columns[new] = columns.pop(old)
+    for name, kind in wanted.items():
+        if name not in columns:
+            steps.append(AddColumn(name, kind))
+            continue
+        if name in history.new:
+            steps.append(ClearColumn(name))
+        wider = _widened(name, columns[name], kind)
+        if wider is not None:
+            steps.append(WidenColumn(name, wider))
+    if policy == "fail" and (steps or history.dropped):
+        changed = [*map(str, steps), *(f"drop column {name}" for name in history.dropped)]
+        raise TableError(
+            f"the table's columns changed: {', '.join(changed)}",
+            hint='Use on_schema_change="evolve" or "freeze", and resume the table.',
+        )
+    return steps
+
+
+def _widened(name: str, held: DataType, wanted: DataType) -> DataType | None:
+    """Return the wider type that a column needs; None if it holds the values.
+
+    Raises ``TableError`` if no wider type holds both.
+    """
+    from pyspark.sql import types
+
+    if held == wanted or _is_exact_text(held, wanted):
+        return None
+    for family in (
+        (types.ShortType, types.IntegerType, types.LongType),
+        (types.FloatType, types.DoubleType),
+    ):
+        if isinstance(held, family) and isinstance(wanted, family):
+            is_wider = family.index(type(wanted)) > family.index(type(held))
+            return wanted if is_wider else None
+    if isinstance(held, types.DecimalType) and isinstance(wanted, types.DecimalType):
+        scale = max(held.scale, wanted.scale)
+        whole = max(held.precision - held.scale, wanted.precision - wanted.scale)
+        if whole + scale <= _DECIMAL_DIGITS:
+            wider = types.DecimalType(whole + scale, scale)
+            return None if wider == held else wider
+    if (
+        isinstance(held, types.ArrayType)
+        and isinstance(wanted, types.ArrayType)
+        and _widened(name, held.elementType, wanted.elementType) is None
+    ):
+        return None
+    raise _other_type(name, held, wanted)
+
+
+def _is_exact_text(held: DataType, wanted: DataType) -> bool:
+    """Return whether a column has text that values of another type are the same as for Spark."""
+    from pyspark.sql import types
+
+    exact = (types.IntegralType, types.DecimalType, types.DateType)
+    return isinstance(held, types.StringType) and isinstance(wanted, exact)
+
+
+def _other_type(name: str, held: DataType, wanted: DataType) -> TableError:
+    return TableError(
+        f"column {name} of the target is {held.simpleString()}, which does not hold "
+        f"{wanted.simpleString()}",
+        hint="Change its type in the target, and resume the table. Or remove the table from the "
+        "target, and resume it: it is then written again from the log's beginning.",
+    )

@@ -1,0 +1,265 @@
+"""mirror: the streaming query that keeps the tables of a log as tables of a lake."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pgwire_codec.errors import OptionError, TableError
+from pgwire_codec.log import Log
+from pgwire_codec.spark.mirroring.batches import STOPPED, MirrorBatches, MirroredBatch
+from pgwire_codec.spark.mirroring.evolution import POLICIES, Policy
+from pgwire_codec.spark.mirroring.lake import Lake
+from pgwire_codec.spark.mirroring.status import OK, RESUMING, SET_ASIDE, TableStatus
+from pgwire_codec.spark.selection import TableNames
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+#: Number of tables that are merged at once.
+PARALLELISM: Final = 4
+
+#: Options of ``format("pgoutput")`` that a mirror sets itself.
+_OWN_OPTIONS: Final = frozenset(
+    name.lower()
+    for name in (
+        "path", "table", "relationOid", "tables", "columns", "startingLsn", "endingLsn",
+        "startingTimestamp", "endingTimestamp", "style", "before", "onRelationChange",
+        "withRelationOid",
+    )
+)  # fmt: skip
+
+#: Options for packed rows and streams, which tables that are read from the log do not have.
+_OF_STREAMS: Final = frozenset(("maxbytespertrigger", "stagingpath"))
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """A running mirror.
+
+    Attributes
+    ----------
+    query : StreamingQuery
+    batches : MirrorBatches
+        Its function.
+    """
+
+    query: StreamingQuery
+    batches: MirrorBatches
+
+    def stop(self) -> None:
+        """Stop the query after the running micro-batch."""
+        self.batches.stop()
+        self.query.stop()
+
+    @property
+    def failure(self) -> str | None:
+        """Text of the error that ended the query, if one did."""
+        error = self.query.exception()
+        return None if error is None or STOPPED in str(error) else str(error)
+
+
+def mirror(
+    spark: SparkSession,
+    log: str | os.PathLike[str] | Log,
+    target: str,
+    tables: str | Sequence[str] = "*",
+    *,
+    checkpoint: str,
+    every: str | None = None,
+    once: bool = False,
+    on_schema_change: Policy = "evolve",
+    engine: str | None = None,
+    parallelism: int = PARALLELISM,
+    storage_options: Mapping[str, str] | None = None,
+    report: Callable[[MirroredBatch], None] | None = None,
+    **options: str,
+) -> StreamingQuery:
+    """Keep the tables of a log as Delta tables, by one streaming query.
+
+    A table ``schema.table`` is at ``TARGET/schema/table``. A micro-batch reads the log once, for
+    all tables, and applies the changes of each as :func:`merge_into` does: in one commit, which
+    records the last commit LSN. So each change is applied once, also after a failure, and after a
+    restart with another checkpoint.
+
+    Rows are identified by the replica identity: by its columns, or with ``REPLICA IDENTITY FULL``
+    by the whole row. Rows of a table without replica identity are appended.
+
+    A table that fails is set aside with its error, and the others go on. :func:`resume_table`
+    continues it.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        The session, which must not be one of Spark Connect.
+    log : str, path or Log
+        Location of the log, or the log.
+    target : str
+        Folder of the tables, as path or URI; with or without ``delta:`` before it.
+    tables : str or sequence of str
+        Names of tables, and patterns such as ``public.*``; by default all tables. New tables that
+        match are mirrored from their first change on.
+    checkpoint : str
+        Folder of the query's checkpoint.
+    every : str, optional
+        Time between two micro-batches, such as ``10 seconds``; by default as soon as possible.
+    once : bool
+        Whether the query ends when it has all changes that are in the log at its beginning.
+    on_schema_change : {"evolve", "freeze", "fail"}
+        What to do when a table's columns change. ``evolve``: the target follows. A new column is
+        added, and is null in existing rows: the value of its DEFAULT is not in the log. A dropped
+        column is kept, and is null in rows that are written from then on. Integers, floats and
+        decimals become wider, and columns are renamed, if the engine is delta-spark. ``freeze``:
+        the columns of the target stay, and other columns of the table are left out. ``fail``: the
+        table is set aside. Without ``freeze``, so is a table whose target cannot follow.
+    engine : {"delta-spark", "delta-rs"}, optional
+        As for :func:`merge_into`. By default delta-spark in a session that has Delta.
+    parallelism : int
+        Number of tables that are merged at once. Set ``spark.scheduler.mode`` to ``FAIR``, so that
+        they share the executors.
+    storage_options : mapping, optional
+        As for :func:`merge_into`.
+    report : callable, optional
+        Is called after each micro-batch, in the query's thread, with its result: the number
+        ``batch``, the commit LSN ``until``, and the status of tables ``changed``, and of all
+        ``tables``.
+    **options
+        Other options of ``format("pgoutput")``, such as ``stagingPath``.
+
+    Returns
+    -------
+    StreamingQuery
+
+    Raises
+    ------
+    OptionError
+        For an invalid option.
+    LogError
+        When the log does not exist, or is damaged.
+    TableError
+        For a name that no relation has.
+    """
+    return start_mirror(
+        spark,
+        log,
+        target,
+        tables,
+        checkpoint=checkpoint,
+        every=every,
+        once=once,
+        on_schema_change=on_schema_change,
+        engine=engine,
+        parallelism=parallelism,
+        storage_options=storage_options,
+        report=report,
+        **options,
+    ).query
+
+
+def start_mirror(
+    spark: SparkSession,
+    log: str | os.PathLike[str] | Log,
+    target: str,
+    tables: str | Sequence[str] = "*",
+    *,
+    checkpoint: str,
+    every: str | None = None,
+    once: bool = False,
+    on_schema_change: Policy = "evolve",
+    engine: str | None = None,
+    parallelism: int = PARALLELISM,
+    storage_options: Mapping[str, str] | None = None,
+    report: Callable[[MirroredBatch], None] | None = None,
+    **options: str,
+) -> Mirror:
+    """Start a mirror; see :func:`mirror`."""
+    _check(every, once, on_schema_change, parallelism, options)
+    lake = Lake.of(spark, target, engine, storage_options)
+    path = log.uri if isinstance(log, Log) else os.fspath(log)
+    names = [each.strip() for each in tables.split(",")] if isinstance(tables, str) else tables
+    read = {name: each for name, each in options.items() if name.lower() not in _OF_STREAMS}
+    batches = MirrorBatches(
+        path, names, lake, on_schema_change, read, parallelism, report or (lambda batch: None)
+    )
+    batches.resume(spark)
+    source = Log(path)
+    current = TableNames.parse(names).held_in(source.relations_at())
+    rows = lake.status(spark).read()
+    stream = spark.readStream.format("pgoutput").options(
+        **options,
+        path=path,
+        tables=",".join(names),
+        onRelationChange="replace",
+        startingLsn=str(_first_lsn([rows[name] for name in current if name in rows], source)),
+    )
+    writer: Any = stream.load().writeStream.foreachBatch(batches)
+    writer = writer.option("checkpointLocation", checkpoint)
+    if once:
+        writer = writer.trigger(availableNow=True)
+    elif every is not None:
+        writer = writer.trigger(processingTime=every)
+    return Mirror(writer.start(), batches)
+
+
+def resume_table(
+    spark: SparkSession,
+    target: str,
+    table: str,
+    *,
+    engine: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> None:
+    """Have a mirror resume a table that is set aside, with its next micro-batch.
+
+    The changes that the target does not have are read from the log. The mirror need not run.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        The session.
+    target, engine, storage_options
+        As for :func:`mirror`.
+    table : str
+        ``schema.table``.
+
+    Raises
+    ------
+    TableError
+        When the table is not set aside. The hint lists those that are.
+    """
+    status = Lake.of(spark, target, engine, storage_options).status(spark)
+    rows = status.read()
+    aside = [name for name, row in rows.items() if row.state == SET_ASIDE]
+    if table not in aside:
+        raise TableError(
+            f"table {table} is not set aside",
+            hint=f"Tables that are set aside: {', '.join(aside) or 'none'}.",
+        )
+    status.write((rows | {table: replace(rows[table], state=RESUMING)}).values())
+
+
+def _check(
+    every: str | None, once: bool, policy: str, parallelism: int, options: Mapping[str, str]
+) -> None:
+    if once and every is not None:
+        raise OptionError("`once` and `every` exclude one another")
+    if policy not in POLICIES:
+        raise OptionError(f"on_schema_change must be one of {', '.join(POLICIES)}, not {policy!r}")
+    if parallelism < 1:
+        raise OptionError(f"parallelism must be a number above 0, not {parallelism}")
+    own = [name for name in options if name.lower() in _OWN_OPTIONS]
+    if own:
+        raise OptionError(f"a mirror sets the option {', '.join(own)} itself")
+
+
+def _first_lsn(rows: Sequence[TableStatus], log: Log) -> int:
+    """Return the commit LSN after which a query without a checkpoint begins.
+
+    It is the one at which all tables are whole. The changes before it are in the targets, or are
+    read for a table by itself.
+    """
+    lsns = [row.whole_lsn or 0 for row in rows if row.state == OK]
+    return max(min(lsns, default=0), log.begin.lsn)

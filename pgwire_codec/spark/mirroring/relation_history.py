@@ -1,0 +1,128 @@
+"""RelationHistory: versions of relations in a range of a log, with the commits that they begin at.
+
+The log's own list of versions has each once, in the order of the messages. A target needs those
+after the commit that it has, in the order of commits, also if a version comes twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from pgwire_codec.log import Log
+from pgwire_codec.protocol.messages import Relation
+from pgwire_codec.transactions.plan import apply_summary
+from pgwire_codec.transactions.resolver import Resolver
+
+
+@dataclass(frozen=True, slots=True)
+class VersionInForce:
+    """A version of a relation.
+
+    Attributes
+    ----------
+    commit_lsn : int
+        Commit LSN of the first transaction that has it, or the beginning of the range.
+    relation : Relation
+    """
+
+    commit_lsn: int
+    relation: Relation
+
+
+class RelationHistory:
+    """Reads the versions of relations from a log, which must not be refreshed meanwhile."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._found: dict[tuple[int, int], dict[int, list[VersionInForce]]] = {}
+
+    def between(self, oid: int, after: int, until: int) -> list[VersionInForce]:
+        """Return the versions from the one known after a commit LSN to that at another one.
+
+        The first is left out if the relation is not known there. Consecutive ones differ in their
+        columns or their replica identity.
+        """
+        log = self._log
+        after = max(after, log.begin.lsn)
+        start = log.relations_at(after).relations.get(oid)
+        end = log.relations_at(until).relations.get(oid)
+        found = [] if start is None else [VersionInForce(after, start[1].relation)]
+        if self._versions[oid] > 1:
+            if (after, until) not in self._found:
+                self._found[after, until] = _read(log, after, until)
+            found += self._found[after, until].get(oid, [])
+        if end is not None and not (found and found[-1].relation == end[1].relation):
+            found.append(VersionInForce(until, end[1].relation))
+        return [each for place, each in enumerate(found) if not place or _differ(found, place)]
+
+    @cached_property
+    def _versions(self) -> Counter[int]:
+        """Number of different versions of each relation in the log."""
+        return Counter(version.relation.oid for version in self._log.versions)
+
+
+def _differ(found: list[VersionInForce], place: int) -> bool:
+    one, other = (found[at].relation for at in (place - 1, place))
+    return (one.columns, one.replica_identity) != (other.columns, other.replica_identity)
+
+
+def _read(log: Log, after: int, until: int) -> dict[int, list[VersionInForce]]:
+    """Return the versions that begin in a range, by OID."""
+    found: dict[int, list[VersionInForce]] = {}
+    if not len(log):
+        return found
+    first = log.number_at(after)
+    held = {oid: version for oid, (_, version) in log.scope_before(first).relations.items()}
+    streamed: set[int] = set()  # relations that transactions declared for themselves
+    new: list[Relation] = []  # after the last commit
+    committed = 0
+    for resolver in _events(log, first):
+        carry = resolver.carry
+        declared = {version.relation.oid for version in resolver.versions}
+        resolver.versions.clear()
+        if carry.in_stream is not None:
+            streamed |= declared
+        if carry.delivered_lsn > committed:
+            declared |= streamed
+        for oid in declared:
+            _, version = carry.scope.relations.get(oid, (0, held.get(oid)))
+            if version is not None and held.get(oid) != version:
+                held[oid] = version
+                new.append(version.relation)
+        if carry.delivered_lsn > committed:
+            committed = carry.delivered_lsn
+            if committed > until:
+                break
+            for relation in new if committed > after else ():
+                found.setdefault(relation.oid, []).append(VersionInForce(committed, relation))
+            new.clear()
+    return found
+
+
+def _events(log: Log, first: int) -> Iterator[Resolver]:
+    """Yield the state after each event from a segment on."""
+    carry = log.segment(first).header.before.carry.with_scope(log.scope_before(first))
+    resolver = Resolver(carry, _NullListener())
+    for number in range(first, len(log)):
+        for part in log.segment(number).parts:
+            if part.summary.new_session:
+                resolver.new_session()
+            for event in part.summary.events(resolver.carry.in_block):
+                one = replace(part.summary, outside=(event,), inside=(event,), ends_in_block=None)
+                apply_summary(one, resolver, skip=True)
+                yield resolver
+            if part.summary.ends_in_block is not None:
+                resolver.carry.in_block = part.summary.ends_in_block
+
+
+class _NullListener:
+    """A transaction listener that does nothing."""
+
+    def commit(self, key: Any, committed: Any) -> None: ...
+    def drop(self, key: Any) -> None: ...
+    def truncate(self, key: Any, position: Any) -> None: ...
+    def rename(self, key: Any, new: Any) -> None: ...

@@ -1,0 +1,286 @@
+"""TableMirror: the changes of one table, applied to its table of the lake."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pgwire_codec.errors import LogError, TableError
+from pgwire_codec.log import Log
+from pgwire_codec.protocol.lsn import format_lsn
+from pgwire_codec.protocol.messages import Relation
+from pgwire_codec.spark.formats.packed import ChangeFacts, TableRange
+from pgwire_codec.spark.mirroring.alignment import align, table_columns
+from pgwire_codec.spark.mirroring.column_history import ColumnHistory
+from pgwire_codec.spark.mirroring.evolution import Policy, evolution_steps
+from pgwire_codec.spark.mirroring.lake import Lake
+from pgwire_codec.spark.mirroring.relation_history import RelationHistory, VersionInForce
+from pgwire_codec.spark.mirroring.status import OK, TableStatus
+from pgwire_codec.spark.reduction.change_columns import ChangeColumns
+from pgwire_codec.spark.sinks.merge import apply_changes, check_names
+from pgwire_codec.spark.sinks.survey import Survey
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pgwire_codec.spark.sinks.target import Target
+
+LOGGER: Final = logging.getLogger("pgwire_codec.spark.mirror")
+
+
+@dataclass(frozen=True, slots=True)
+class TableBatch:
+    """Changes of a table in a micro-batch.
+
+    Attributes
+    ----------
+    changes : DataFrame
+    count : int
+        Number of changes.
+    range : TableRange
+        Range of the log of which they are all changes.
+    facts : ChangeFacts
+    """
+
+    changes: DataFrame
+    count: int
+    range: TableRange
+    facts: ChangeFacts
+
+    def survey_after(self, applied: int | None) -> Survey | None:
+        """Return a survey of the changes, if none of them is needed for it.
+
+        The target has the changes up to the LSN ``applied``.
+        """
+        facts = self.facts
+        if facts.inserts < self.count or (applied is not None and applied > self.range.after):
+            return None
+        oid = self.range.relation.oid
+        return Survey.of_inserts(oid, facts.last_lsn, facts.last_time, self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Part of a range in which the replica identity stays the same.
+
+    Attributes
+    ----------
+    after, until : int
+        Commit LSNs.
+    versions : list of Relation
+        From the one that is valid before it, if that is known, to that at its end.
+    """
+
+    after: int
+    until: int
+    versions: list[Relation]
+
+
+class TableMirror:
+    """Applies changes of tables up to a commit LSN, at which the log is read.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        Session of the micro-batch.
+    log : Log
+        Must not be refreshed meanwhile.
+    lake : Lake
+    policy : {"evolve", "freeze", "fail"}
+        What to do when a table's columns change.
+    options : mapping of str to str
+        Options of ``format("pgoutput")`` for tables that are read from the log.
+    until : int
+        Commit LSN up to which the tables are to be whole.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        log: Log,
+        lake: Lake,
+        policy: Policy,
+        options: Mapping[str, str],
+        until: int,
+    ) -> None:
+        self._spark = spark
+        self._log = log
+        self._lake = lake
+        self._policy = policy
+        self._options = options
+        self._until = until
+        self._history = RelationHistory(log)
+        self._reading = threading.Lock()  # a Log keeps what it has read, and not for many threads
+
+    def apply(self, status: TableStatus, batch: TableBatch) -> TableStatus:
+        """Apply the changes of a table in a micro-batch; return its status after them.
+
+        If the target does not have all changes before them, those are read from the log.
+        """
+        whole = batch.range
+        target = self._lake.open(self._spark, whole.relation)
+        with self._reading:
+            begin = self._begin(target, whole.relation, status)
+            oid = whole.relation.oid
+            if begin < whole.after and not self._has_changes(oid, begin, whole.after):
+                begin = whole.after
+        usable = batch if begin >= whole.after else None
+        return self._apply(status, target, whole.relation, begin, usable)
+
+    def catch_up(self, status: TableStatus) -> TableStatus:
+        """Apply the changes of a table that its target does not have, from the log."""
+        with self._reading:
+            version = self._log.relations_at(self._until).named(status.table)
+        if version is None:
+            raise TableError(
+                f"no relation has the name {status.table} at {format_lsn(self._until)}"
+            )
+        target = self._lake.open(self._spark, version.relation)
+        with self._reading:
+            begin = self._begin(target, version.relation, status)
+        return self._apply(status, target, version.relation, begin, None)
+
+    def _begin(self, target: Target, relation: Relation, status: TableStatus) -> int:
+        """Return the commit LSN up to which a target has a relation's changes."""
+        log, oid = self._log, relation.oid
+        applied = target.applied
+        if target.schema is None or applied.commit_lsn is None or applied.relation != oid:
+            if log.begin.lsn and oid in log.relations_at(log.begin.lsn).relations:
+                raise LogError(
+                    f"earlier changes of {status.table} were pruned from {log.uri}, up to "
+                    f"{format_lsn(log.begin.lsn)}",
+                    hint="Take a new snapshot into a new log.",
+                )
+            return log.begin.lsn
+        is_known = status.whole_lsn is not None and (
+            (status.relation_oid, status.commit_lsn) == (oid, applied.commit_lsn)
+        )
+        return status.whole_lsn if is_known and status.whole_lsn else applied.commit_lsn
+
+    def _has_changes(self, oid: int, after: int, until: int) -> bool:
+        """Return whether a range of the log may have changes of a relation."""
+        return any(
+            changed is None or oid in changed
+            for changed in self._log.plan(after, until, relation_oid=oid).changed
+        )
+
+    def _apply(
+        self,
+        status: TableStatus,
+        target: Target,
+        relation: Relation,
+        begin: int,
+        batch: TableBatch | None,
+    ) -> TableStatus:
+        status = replace(status, relation_oid=relation.oid, state=OK, error=None, hint=None)
+        pieces = []
+        if begin < self._until:
+            with self._reading:
+                versions = self._history.between(relation.oid, begin, self._until)
+            pieces = _pieces(versions, begin, self._until)
+        for piece in pieces:
+            if batch is not None and len(pieces) == 1:
+                survey = batch.survey_after(target.applied.commit_lsn)
+                status = self._merge(status, target, batch.changes, piece, survey)
+            else:
+                changes = self._read(relation.oid, piece)
+                status = self._merge(status, target, changes, piece, None)
+            target = self._lake.open(self._spark, relation)
+        return replace(
+            status,
+            commit_lsn=target.applied.commit_lsn,
+            version=target.version,
+            whole_lsn=max(begin, self._until),
+        )
+
+    def _read(self, oid: int, piece: _Piece) -> DataFrame:
+        """Return the changes of a relation in a part of the log."""
+        options = {
+            **self._options,
+            "path": self._log.uri,
+            "relationOid": str(oid),
+            "startingLsn": str(piece.after),
+            "endingLsn": str(piece.until),
+            "withRelationOid": "true",
+        }
+        return self._spark.read.format("pgoutput").options(**options).load()
+
+    def _merge(
+        self,
+        status: TableStatus,
+        target: Target,
+        changes: DataFrame,
+        piece: _Piece,
+        survey: Survey | None,
+    ) -> TableStatus:
+        relation = piece.versions[-1]
+        keys = _keys(relation)
+        replaces = False
+        evolutions: Sequence[str] = ()
+        if target.schema is None:
+            if keys is None and relation.replica_identity != "f":
+                LOGGER.warning("%s has no replica identity: its rows are appended", status.table)
+        else:
+            is_other = target.applied.relation not in (None, relation.oid)
+            replaces = is_other and self._policy == "evolve"
+            if is_other and self._policy == "fail":
+                raise TableError(
+                    f"relation {relation.oid} has the name {status.table} now, which relation "
+                    f"{target.applied.relation} had",
+                    hint='Use on_schema_change="evolve", and resume the table.',
+                )
+            if replaces:
+                evolutions = [f"replace relation {target.applied.relation} by {relation.oid}"]
+            else:
+                history = ColumnHistory.of([relation] if is_other else piece.versions)
+                evolutions = self._evolve(target, changes, history)
+                target = self._lake.open(self._spark, relation)
+                changes = align(changes, _columns(target), fills=keys is not None)
+        columns = ChangeColumns.of(changes, keys)
+        check_names(columns)
+        _, survey = apply_changes(target, changes, columns, replaces=replaces, survey=survey)
+        for evolution in evolutions:
+            LOGGER.warning("%s: %s", status.table, evolution)
+        return replace(
+            status,
+            commit_time=status.commit_time if survey is None else survey.commit_time,
+            changes=status.changes + (0 if survey is None else survey.rows),
+            evolutions=(*status.evolutions, *evolutions),
+        )
+
+    def _evolve(self, target: Target, changes: DataFrame, history: ColumnHistory) -> list[str]:
+        """Change the columns of a target to those of the changes; return the steps."""
+        held, wanted = _columns(target), table_columns(changes)
+        steps = evolution_steps(history, held, wanted, self._policy)
+        dropped = [f"drop column {name}, which is kept" for name in history.dropped]
+        if steps:
+            target.alter(steps)
+        return [*map(str, steps), *dropped]
+
+
+def _pieces(versions: list[VersionInForce], after: int, until: int) -> list[_Piece]:
+    """Return the parts of a range between the commits at which the replica identity changes."""
+    pieces = [_Piece(after, until, [version.relation]) for version in versions[:1]]
+    for version in versions[1:]:
+        last = pieces[-1]
+        if _keys(version.relation) == _keys(last.versions[-1]):
+            last.versions.append(version.relation)
+            continue
+        end = version.commit_lsn - 1
+        pieces[-1] = replace(last, until=end)
+        pieces.append(_Piece(end, until, [last.versions[-1], version.relation]))
+    return pieces
+
+
+def _keys(relation: Relation) -> list[str] | None:
+    """Return the columns that identify a row; None if it is the whole row."""
+    if relation.replica_identity == "f":
+        return None
+    return [column.name for column in relation.columns if column.flags & 1] or None
+
+
+def _columns(target: Target) -> dict[str, Any]:
+    return {} if target.schema is None else {each.name: each.dataType for each in target.schema}

@@ -1,0 +1,158 @@
+"""Columns of a table across its versions, and the steps by which a target follows; no session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pgwire_codec.errors import TableError
+from tests.support import build
+
+pytest.importorskip("pyspark", reason="needs PySpark (Python 3.11)")
+
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+)
+
+from pgwire_codec.spark.mirroring.column_history import ColumnHistory
+from pgwire_codec.spark.mirroring.evolution import evolution_steps
+
+INT, TEXT = IntegerType(), StringType()
+
+
+def version(names: str, **kinds: str) -> Any:
+    columns = [build.column(name, kinds.get(name, "text")) for name in names.split()]
+    return build.relation(1, *columns)
+
+
+def history(*names: str) -> ColumnHistory:
+    return ColumnHistory.of([version(each) for each in names])
+
+
+def test_a_rename_needs_a_later_column_that_keeps_its_name_and_place() -> None:
+    assert history("id x k", "id y k") == ColumnHistory({"x": "y"}, frozenset(), ())
+    assert history("id x k", "id y k n") == ColumnHistory({"x": "y"}, frozenset({"n"}), ())
+    assert history("x k", "y k") == ColumnHistory({"x": "y"}, frozenset(), ())
+    assert history("id a b k", "id c d k") == ColumnHistory({"a": "c", "b": "d"}, frozenset(), ())
+    assert history("id x", "id y") == ColumnHistory({}, frozenset({"y"}), ("x",))
+    assert history("id x k", "id k y") == ColumnHistory({}, frozenset({"y"}), ("x",))
+    assert history("id x y k", "id k p q") == ColumnHistory({}, frozenset("pq"), ("x", "y"))
+
+
+def test_another_type_is_another_column() -> None:
+    found = ColumnHistory.of([version("id x k"), version("id y k", y="int4")])
+    assert found == ColumnHistory({}, frozenset({"y"}), ("x",))
+
+
+def test_versions_are_compared_one_after_the_other() -> None:
+    assert history("id x k", "id y k", "id z k") == ColumnHistory({"x": "z"}, frozenset(), ())
+    assert history("id x k", "id y k", "id x k") == ColumnHistory({}, frozenset(), ())
+    assert history("id x", "id", "id x") == ColumnHistory({}, frozenset({"x"}), ("x",))
+    assert history("id x k", "id k", "id k x", "id k z x") == ColumnHistory(
+        {}, frozenset({"x", "z"}), ("x",)
+    )
+    assert history("id x", "id x") == history("id x") == ColumnHistory({}, frozenset(), ())
+
+
+@pytest.mark.parametrize(
+    "versions",
+    [
+        ("id a b k", "id b a k"),
+        ("id a b k", "id b c k"),
+        ("id a b k", "id t b k", "id t a k", "id b a k"),
+        ("id a k", "id b k", "id b k a"),
+    ],
+)
+def test_a_name_that_another_column_gets(versions: tuple[str, ...]) -> None:
+    with pytest.raises(TableError, match="the names of other columns changed with it"):
+        history(*versions)
+
+
+def steps(found: ColumnHistory, held: dict[str, Any], wanted: dict[str, Any], *policy: Any) -> Any:
+    return list(map(str, evolution_steps(found, held, wanted, *policy)))
+
+
+def test_steps() -> None:
+    found = history("id x k", "id y k n")
+    held = {"id": INT, "x": TEXT, "k": TEXT}
+    wanted = {"id": LongType(), "y": TEXT, "k": TEXT, "n": INT}
+    expected = ["rename column x to y", "widen column id to bigint", "add column n int"]
+    assert sorted(steps(found, held, wanted)) == sorted(expected)
+    assert steps(found, held, {"id": INT, "y": TEXT, "k": TEXT}, "freeze") == []
+    with pytest.raises(TableError, match="the table's columns changed: rename column x to y, "):
+        steps(found, held, wanted, "fail")
+
+
+def test_steps_that_were_done_before() -> None:
+    """After a failure between two steps, or before the rows were merged."""
+    found = history("id x k", "id y k n")
+    wanted = {"id": INT, "y": TEXT, "k": TEXT, "n": INT}
+    done = {"id": INT, "k": TEXT, "y": TEXT}
+    assert steps(found, done, wanted) == ["add column n int"]
+    assert steps(found, done | {"n": INT}, wanted) == ["clear column n"]
+    again = history("id x", "id", "id x")
+    assert steps(again, {"id": INT, "x": TEXT}, {"id": INT, "x": TEXT}) == ["clear column x"]
+
+
+def test_a_dropped_column_stays() -> None:
+    found = history("id x", "id")
+    assert steps(found, {"id": INT, "x": TEXT}, {"id": INT}) == []
+    with pytest.raises(TableError, match="the table's columns changed: drop column x"):
+        steps(found, {"id": INT, "x": TEXT}, {"id": INT}, "fail")
+    with pytest.raises(TableError, match="still has the column y that was dropped"):
+        steps(
+            history("id x k", "id y k"),
+            {"id": INT, "x": TEXT, "k": TEXT, "y": TEXT},
+            {"id": INT, "y": TEXT, "k": TEXT},
+        )
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted", "wider"),
+    [
+        (ShortType(), LongType(), LongType()),
+        (LongType(), ShortType(), None),
+        (FloatType(), DoubleType(), DoubleType()),
+        (DecimalType(10, 2), DecimalType(12, 4), DecimalType(12, 4)),
+        (DecimalType(12, 2), DecimalType(10, 4), DecimalType(14, 4)),
+        (DecimalType(14, 4), DecimalType(10, 2), None),
+        (TEXT, INT, None),
+        (TEXT, DateType(), None),
+        (ArrayType(LongType()), ArrayType(INT), None),
+    ],
+)
+def test_widening(held: Any, wanted: Any, wider: Any) -> None:
+    expected = [] if wider is None else [f"widen column v to {wider.simpleString()}"]
+    assert steps(history("v"), {"v": held}, {"v": wanted}) == expected
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted"),
+    [
+        (INT, TEXT),
+        (INT, DoubleType()),
+        (TEXT, BooleanType()),
+        (TEXT, DoubleType()),
+        (DecimalType(38, 0), DecimalType(10, 2)),
+        (ArrayType(INT), INT),
+    ],
+)
+@pytest.mark.parametrize("policy", ["evolve", "freeze", "fail"])
+def test_types_that_no_type_holds(held: Any, wanted: Any, policy: str) -> None:
+    with pytest.raises(TableError, match=r"column v of the target is .* which does not hold"):
+        steps(history("v"), {"v": held}, {"v": wanted}, policy)
+
+
+def test_freeze_does_not_widen() -> None:
+    with pytest.raises(TableError, match="v of the target is int, which does not hold bigint"):
+        steps(history("v"), {"v": INT}, {"v": LongType()}, "freeze")

@@ -1,0 +1,83 @@
+"""A mirror has the rows of every table of a log, whatever happens to it and to the tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from pgwire_codec.errors import OptionError, TableError
+from tests.support import build
+from tests.support.build import column
+from tests.support.mirrors import ID, MirrorOf, Writer, relation
+
+pytestmark = pytest.mark.slow
+
+pytest.importorskip("deltalake")
+
+
+def test_all_kinds_of_changes(made: MirrorOf, writer: Writer) -> None:
+    """Of tables with a key, without one, without identity, and with names of all kinds."""
+    keyed = relation(1, ID, column("v"), column("note"))
+    both = [column("v", "int4", key=True), column("w", key=True)]
+    whole = relation(2, *both, identity="f")
+    bare = relation(3, column("v", "int4"), identity="n")
+    named = relation(4, ID, column("a b"), name="Grö ße/%", namespace="_s.x")
+    pairs = relation(5, ID, column("other", "int4", key=True))
+    writer.commit(keyed, *(build.insert(1, str(n), "v", "n") for n in range(4)))
+    writer.commit(whole, *(build.insert(2, "7", "same") for _ in range(3)))
+    writer.commit(bare, build.insert(3, "1"), build.insert(3, "1"))
+    writer.commit(named, build.insert(4, "1", "x"), pairs, build.insert(5, "1", "2"))
+    writer.flush()
+    made.run()
+    first = {"public.t1": 4, "public.t2": 3, "public.t3": 2, "public.t5": 1}
+    assert {name: len(made.rows(name)) for name in first} == first
+    writer.commit(
+        keyed,
+        build.update(1, build.row("0", "changed", ...)),
+        build.update(1, build.row("9", "moved", ...), key=build.row("1", None, None)),
+        build.delete(1, key=build.row("2", None, None)),
+    )
+    writer.commit(whole, build.delete(2, old=build.row("7", "same")), build.insert(2, "8", "new"))
+    writer.commit(bare, build.insert(3, "1"))
+    writer.commit(named, build.update(4, build.row("1", "y")), build.insert(4, "2", None))
+    writer.commit(pairs, build.update(5, build.row("1", "3"), key=build.row("1", "2")))
+    writer.flush()
+    made.run()
+    for name in first:
+        assert made.rows(name) == made.expected(name), name
+    path = made.lake / "~5Fs.x" / "Gr~C3~B6~20~C3~9Fe~2F~25"
+    assert made.rows(path) == made.expected("_s.x.Grö ße/%")
+    assert {each["state"] for each in made.status().values()} == {"ok"}
+
+
+def test_status(made: MirrorOf, writer: Writer) -> None:
+    writer.commit(relation(1, ID), build.insert(1, "1"))
+    first = writer.commit(relation(2, ID), build.insert(2, "1"), build.insert(2, "2"))
+    writer.flush()
+    made.run()
+    last = writer.commit(relation(2, ID), build.insert(2, "3"))
+    writer.flush()
+    made.run()
+    one, two = (made.status()[f"public.t{oid}"] for oid in (1, 2))
+    assert (one["relation_oid"], one["commit_lsn"], one["commit_lsn_text"]) == (1, 10, "0/A")
+    assert (two["commit_lsn"], two["whole_lsn"], two["whole_lsn_text"]) == (last, last, "0/1E")
+    assert one["whole_lsn"] == last
+    assert (one["changes"], two["changes"], two["state"], two["error"]) == (1, 1, "ok", None)
+    assert two["commit_time"] is not None
+    assert {"public.t1": one["version"], "public.t2": two["version"]} == made.versions()
+    assert [(each.batch, each.until, len(each.changed)) for each in made.batches] == [
+        (0, first, 2),
+        (1, last, 1),
+    ]
+
+
+def test_errors(made: MirrorOf, writer: Writer) -> None:
+    writer.commit(relation(1, ID), build.insert(1, "1"))
+    writer.flush()
+    with pytest.raises(OptionError, match="exclude one another"):
+        made.run(every="1 second")
+    with pytest.raises(OptionError, match="one of evolve, freeze, fail, not 'no'"):
+        made.run(on_schema_change="no")
+    with pytest.raises(OptionError, match="a mirror sets the option startingLsn itself"):
+        made.run(startingLsn="5")
+    with pytest.raises(TableError, match=r"table public\.t1 is not set aside — hint: .*: none"):
+        made.resume("public.t1")

@@ -1,0 +1,193 @@
+"""A mirror follows the columns, the identity and the names of its tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support import build
+from tests.support.build import column
+from tests.support.mirrors import ID, MirrorOf, Writer, in_order, relation
+
+pytestmark = pytest.mark.slow
+
+pytest.importorskip("deltalake")
+
+X, K = column("x", "int4"), column("k")
+
+
+def rows(*values: dict[str, Any]) -> list[dict[str, Any]]:
+    return in_order(list(values))
+
+
+def follow(made: MirrorOf, writer: Writer, *inside: Any, **options: Any) -> dict[str, Any]:
+    """Mirror another transaction, and return the status of the first table."""
+    writer.commit(*inside)
+    writer.flush()
+    made.run(**options)
+    status: dict[str, Any] = made.status()["public.t1"]
+    return status
+
+
+def begin(made: MirrorOf, writer: Writer) -> None:
+    """Mirror a table of two rows."""
+    old = relation(1, ID, X, K)
+    follow(made, writer, old, build.insert(1, "1", "5", "a"), build.insert(1, "2", "6", "b"))
+
+
+def test_a_column_is_added_and_dropped(made: MirrorOf, writer: Writer) -> None:
+    begin(made, writer)
+    more = relation(1, ID, X, K, column("n", "numeric", typmod=(10 << 16) + 2 + 4))
+    status = follow(made, writer, more, build.insert(1, "3", "7", "c", "1.50"))
+    assert status["evolutions"] == ["add column n decimal(10,2)"]
+    less = relation(1, ID, K, column("n", "numeric", typmod=(10 << 16) + 2 + 4))
+    status = follow(made, writer, less, build.update(1, build.row("1", "z", "2.5")))
+    assert status["evolutions"][1:] == ["drop column x, which is kept"]
+    found = made.rows("public.t1")
+    assert [(r["id"], r["x"], r["k"], r["n"] and str(r["n"])) for r in found] == [
+        (1, None, "z", "2.50"),
+        (2, 6, "b", None),
+        (3, 7, "c", "1.50"),
+    ]
+    # Another column gets the name: rows that are not written again do not have its values.
+    again = relation(1, ID, K, column("n", "numeric", typmod=(10 << 16) + 2 + 4), X)
+    status = follow(made, writer, again, build.insert(1, "4", "d", None, "9"))
+    assert status["evolutions"][2:] == ["clear column x"]
+    assert [(r["id"], r["x"]) for r in made.rows("public.t1")] == [
+        (1, None),
+        (2, None),
+        (3, None),
+        (4, 9),
+    ]
+    assert status["state"] == "ok"
+
+
+def test_columns_that_change_within_a_batch(made: MirrorOf, writer: Writer) -> None:
+    begin(made, writer)
+    writer.commit(relation(1, ID, K), build.insert(1, "3", "c"))
+    writer.commit(relation(1, ID, K, X), build.insert(1, "4", "d", "8"))
+    status = follow(made, writer, build.update(1, build.row("2", "e", "9")))
+    assert status["evolutions"] == ["clear column x", "drop column x, which is kept"]
+    assert made.rows("public.t1") == rows(
+        {"id": 1, "x": None, "k": "a"},
+        {"id": 2, "x": 9, "k": "e"},
+        {"id": 3, "x": None, "k": "c"},
+        {"id": 4, "x": 8, "k": "d"},
+    )
+
+
+def test_renamed_and_wider(made: MirrorOf, writer: Writer) -> None:
+    begin(made, writer)
+    wide = column("id", "int8", key=True)
+    new = relation(1, wide, column("y", "int4"), K)
+    status = follow(made, writer, new, build.insert(1, str(1 << 40), "8", "c"))
+    if made.engine == "delta-rs":
+        assert status["state"] == "set aside"
+        assert status["error"] == "delta-rs cannot rename column x to y"
+        assert "delta-spark" in status["hint"]
+        return
+    assert status["evolutions"] == ["rename column x to y", "widen column id to bigint"]
+    follow(made, writer, new, build.update(1, build.row("1", "9", "a")))
+    assert made.rows("public.t1") == rows(
+        {"id": 1, "y": 9, "k": "a"},
+        {"id": 2, "y": 6, "k": "b"},
+        {"id": 1 << 40, "y": 8, "k": "c"},
+    )
+    follow(made, writer, relation(1, ID, column("y", "int4"), K), build.insert(1, "3", "1", "d"))
+    assert len(made.rows("public.t1")) == 4
+
+
+def test_a_failure_between_the_columns_and_the_rows(
+    made: MirrorOf, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The steps that were done are not done again, nor undone."""
+    from pgwire_codec.spark.mirroring import table_mirror
+
+    begin(made, writer)
+
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise RuntimeError("no space left")
+
+    new = relation(1, ID, X, K, column("n"))
+    if made.engine == "delta-spark":
+        new = relation(1, column("id", "int8", key=True), column("y", "int4"), K, column("n"))
+    with monkeypatch.context() as patch:
+        patch.setattr(table_mirror, "apply_changes", fail)
+        status = follow(made, writer, new, build.insert(1, "3", "7", "c", "n"))
+        assert (status["state"], status["error"]) == ("set aside", "RuntimeError: no space left")
+    made.resume("public.t1")
+    made.run()
+    assert made.status()["public.t1"]["state"] == "ok"
+    found = made.rows("public.t1")
+    assert [list(row.values()) for row in found] == [
+        [1, 5, "a", None],
+        [2, 6, "b", None],
+        [3, 7, "c", "n"],
+    ]
+
+
+def test_frozen_columns(made: MirrorOf, writer: Writer) -> None:
+    begin(made, writer)
+    new = relation(1, ID, K, column("n"))
+    follow(made, writer, new, build.insert(1, "3", "c", "n"), on_schema_change="freeze")
+    status = follow(
+        made, writer, new, build.update(1, build.row("1", "z", "n")), on_schema_change="freeze"
+    )
+    assert (status["state"], status["evolutions"][:1]) == ("ok", ["drop column x, which is kept"])
+    assert made.rows("public.t1") == rows(
+        {"id": 1, "x": None, "k": "z"}, {"id": 2, "x": 6, "k": "b"}, {"id": 3, "x": None, "k": "c"}
+    )
+
+
+def test_another_table_with_the_name(made: MirrorOf, writer: Writer) -> None:
+    """DROP TABLE, CREATE TABLE: rows and columns are those of the new one."""
+    begin(made, writer)
+    other = relation(9, column("uid", "uuid", key=True), column("x", "text"), name="t1")
+    uid = "00000000-0000-0000-0000-000000000001"
+    status = follow(made, writer, other, build.insert(9, uid, "text"))
+    assert status["relation_oid"] == 9
+    assert status["evolutions"] == ["replace relation 1 by 9"]
+    assert made.rows("public.t1") == [{"uid": uid, "x": "text"}]
+    follow(made, writer, other, build.insert(9, uid[:-1] + "2", "t"), build.truncate(9))
+    assert made.rows("public.t1") == []
+    follow(made, writer, other, build.insert(9, uid, "again"))
+    assert made.rows("public.t1") == [{"uid": uid, "x": "again"}]
+
+
+def test_another_table_with_the_name_fails(made: MirrorOf, writer: Writer) -> None:
+    begin(made, writer)
+    other = relation(9, ID, X, K, name="t1")
+    status = follow(made, writer, other, build.insert(9, "7", "8", "c"), on_schema_change="fail")
+    assert status["error"] == "relation 9 has the name public.t1 now, which relation 1 had"
+    made.resume("public.t1")
+    made.run(on_schema_change="freeze")
+    assert made.rows("public.t1") == [{"id": 7, "x": 8, "k": "c"}]
+
+
+def test_another_key_within_a_batch(made: MirrorOf, writer: Writer) -> None:
+    """Old rows are found by the key that they were sent with."""
+    begin(made, writer)
+    by_x = relation(1, column("id", "int4"), column("x", "int4", key=True), K, identity="i")
+    old = relation(1, ID, X, K)
+    writer.commit(old, build.update(1, build.row("1", "50", "a")))
+    writer.commit(by_x, build.update(1, build.row("10", "50", "a2")))
+    writer.commit(
+        build.update(1, build.row("2", "60", "b2"), key=build.row(None, "6", None)),
+        build.insert(1, "3", "70", "c"),
+    )
+    whole = [column(name, kind, key=True) for name, kind in (("id", "int4"), ("x", "int4"))]
+    full = relation(1, *whole, column("k", key=True), identity="f")
+    status = follow(
+        made,
+        writer,
+        full,
+        build.update(1, build.row("3", "70", "d"), old=build.row("3", "70", "c")),
+    )
+    assert (status["state"], status["error"]) == ("ok", None)
+    assert made.rows("public.t1") == rows(
+        {"id": 10, "x": 50, "k": "a2"},
+        {"id": 2, "x": 60, "k": "b2"},
+        {"id": 3, "x": 70, "k": "d"},
+    )
+    assert status["whole_lsn"] == writer.lsn

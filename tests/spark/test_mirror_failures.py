@@ -1,0 +1,221 @@
+"""A mirror that was killed, or whose tables failed, has the same rows in the end."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pytest
+
+from pgwire_codec.errors import TableError
+from tests.support import build
+from tests.support.build import column
+from tests.support.mirrors import ID, MirrorOf, Writer, relation
+
+pytestmark = pytest.mark.slow
+
+pytest.importorskip("deltalake")
+
+V = column("v", "int4")
+NAMES = [f"public.t{oid}" for oid in (1, 2, 3)]
+
+
+def change(writer: Writer, *oids: int) -> None:
+    """Change each of some tables: a row more, and another value in the first one."""
+    for oid in oids:
+        key = str(writer.lsn + 1)
+        writer.commit(
+            relation(oid, ID, V),
+            build.insert(oid, key, "0"),
+            build.update(oid, build.row(key, "1")),
+        )
+    writer.flush()
+
+
+def check(made: MirrorOf, *names: str) -> None:
+    for name in names or NAMES:
+        assert made.rows(name) == made.expected(name), name
+
+
+class Killed(Exception):
+    """In place of the death of the process."""
+
+
+def kill_once(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """Have the next micro-batch end in the middle."""
+    from pgwire_codec.spark.mirroring import batches
+
+    whole = getattr(batches.MirrorBatches, where)
+
+    def killed(self: Any, session: Any, work: Any, *rest: Any) -> None:
+        monkeypatch.setattr(batches.MirrorBatches, where, whole)
+        for each in list(work)[:2] if where == "_run" else ():
+            work[each]()
+        raise Killed
+
+    monkeypatch.setattr(batches.MirrorBatches, where, killed)
+
+
+def test_killed_between_two_tables(
+    made: MirrorOf, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(writer, 1, 2, 3)
+    made.run()
+    change(writer, 1, 2, 3)
+    kill_once(monkeypatch, "_run")
+    with pytest.raises(Exception, match="Killed"):
+        made.run()
+    before = made.versions()
+    assert made.rows(NAMES[2]) != made.expected(NAMES[2])
+    assert {each["whole_lsn"] for each in made.status().values()} == {30}
+    change(writer, 2)
+    made.run()
+    check(made)
+    # The first two are not merged again, except for the new change.
+    added = {name: count - before[name] for name, count in made.versions().items()}
+    assert added == {NAMES[0]: 0, NAMES[1]: 1, NAMES[2]: 1}
+    assert {each["whole_lsn"] for each in made.status().values()} == {writer.lsn}
+
+
+def test_restart_without_the_checkpoint(
+    made: MirrorOf, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(writer, 1, 2, 3)
+    made.run()
+    change(writer, 1, 2)
+    kill_once(monkeypatch, "_run")
+    with pytest.raises(Exception, match="Killed"):
+        made.run()
+    shutil.rmtree(made.checkpoint)
+    before = made.versions()
+    made.run()
+    check(made)
+    assert made.versions() == before
+    assert made.batches[-1].until == writer.lsn
+    # Nor without the status table: the query begins at the log's beginning.
+    shutil.rmtree(made.checkpoint)
+    shutil.rmtree(made.lake / "_mirror")
+    change(writer, 3)
+    made.run()
+    check(made)
+    assert made.versions() == before | {NAMES[2]: before[NAMES[2]] + 1}
+    assert {each["state"] for each in made.status().values()} == {"ok"}
+
+
+def test_a_target_that_was_set_back(made: MirrorOf, writer: Writer) -> None:
+    """It gets the changes again: its own commit decides, not the status."""
+    change(writer, 1, 2, 3)
+    made.run()
+    shutil.copytree(made.lake / "public" / "t1", made.lake / "old")
+    change(writer, 1)
+    made.run()
+    shutil.rmtree(made.lake / "public" / "t1")
+    shutil.move(made.lake / "old", made.lake / "public" / "t1")
+    shutil.rmtree(made.lake / "public" / "t2")
+    change(writer, 1, 2)
+    made.run()
+    check(made)
+
+
+def test_a_table_that_fails(made: MirrorOf, writer: Writer) -> None:
+    """The others go on; it is resumed from the commit that it has."""
+    change(writer, 1, 2, 3)
+    made.run(on_schema_change="fail")
+    wide = relation(2, ID, V, column("more"))
+    writer.commit(wide, build.insert(2, "100", "5", "m"))
+    change(writer, 3)
+    made.run(on_schema_change="fail")
+    check(made, NAMES[0], NAMES[2])
+    row = made.status()[NAMES[1]]
+    assert (row["state"], row["whole_lsn"], row["commit_lsn"]) == ("set aside", 30, 20)
+    assert row["error"] == "the table's columns changed: add column more string"
+    assert row["hint"].startswith('Use on_schema_change="evolve"')
+    commits = made.versions()[NAMES[1]]
+    writer.commit(wide, build.delete(2, key=build.row("100", None, None)))
+    writer.commit(wide, build.insert(2, "101", "6", "n"))
+    change(writer, 1)
+    made.run()
+    assert made.versions()[NAMES[1]] == commits
+    with pytest.raises(TableError, match=r"public\.t1 is not set aside — hint: .*: public\.t2\."):
+        made.resume(NAMES[0])
+    made.resume(NAMES[1])
+    made.run()  # without new changes of any table
+    row = made.status()[NAMES[1]]
+    assert (row["state"], row["error"], row["whole_lsn"]) == ("ok", None, writer.lsn)
+    assert row["evolutions"] == ["add column more string"]
+    check(made, NAMES[0], NAMES[2])
+    assert [r for r in made.rows(NAMES[1]) if r["id"] > 99] == [{"id": 101, "v": 6, "more": "n"}]
+    change(writer, 2)
+    made.run()
+    assert len(made.rows(NAMES[1])) == 3
+
+
+def test_resumed_with_a_batch(made: MirrorOf, writer: Writer) -> None:
+    """Of which it has no changes; its changes are in batches that are over."""
+    change(writer, 1, 2)
+    made.run()
+    writer.commit(relation(1, ID, column("v")), build.insert(1, "50", "text"))
+    change(writer, 2)
+    made.run()
+    assert made.status()[NAMES[0]]["state"] == "set aside"
+    assert "which does not hold string" in made.status()[NAMES[0]]["error"]
+    shutil.rmtree(made.lake / "public" / "t1")  # as the hint advises
+    resumed = []
+
+    def resume(batch: Any) -> None:
+        if not resumed:
+            resumed.append(batch)
+            made.resume(NAMES[0])
+            change(writer, 2)
+
+    change(writer, 2)
+    query = made.start(report=resume)
+    try:
+        while len(query.recentProgress) < 1 or made.status()[NAMES[0]]["state"] != "ok":
+            assert query.exception() is None
+            query.awaitTermination(0.2)
+    finally:
+        query.stop()
+    assert [row["v"] for row in made.rows(NAMES[0])] == ["1", "text"]
+    check(made, NAMES[1])
+
+
+def test_an_error_that_passes(
+    made: MirrorOf, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pgwire_codec.spark.mirroring import table_mirror
+
+    failed = []
+    apply_changes = table_mirror.apply_changes
+
+    def flaky(*arguments: Any, **options: Any) -> Any:
+        if not failed:
+            failed.append(1)
+            raise OSError("connection lost")
+        return apply_changes(*arguments, **options)
+
+    monkeypatch.setattr(table_mirror, "apply_changes", flaky)
+    change(writer, 1, 2, 3)
+    made.run()
+    assert failed
+    check(made)
+    assert {each["state"] for each in made.status().values()} == {"ok"}
+
+
+def test_more_tables_with_the_same_checkpoint(made: MirrorOf, writer: Writer) -> None:
+    """A table that the patterns leave out is not whole, and is caught up when it is named."""
+    change(writer, 1, 2)
+    made.run("public.t1")
+    change(writer, 1, 3)
+    made.run("public.t1")
+    assert set(made.status()) == {NAMES[0]}
+    change(writer, 1)
+    made.run("public.t1,public.t2,public.t[3-9]")
+    check(made)
+    change(writer, 1, 3)
+    made.run("public.t1")
+    assert made.status()[NAMES[2]]["whole_lsn"] < writer.lsn
+    change(writer, 1)
+    made.run()
+    check(made)
+    assert {each["whole_lsn"] for each in made.status().values()} == {writer.lsn}
