@@ -15,6 +15,7 @@ from pgwire_codec.cli.demo import demo
 from pgwire_codec.cli.failure import Failure, exit_code_of
 from pgwire_codec.cli.inspect import inspect
 from pgwire_codec.cli.log import log
+from pgwire_codec.cli.mirror import mirror
 from pgwire_codec.cli.report import report
 from pgwire_codec.errors import PgwireError
 from pgwire_codec.format import printable
@@ -60,3 +61,4 @@ app.add_command(demo)
 app.add_command(log)
 app.add_command(report)
 app.add_command(bench)
+app.add_command(mirror)

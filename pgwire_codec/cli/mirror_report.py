@@ -1,0 +1,102 @@
+"""Reports of a mirror: a table on a terminal, or JSON lines."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, Protocol
+
+import click
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from pgwire_codec.format import format_duration, format_number, printable
+from pgwire_codec.protocol.lsn import format_lsn
+
+if TYPE_CHECKING:
+    from pgwire_codec.spark.mirroring.batches import MirroredBatch
+    from pgwire_codec.spark.mirroring.status import TableStatus
+
+
+class MirrorReport(Protocol):
+    """Report of the micro-batches of a mirror. A context manager."""
+
+    def __enter__(self) -> Any: ...
+    def __exit__(self, *exception: object) -> None: ...
+    def show(self, batch: MirroredBatch) -> None:
+        """Show the tables after a micro-batch."""
+
+
+def lag_seconds(table: TableStatus, now: datetime) -> float | None:
+    """Return the time from a table's last commit on the server; None if that is not known."""
+    return None if table.commit_time is None else (now - table.commit_time).total_seconds()
+
+
+class JsonLines:
+    """A line for each table with changes. See :class:`MirrorReport`."""
+
+    def __enter__(self) -> JsonLines:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+    def show(self, batch: MirroredBatch) -> None:
+        now = datetime.now(timezone.utc)
+        for table in batch.changed:
+            lag = lag_seconds(table, now)
+            line = {
+                "time": now.isoformat(timespec="milliseconds"),
+                "batch": batch.batch,
+                "until_lsn": format_lsn(batch.until),
+                "table": table.table,
+                "state": table.state,
+                "changes": table.changes,
+                "commit_lsn": None if table.commit_lsn is None else format_lsn(table.commit_lsn),
+                "lag_seconds": None if lag is None else round(lag, 3),
+                "error": table.error,
+                "hint": table.hint,
+            }
+            click.echo(json.dumps(line))
+
+
+class TerminalTable:
+    """A table that is updated in place. See :class:`MirrorReport`."""
+
+    def __init__(self, title: str, console: Console) -> None:
+        self._title = title
+        self._live = Live(console=console, auto_refresh=False)
+        self._changes: dict[str, int] = {}
+
+    def __enter__(self) -> TerminalTable:
+        self._live.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._live.stop()
+
+    def show(self, batch: MirroredBatch) -> None:
+        for table in batch.changed:
+            self._changes[table.table] = self._changes.get(table.table, 0) + table.changes
+        self._live.update(self._table(batch), refresh=True)
+
+    def _table(self, batch: MirroredBatch) -> Table:
+        title = Text(printable(f"{self._title}: batch {batch.batch}, {format_lsn(batch.until)}"))
+        shown = Table(title=title, title_justify="left", box=None)
+        for name in ("table", "changes", "lag", "batch", "state"):
+            shown.add_column(name, justify="left" if name in ("table", "state") else "right")
+        now = datetime.now(timezone.utc)
+        for table in batch.tables:
+            lag = lag_seconds(table, now)
+            state = table.state if table.error is None else f"{table.state}: {table.error}"
+            cells = (
+                table.table,
+                format_number(self._changes.get(table.table, 0)),
+                "" if lag is None else format_duration(max(lag, 0) * 1e6),
+                "" if table.batch is None else str(table.batch),
+                state,
+            )
+            shown.add_row(*(Text(printable(each)) for each in cells))
+        return shown

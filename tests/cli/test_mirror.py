@@ -1,0 +1,118 @@
+"""``pgwire-codec mirror`` with a local Spark: output, signals and exit statuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import build
+from tests.support.build import column
+from tests.support.commands import run
+from tests.support.mirrors import ID, Writer, in_order, relation
+
+ROOT = Path(__file__).parents[2]
+
+
+def command(folder: Path, *options: str) -> list[str]:
+    return [
+        sys.executable, "-c", "from pgwire_codec.cli import main; main()", "mirror",
+        "--log", str(folder / "log"), "--to", f"delta:{folder / 'lake'}",
+        "--checkpoint", str(folder / "checkpoint"), "--conf", "spark.sql.shuffle.partitions=2",
+        *options,
+    ]  # fmt: skip
+
+
+def mirrored(folder: Path, *options: str) -> tuple[int, list[dict[str, Any]], str]:
+    """Mirror the log once; return the exit status, the lines and stderr."""
+    done = subprocess.run(
+        command(folder, "--once", *options), cwd=ROOT, capture_output=True, text=True
+    )
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+
+def rows(folder: Path, table: str) -> list[dict[str, Any]]:
+    import deltalake
+
+    found: list[dict[str, Any]] = (
+        deltalake.DeltaTable(str(folder / "lake" / "public" / table)).to_pyarrow_table().to_pylist()
+    )
+    return in_order(found)
+
+
+@pytest.mark.slow
+def test_tables_are_mirrored_set_aside_and_resumed(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    pytest.importorskip("deltalake")
+    writer = Writer(tmp_path)
+    writer.commit(relation(1, ID), build.insert(1, "1"), relation(2, ID), build.insert(2, "1"))
+    writer.flush()
+    status, lines, _ = mirrored(tmp_path, "--tables", "public.*")
+    assert status == 0
+    assert [(each["table"], each["state"], each["changes"]) for each in lines] == [
+        ("public.t1", "ok", 1),
+        ("public.t2", "ok", 1),
+    ]
+    assert {(each["batch"], each["until_lsn"], each["commit_lsn"]) for each in lines} == {
+        (0, "0/A", "0/A")
+    }
+    wide = relation(1, ID, column("v"))
+    writer.commit(wide, build.insert(1, "2", "v"), relation(2, ID), build.insert(2, "2"))
+    writer.flush()
+    status, lines, errors = mirrored(tmp_path, "--on-schema-change", "fail")
+    assert status == 4
+    assert "Error: 1 table set aside: public.t1\nhint: Their errors are in the" in errors
+    assert [each["error"] for each in lines] == [
+        "the table's columns changed: add column v string",
+        None,
+    ]
+    assert rows(tmp_path, "t2") == [{"id": 1}, {"id": 2}]
+    status, lines, errors = mirrored(tmp_path, "--resume", "public.t1")
+    assert (status, [each["table"] for each in lines]) == (0, ["public.t1"])
+    assert rows(tmp_path, "t1") == [{"id": 1, "v": None}, {"id": 2, "v": "v"}]
+
+
+@pytest.mark.slow
+def test_a_signal_ends_it_after_the_batch(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    pytest.importorskip("deltalake")
+    writer = Writer(tmp_path)
+    writer.commit(relation(1, ID), build.insert(1, "1"))
+    writer.flush()
+    with subprocess.Popen(
+        command(tmp_path, "--every", "1 second"),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert json.loads(process.stdout.readline())["table"] == "public.t1"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(120) == 0, process.stderr.read()
+    assert rows(tmp_path, "t1") == [{"id": 1}]
+
+
+def test_usage(tmp_path: Path) -> None:
+    options = ["--to", f"delta:{tmp_path}", "--checkpoint", tmp_path]
+    result = run("mirror", "--log", tmp_path, *options, "--conf", "x")
+    assert result.exit_code == 2
+    assert "'x' is not NAME=VALUE" in result.stderr
+    result = run("mirror", "--log", tmp_path / "none", *options)
+    assert result.exit_code == 4
+    assert "none is not a log: it has neither" in result.stderr
+    writer = Writer(tmp_path)
+    writer.commit(relation(1, ID), build.insert(1, "1"))
+    writer.flush()
+    options[1] = "iceberg:/lake"
+    result = run("mirror", "--log", tmp_path / "log", *options)
+    assert result.exit_code == 2
+    assert "unsupported target 'iceberg:/lake'\nhint: Use delta:LOCATION" in result.stderr
