@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyspark
 
 from pgwire_codec.spark.java import ensure_java
+from pgwire_codec.spark.source import PgoutputDataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,6 +70,8 @@ def local_spark(settings: Mapping[str, str], *, delta: bool = False) -> Iterator
     merged: dict[str, Any] = chosen | dict(settings)
     builder = SparkSession.builder.master("local[*]").config(map=merged)
     session = builder.getOrCreate()
+    # In an editable installation, Spark does not find it by itself.
+    session.dataSource.register(PgoutputDataSource)
     try:
         yield session
     finally:

@@ -265,7 +265,7 @@ class TestExitStatusOfALog:
             pytest.skip("no file system can be mounted here")
         before = confirmed_by_server(table)
         table.execute("INSERT INTO t SELECT g, repeat('x', 500) FROM generate_series(1, 5000) g")
-        done = ended(*_capture(table, folder / "log"), before=mount)
+        done = ended(*_capture(table, folder / "log"), "--compression", "none", before=mount)
         assert done.status == 3, done.error
         assert f"cannot write {folder}" in done.error
         assert "No space left on device — hint: Free some space" in done.joined

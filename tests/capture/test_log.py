@@ -110,9 +110,8 @@ class TestConfirm:
     def test_a_transaction_larger_than_a_flush(self, table: Database, tmp_path: Path) -> None:
         """It is on disk long before it ends, and confirmed only then."""
         table.execute("INSERT INTO t SELECT g, repeat('x', 500) FROM generate_series(1, 40000) g")
-        capture = capture_into(
-            table, tmp_path, flush_seconds=0.05, segments=SegmentOptions(segment_bytes=1 << 20)
-        )
+        segments = SegmentOptions(compression=None, segment_bytes=1 << 20)
+        capture = capture_into(table, tmp_path, flush_seconds=0.05, segments=segments)
         before = confirmed_by_server(table)
         with running(capture, until_lsn=flush_lsn(table)):
             assert wait_until(lambda: len(list(tmp_path.glob("*.json"))) > 3)

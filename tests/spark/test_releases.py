@@ -23,6 +23,7 @@ TESTS = {
     "`Log.read`": "changes",
     "(#pgwire_codec.spark.latest)": "tables",
     "(#pgwire_codec.spark.auto_cdc_rows)": "auto_cdc",
+    "(#pgwire_codec.spark.mirror)": "mirror",
 }
 
 
