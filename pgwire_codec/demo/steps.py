@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -13,7 +12,6 @@ from pgwire_codec.capture import LogCapture, SegmentOptions, Status
 from pgwire_codec.capture.connection.connect import connect, current_lsn
 from pgwire_codec.capture.options import Streaming
 from pgwire_codec.demo.shop import KEYS, PUBLICATION, SCHEMA, SLOT, TABLES
-from pgwire_codec.spark.java import ensure_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,31 +70,17 @@ def capture_until_now(
 @contextmanager
 def local_spark() -> Iterator[SparkSession]:
     """Start a quiet Spark on two cores of this machine, which listens on loopback only."""
-    import os
+    from pgwire_codec.spark import local  # which needs Spark
 
-    from pyspark.sql import SparkSession
-
-    ensure_java()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("pgwire_codec demo")
-        .config("spark.driver.memory", "2g")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        .config("spark.sql.session.timeZone", "UTC")
+    settings = {
+        "spark.app.name": "pgwire_codec demo",
+        "spark.master": "local[2]",
+        "spark.driver.memory": "2g",
         # Not the default INT96, which has no time zone.
-        .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-        .getOrCreate()
-    )
-    try:
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    }
+    with local.local_spark(settings) as session:
         yield session
-    finally:
-        session.stop()
 
 
 def decode_tables(
