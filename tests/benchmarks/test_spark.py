@@ -53,8 +53,17 @@ def test_large_logs(tmp_path: Path) -> None:
     assert (first, other) == ("# Page\n\n", "More\n\nkept\n")
     assert section.removeprefix("Large logs\n\n").strip() == done.stdout.strip()
     figures = [line.split(" | ") for line in section.splitlines() if line.startswith("| ")]
-    assert len(figures) == 14
-    for name in ("CPU", "pickled partition", "requests", "bytes read", "scanning", "20 tables"):
+    assert len(figures) == 17
+    names = (
+        "scanning",
+        "CPU",
+        "pickled partition",
+        "requests",
+        "bytes read",
+        "20 tables",
+        "on disk",
+    )
+    for name in names:
         assert any(name in " ".join(line) for line in figures), name
 
 
