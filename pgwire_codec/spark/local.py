@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyspark
 
 from pgwire_codec.spark.java import ensure_java
+from pgwire_codec.spark.sinks.delta_spark import EXTENSION
 from pgwire_codec.spark.source import PgoutputDataSource
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 #: Settings of a session that has Delta.
 _DELTA: Final = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.extensions": EXTENSION,
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 

@@ -171,6 +171,10 @@ class TestTables:
         assert findings(ready, dsn, publication=publication, snapshot=False) == {}
         ready.execute(f"GRANT SELECT ON t TO {role}")
         assert findings(ready, dsn, publication=publication) == {}
+        ready.execute("ALTER TABLE t ENABLE ROW LEVEL SECURITY")
+        hidden = findings(ready, dsn, publication=publication)["privileges"]
+        assert "public.t (row-level security)" in hidden.text
+        assert f"ALTER ROLE {role} BYPASSRLS;" in hidden.remedy[0]
 
 
 class TestServer:

@@ -181,7 +181,7 @@ def _published_table(
     )
 
 
-def check_readable(cursor: Any, tables: Sequence[PublishedTable]) -> None:
+def check_readable(cursor: Any, oids: Sequence[int]) -> None:
     """Raise ``CaptureError`` when the cursor's role may not read all rows of one of the tables."""
     cursor.execute(
         "SELECT quote_ident(current_user), format('%%I.%%I', n.nspname, c.relname),"
@@ -189,7 +189,7 @@ def check_readable(cursor: Any, tables: Sequence[PublishedTable]) -> None:
         " has_table_privilege(c.oid, 'SELECT'), row_security_active(c.oid)"
         " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " WHERE c.oid = ANY(%s::oid[]) ORDER BY n.nspname, c.relname",
-        ([table.relation.oid for table in tables],),
+        (list(oids),),
     )
     rows = cursor.fetchall()
     schemas = sorted({schema for _, _, schema, may_use, _, _ in rows if not may_use})

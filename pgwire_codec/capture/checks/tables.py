@@ -65,8 +65,8 @@ def check_publications(cursor: Any, publications: Sequence[str]) -> Iterator[Fin
 def check_tables(cursor: Any, publications: Sequence[str], *, snapshot: bool) -> Iterator[Finding]:
     """Yield findings for the tables of some publications, or for all tables without any."""
     if publications:
-        changing = _published(cursor, publications, "pubupdate OR pubdelete")
-        published = _published(cursor, publications, "true")
+        changing = _changing(cursor, publications)
+        published = [each.relation.oid for each in published_tables(cursor, publications)]
     else:
         cursor.execute(
             "SELECT c.oid FROM pg_class c WHERE c.relkind = 'r' AND c.relpersistence = 'p'"
@@ -75,21 +75,19 @@ def check_tables(cursor: Any, publications: Sequence[str], *, snapshot: bool) ->
         published = changing = [oid for (oid,) in cursor.fetchall()]
         yield from _check_unlogged(cursor)
     yield from _check_identities(_tables(cursor, changing))
-    if snapshot and publications:
+    if snapshot:
         try:
-            check_readable(cursor, published_tables(cursor, publications))
+            check_readable(cursor, published)
         except CaptureError as raised:
             yield of_error("privileges", raised)
-    elif snapshot:
-        yield from _check_select(cursor, published)
 
 
-def _published(cursor: Any, publications: Sequence[str], condition: str) -> list[int]:
-    """Return the OIDs of the tables that publications with some property publish."""
+def _changing(cursor: Any, publications: Sequence[str]) -> list[int]:
+    """Return the OIDs of the tables whose updates or deletes are published."""
     cursor.execute(
         "SELECT DISTINCT g.relid FROM pg_publication p,"
         " LATERAL pg_get_publication_tables(p.pubname) g"
-        f" WHERE p.pubname = ANY(%s) AND ({condition})",
+        " WHERE p.pubname = ANY(%s) AND (pubupdate OR pubdelete)",
         (list(publications),),
     )
     return [oid for (oid,) in cursor.fetchall()]
@@ -155,21 +153,4 @@ def _check_unlogged(cursor: Any) -> Iterator[Finding]:
             "unlogged",
             f"{listed(names)} are unlogged, and no publication has their changes",
             *(f"ALTER TABLE {name} SET LOGGED;" for name in names),
-        )
-
-
-def _check_select(cursor: Any, oids: list[int]) -> Iterator[Finding]:
-    cursor.execute(
-        "SELECT format('%%I.%%I', n.nspname, c.relname), quote_ident(current_user)"
-        " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-        " WHERE c.oid = ANY(%s::oid[]) AND NOT (has_table_privilege(c.oid, 'SELECT')"
-        " AND has_schema_privilege(n.oid, 'USAGE')) ORDER BY n.nspname, c.relname",
-        (oids,),
-    )
-    if rows := cursor.fetchall():
-        role = rows[0][1]
-        yield error(
-            "privileges",
-            f"role {role} may not read {listed(name for name, _ in rows)}, as a snapshot has to",
-            *(f"GRANT SELECT ON {name} TO {role};" for name, _ in rows),
         )

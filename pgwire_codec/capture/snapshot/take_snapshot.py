@@ -210,7 +210,7 @@ class SnapshotTaker:
         )
         disable_timeouts(catalog)
         tables = published_tables(catalog, options.publications)
-        check_readable(catalog, tables)
+        check_readable(catalog, [table.relation.oid for table in tables])
         return tables
 
     def _copy(
