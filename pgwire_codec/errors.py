@@ -64,7 +64,23 @@ class CaptureError(PgwireError):
     """A server cannot be captured from.
 
     ``is_transient`` is true for a lost connection, or a server that is starting.
+
+    Attributes
+    ----------
+    sqlstate : str or None
+        The server's code of the error; ``08001`` or ``08006`` for a connection that failed without
+        one. None for an error that this package has found.
     """
+
+    def __init__(
+        self,
+        *args: object,
+        hint: str | None = None,
+        is_transient: bool = False,
+        sqlstate: str | None = None,
+    ) -> None:
+        super().__init__(*args, hint=hint, is_transient=is_transient)
+        self.sqlstate = sqlstate
 
 
 class TableError(PgwireError, ValueError):

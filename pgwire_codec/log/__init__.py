@@ -24,12 +24,14 @@ except ImportError as error:
     raise missing_extra(f"pgwire_codec.log needs {error.name}", "log") from error
 
 from pgwire_codec.log.bounds import Manifest
+from pgwire_codec.log.consumers import Consumer, LsnFile, SparkCheckpoint
 from pgwire_codec.log.copying import copy
 from pgwire_codec.log.index_check import Damage
 from pgwire_codec.log.partition import LogPartition, LogPlan, LogPosition
 from pgwire_codec.log.prune import prune
 from pgwire_codec.log.reader import Log
 from pgwire_codec.log.relations import LoggedRelation
+from pgwire_codec.log.retention import Retention, retain
 from pgwire_codec.log.segment import (
     Extent,
     RelationCount,
@@ -45,11 +47,13 @@ from pgwire_codec.log.statistics import (
     OpenStatistics,
     statistics,
 )
+from pgwire_codec.log.timed_store import WriteTimes
 from pgwire_codec.log.verify import Verification, verify
 from pgwire_codec.log.writer import LogWriter, WriterStatistics
 
 __all__ = [
     "ChangeCounts",
+    "Consumer",
     "Damage",
     "Extent",
     "Log",
@@ -61,17 +65,22 @@ __all__ = [
     "LogStatistics",
     "LogWriter",
     "LoggedRelation",
+    "LsnFile",
     "Manifest",
     "OpenStatistics",
     "RelationCount",
+    "Retention",
     "Segment",
     "SegmentHeader",
     "SegmentPart",
+    "SparkCheckpoint",
     "TableCount",
     "Verification",
+    "WriteTimes",
     "WriterStatistics",
     "copy",
     "prune",
+    "retain",
     "statistics",
     "verify",
 ]

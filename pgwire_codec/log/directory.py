@@ -22,12 +22,14 @@ from pgwire_codec.log.checked_json import RESTORE
 from pgwire_codec.log.index_file import INDEX
 from pgwire_codec.log.segment import SEGMENT, SIDECAR, Segment, segment_name
 from pgwire_codec.log.sidecar import segment_from_bytes
+from pgwire_codec.log.snapshot_record import PLAN, ROWS
 from pgwire_codec.log.store import Store
 
 _OF_SEGMENT: Final = re.compile(r"([0-9]{20})(\.arrow|\.json)")
 _OF_INDEX: Final = re.compile(r"([0-9]{20})\.index")
 _TEMPORARY: Final = re.compile(
-    r"([0-9]{20}\.(arrow|index)|([0-9]{20}|watermark|manifest)\.json)\.tmp"
+    r"([0-9]{20}\.(arrow|index)|([0-9]{20}|watermark|manifest|snapshot-plan|snapshot-rows)"
+    r"\.json)\.tmp"
 )
 
 _File = TypeVar("_File")
@@ -52,7 +54,8 @@ class Directory:
     indexes : list of str
         Files of the index, by the first segment of each; names without suffix.
     leftover : list of str
-        Files that do not belong to the log: those of pruned segments, and temporary ones.
+        Files that do not belong to the log: those of pruned segments, temporary ones, and the
+        record of a snapshot that is complete.
     problems : dict of str to LogError
         Errors, by the name of the file that is missing or damaged.
     """
@@ -103,7 +106,8 @@ def classify_files(store: Store) -> Directory:
     found = Directory(manifest, watermark, problems=problems)
     suffixes: dict[str, set[str]] = defaultdict(set)
     for name in names:
-        if _TEMPORARY.fullmatch(name):
+        is_confirmed = watermark is not None and watermark.confirm_lsn > 0
+        if _TEMPORARY.fullmatch(name) or (is_confirmed and name in (PLAN, ROWS)):
             found.leftover.append(name)
         elif match := _OF_INDEX.fullmatch(name):
             found.indexes.append(match[1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,8 @@ from pgwire_codec._impl import decode_message
 from pgwire_codec.log.commit_times import ALL_TIMES, TimeRange
 from pgwire_codec.log.index_file import IndexFile
 from pgwire_codec.transactions.carry import RelationVersion, Scope
+
+_NOT_A_TIME: Final = -(2**63)  # as numpy has it
 
 
 class LogIndex:
@@ -32,6 +34,10 @@ class LogIndex:
         Of each segment.
     delivered_lsn : numpy.ndarray of uint64
         Of each segment: commit LSN of the last transaction delivered in it or before it.
+    bytes : numpy.ndarray of int64
+        Of each segment's file.
+    last_time : numpy.ndarray of datetime64[us]
+        Of each segment: the server's clock (UTC) when it sent the last message.
     """
 
     def __init__(self, pieces: Sequence[tuple[pa.RecordBatch | IndexFile, int]], known: Scope):
@@ -48,6 +54,8 @@ class LogIndex:
         self.delivered_lsn = self._column("delivered_lsn", np.uint64)
         self._undecodable = self._column("undecodable", np.int64)
         self._commits = self._column("commits", np.int64)
+        self.bytes = self._column("bytes", np.int64)
+        self.last_time = self._times("last_time", _NOT_A_TIME).view("datetime64[us]")
 
     def __len__(self) -> int:
         return int(self._starts[-1])

@@ -44,6 +44,10 @@ def encode_header(header: SegmentHeader) -> bytes:
     return data
 
 
+#: Arrow's error when it has no memory for a thread to decompress in.
+_NO_THREAD: Final = "Failed to launch worker thread"
+
+
 def read_header(data: pa.Buffer, file: str) -> tuple[SegmentHeader, int]:
     """Read the header of a segment, and return it with the number of its bytes.
 
@@ -116,7 +120,11 @@ def read_batches(
             message: Any = pa.ipc.read_message(reader)
             records = pa.ipc.read_record_batch(message, STORED[encoding])
             records.validate(full=True)  # above all, offsets outside the buffers
+        except MemoryError:
+            raise
         except (pa.ArrowException, OSError, EOFError) as error:
+            if _NO_THREAD in str(error):
+                raise MemoryError(str(error)) from error
             raise LogError(
                 f"{file} is damaged: invalid record batch at byte {start}: {error}", hint=RESTORE
             ) from error

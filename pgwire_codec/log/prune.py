@@ -70,13 +70,11 @@ def prune(
 
 def _unneeded(log: Log, before_lsn: int) -> int:
     """Return the number of segments, from the first on, that are not needed."""
-    sealed = sum(segment.sealed for segment in log.segments)
-    if sealed < 2:
+    delivered = log.index.delivered_lsn
+    if len(delivered) < 2:
         return 0
-    numbers = range(len(log))
     # Later transactions commit in this segment and after it.
-    start = bisect_right(numbers, before_lsn, key=lambda number: log.segment(number).delivered_lsn)
-    start = min(start, sealed - 1)
+    start = min(bisect_right(delivered, before_lsn), len(delivered) - 1)
     needed = log.segment(start).first_ordinal
 
     def on_commit(committed: Committed, opened: int) -> None:
@@ -85,7 +83,11 @@ def _unneeded(log: Log, before_lsn: int) -> int:
             needed = min(needed, opened)
 
     tracker = StateTracker(log.segment(start).header.before, on_commit=on_commit)
+    first_ordinal = needed
     for number in range(start, len(log)):
+        # Later transactions need later segments only.
+        if min(tracker.opened.values(), default=first_ordinal) >= first_ordinal:
+            break
         for part in log.segment(number).parts:
             tracker.apply(part.summary, part.first_ordinal)
     needed = min([needed, *tracker.opened.values()])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from types import TracebackType
@@ -33,9 +33,11 @@ from pgwire_codec.log.message_columns import SCHEMA, column, encoding_of
 from pgwire_codec.log.recovery import recover
 from pgwire_codec.log.segment import SegmentHeader
 from pgwire_codec.log.segment_builder import PART_BYTES
+from pgwire_codec.log.snapshot_record import SnapshotRecord
 from pgwire_codec.log.source import LogSource
 from pgwire_codec.log.store import open_store
 from pgwire_codec.log.store_errors import out_of_memory
+from pgwire_codec.log.timed_store import TimedStore, WriteTimes
 from pgwire_codec.options import Compression, SegmentOptions
 
 if TYPE_CHECKING:
@@ -73,6 +75,8 @@ class LogWriter:
         Message bytes of a part, the unit of parallel decode; at most ``segment_bytes``.
     filesystem : pyarrow.fs.FileSystem, optional
         File system in which ``uri`` is a path.
+    times : WriteTimes, optional
+        Receives the times of flushes, and of the calls that make files durable.
 
     Raises
     ------
@@ -99,17 +103,23 @@ class LogWriter:
         part_bytes: int = PART_BYTES,
         file_mode: int = SegmentOptions.file_mode,
         filesystem: FileSystem | None = None,
+        times: WriteTimes | None = None,
     ) -> None:
         segments = SegmentOptions(compression, segment_bytes, segment_seconds, file_mode)
         if not 0 < part_bytes <= _LARGEST_PART:
             raise OptionError(f"part_bytes must be from 1 to {_LARGEST_PART}, not {part_bytes}")
         if not isinstance(source, LogSource):
             raise TypeError(f"source must be a LogSource, not {type(source).__name__}")
-        self._options = pa.ipc.IpcWriteOptions(compression=compression)
+        # One column has nearly all bytes, so threads would save nothing, and they need memory.
+        self._options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
         self._segments = segments
         self._part_bytes = min(part_bytes, segment_bytes)
         self._source = source
         self._store = open_store(uri, filesystem, file_mode=file_mode)
+        self._times = times
+        if times is not None:
+            self._store = TimedStore(self._store, times)
+        self.snapshot_record = SnapshotRecord(self._store)
         self._overwrites = False  # the watermark, once this writer has written the whole file
         self._failure: BaseException | None = None
         self._growing: GrowingSegment | None
@@ -131,14 +141,17 @@ class LogWriter:
         manifest, watermark, last, state, scope, rows = recover(self._store, self._part_bytes)
         self._has_manifest = manifest is not None
         self._log_id = watermark.log_id if watermark is not None else uuid.uuid4().hex
-        known = watermark.source if watermark is not None else last and last.header.source
+        known = None if last is None else last.header.source
+        if watermark is not None:
+            known = watermark.source
         self._watermark = watermark
         self._confirm_lsn = 0 if watermark is None else watermark.confirm_lsn
         self._received_lsn = 0 if watermark is None else watermark.received_lsn
         first = 0 if manifest is None else manifest.first_ordinal
         self._ordinal = first if last is None else last.end_ordinal
-        if known and (self._ordinal > 0 or self._confirm_lsn > 0):
-            known.check_same(self._source, self._store.name)
+        is_empty = self._ordinal == 0 and self._confirm_lsn == 0
+        self._recorded_source = self._source if known is None or is_empty else known
+        self.check_source(self._source)
         self._session = 0 if last is None else last.header.session
         self._state = state  # before the growing segment
         self._scope = scope
@@ -161,6 +174,12 @@ class LogWriter:
         return 0 if self._watermark is None else self._watermark.delivered_lsn
 
     @property
+    def end_lsn(self) -> int:
+        """LSN up to which the server must have the transactions of the log."""
+        # The log may contain a transaction whose end was not yet confirmed.
+        return max(self.confirm_lsn, self.delivered_lsn + 1 if self.delivered_lsn else 0)
+
+    @property
     def grows(self) -> bool:
         """True if a flush adds to a segment; in an object store it writes one."""
         return self._store.grows
@@ -170,7 +189,11 @@ class LogWriter:
         """Ordinal of the next message."""
         return self._ordinal + self._buffer.messages
 
-    def new_session(self, *, snapshot: bool = False) -> None:
+    def check_source(self, source: LogSource) -> None:
+        """Raise ``LogError`` unless messages of this source may follow those of the log."""
+        self._recorded_source.check_continued_by(source, self.end_lsn, self._store.name)
+
+    def new_session(self, *, snapshot: bool = False, source: LogSource | None = None) -> None:
         """Begin a session: the next messages come from a new connection to the server.
 
         The messages so far are made durable, and the growing segment is sealed. Opening a writer
@@ -180,9 +203,24 @@ class LogWriter:
         ----------
         snapshot : bool
             Whether the messages of the session represent the rows of tables, not changes.
+        source : LogSource, optional
+            Source of the session, if it is another one: after a failover, the server's timeline
+            descends from that of the log.
         """
         self.seal()
+        if source is not None:
+            self.check_source(source)
+            self._source = source
         self._begin_session(snapshot=snapshot)
+
+    def resume_session(self, *, snapshot: bool) -> None:
+        """Continue the log's last session, in place of that which opening the writer began.
+
+        A transaction that is open at the end of the log is not abandoned. ``snapshot`` is as for
+        :meth:`new_session`.
+        """
+        self._new_session = False
+        self._snapshot = snapshot
 
     def _begin_session(self, *, snapshot: bool) -> None:
         self._new_session = True
@@ -253,7 +291,8 @@ class LogWriter:
             When the log cannot be written.
         """
         self._check_usable()
-        with self._guarded():
+        with self._guarded(), nullcontext() if self._times is None else self._times.flush():
+            self._record_source()
             self._flush(confirm_lsn, received_lsn, False)
 
     def seal(self) -> None:
@@ -345,7 +384,14 @@ class LogWriter:
             self._seal(segment)
             self._advance_watermark()
 
+    def _record_source(self) -> None:
+        """Have the next watermark contain the session's source, which the log has content of."""
+        if self._recorded_source != self._source:
+            self._recorded_source = self._source
+            self._overwrites = False
+
     def _begin_segment(self) -> GrowingSegment:
+        self._record_source()
         if self._new_session:
             self._session += 1
         header = SegmentHeader(
@@ -382,7 +428,7 @@ class LogWriter:
             growing, delivered_lsn = self._growing.durable, self._growing.delivered_lsn
         watermark = Watermark(
             log_id=self._log_id,
-            source=self._source,
+            source=self._recorded_source,
             **growing._asdict(),
             end_ordinal=self._ordinal,
             delivered_lsn=delivered_lsn,

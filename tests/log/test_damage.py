@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -339,3 +340,19 @@ def test_json_that_is_too_deep(tmp_path: Path) -> None:
             with pytest.raises(log.LogError, match=f"{name} has invalid content"):
                 list(log.Log(directory).read())
         (directory / name).write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pa.ArrowMemoryError("malloc of size 64 failed"),
+        pa.ArrowException("Unknown error: Failed to launch worker thread: try again"),
+    ],
+)
+def test_no_memory_is_no_damage(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = log.Log(build(tmp_path))
+    monkeypatch.setattr(pa.ipc, "read_record_batch", mock.Mock(side_effect=error))
+    with pytest.raises(MemoryError, match=str(error)[:20]):
+        list(whole.messages())

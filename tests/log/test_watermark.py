@@ -52,6 +52,8 @@ def test_a_flush_overwrites_the_first_sector_alone(tmp_path: Path) -> None:
     upgraded = replace(SOURCE, server_version=190000)
     with log.LogWriter(tmp_path, upgraded) as writer:
         assert writer.confirm_lsn == 102
+        assert log.Log(tmp_path).source == SOURCE  # until the log has something of the new one
+        writer.flush(confirm_lsn=103)
         assert log.Log(tmp_path).source == upgraded
 
 

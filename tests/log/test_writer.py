@@ -269,7 +269,7 @@ def test_options_that_cannot_be(tmp_path: Path) -> None:
     ("field", "value", "words"),
     [
         ("system_identifier", "8", "system identifier '7000000000000000001', not of '8'"),
-        ("timeline", 2, "timeline 1, not of 2"),
+        ("timeline", 2, "timeline 1, and timeline 2 of the server does not descend from it"),
         ("slot", "other", "slot 'slot', not of 'other'"),
         ("database", "other", "database 'shop', not of 'other'"),
     ],
@@ -321,6 +321,94 @@ def test_a_server_may_be_upgraded_and_options_change(tmp_path: Path) -> None:
     reader = log.Log(tmp_path)
     assert reader.source == newer
     assert [each.header.source for each in reader.segments] == [SOURCE, newer]
+
+
+class TestTimelines:
+    """After a failover, the log goes on with messages of a timeline that descends from its own."""
+
+    PROMOTED = replace(SOURCE, timeline=2, ancestors={1: 500})
+
+    def begun(self, folder: Path, **flushed: int) -> None:
+        with log.LogWriter(folder, SOURCE) as writer:
+            append(writer, MESSAGES[:1])
+            writer.flush(**flushed)
+
+    def test_a_descendant_is_a_session_of_its_own(self, tmp_path: Path) -> None:
+        self.begun(tmp_path, confirm_lsn=500)
+        later = replace(SOURCE, timeline=4, ancestors={1: 500, 2: 600, 3: 700})
+        for source in (self.PROMOTED, later):
+            with log.LogWriter(tmp_path, source) as writer:
+                append(writer, MESSAGES[:1])
+        assert log.Log(tmp_path).source == later
+        sources = [each.header.source for each in log.Log(tmp_path).segments]
+        assert sources == [SOURCE, self.PROMOTED, later]
+        assert log.verify(tmp_path).is_sound
+
+    def test_of_the_same_writer(self, tmp_path: Path) -> None:
+        with log.LogWriter(tmp_path, SOURCE) as writer:
+            append(writer, MESSAGES[:1])
+            writer.flush(confirm_lsn=1)
+            writer.new_session(source=self.PROMOTED)
+            assert log.Log(tmp_path).source == SOURCE  # nothing of the session is in the log yet
+            writer.flush(confirm_lsn=2)
+            assert log.Log(tmp_path).source == self.PROMOTED
+            writer.flush(confirm_lsn=3)
+            append(writer, MESSAGES[:1])
+        headers = [each.header for each in log.Log(tmp_path).segments]
+        assert [(each.session, each.source.timeline) for each in headers] == [(1, 1), (2, 2)]
+
+    def test_a_writer_that_writes_nothing_leaves_the_timeline(self, tmp_path: Path) -> None:
+        self.begun(tmp_path)
+        log.LogWriter(tmp_path, self.PROMOTED).close()
+        assert log.Log(tmp_path).source == SOURCE
+        log.LogWriter(tmp_path, SOURCE).close()
+
+    @pytest.mark.parametrize("flushed", [{"confirm_lsn": 501}, {"confirm_lsn": 1 << 40}])
+    def test_beyond_the_branch(self, tmp_path: Path, flushed: dict[str, int]) -> None:
+        self.begun(tmp_path, **flushed)
+        words = "timeline 1 up to .*, and timeline 2 of the server branched off at 0/1F4"
+        with pytest.raises(log.LogError, match=words):
+            log.LogWriter(tmp_path, self.PROMOTED)
+        with log.LogWriter(tmp_path, SOURCE) as writer, pytest.raises(log.LogError, match=words):
+            writer.new_session(source=self.PROMOTED)
+
+    def test_a_transaction_beyond_the_branch(self, tmp_path: Path) -> None:
+        write(CAPTURE, tmp_path)
+        last = log.Log(tmp_path).delivered_lsn
+        with pytest.raises(log.LogError, match="branched off at"):
+            log.LogWriter(tmp_path, replace(SOURCE, timeline=2, ancestors={1: last}))
+        log.LogWriter(tmp_path, replace(SOURCE, timeline=2, ancestors={1: last + 1})).close()
+
+    @pytest.mark.parametrize(
+        ("source", "other"),
+        [
+            (SOURCE, replace(SOURCE, timeline=2)),
+            (SOURCE, replace(SOURCE, timeline=3, ancestors={2: 500})),
+            (PROMOTED, SOURCE),
+            (PROMOTED, replace(SOURCE, timeline=2, ancestors={1: 499})),
+            (PROMOTED, replace(SOURCE, timeline=3, ancestors={1: 400, 2: 600})),
+        ],
+        ids=["no history", "other ancestor", "former primary", "other standby", "its successor"],
+    )
+    def test_no_descendant(
+        self, tmp_path: Path, source: log.LogSource, other: log.LogSource
+    ) -> None:
+        with log.LogWriter(tmp_path, source) as writer:
+            append(writer, MESSAGES[:1])
+        words = r"timeline \d, and timeline \d of the server does not descend from it"
+        with pytest.raises(log.LogError, match=words):
+            log.LogWriter(tmp_path, other)
+
+    def test_a_log_of_an_earlier_release_has_no_ancestors(self, tmp_path: Path) -> None:
+        on_second = replace(SOURCE, timeline=2)
+        with log.LogWriter(tmp_path, on_second) as writer:
+            append(writer, MESSAGES[:1])
+            writer.flush(confirm_lsn=1)
+        with log.LogWriter(tmp_path, self.PROMOTED) as writer:
+            append(writer, MESSAGES[:1])
+        # The server has removed the history file.
+        with log.LogWriter(tmp_path, on_second) as writer:
+            append(writer, MESSAGES[:1])
 
 
 class TestLock:

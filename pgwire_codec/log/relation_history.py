@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from pgwire_codec.log import Log
+from pgwire_codec.log.reader import Log
 from pgwire_codec.protocol.messages import Relation
+from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.transactions.plan import apply_summary
 from pgwire_codec.transactions.resolver import Resolver
 
@@ -26,11 +27,16 @@ class VersionInForce:
     ----------
     commit_lsn : int
         Commit LSN of the first transaction that has it, or the beginning of the range.
-    relation : Relation
+    version : RelationVersion
     """
 
     commit_lsn: int
-    relation: Relation
+    version: RelationVersion
+
+    @property
+    def relation(self) -> Relation:
+        """The relation, as the server declared it."""
+        return self.version.relation
 
 
 class RelationHistory:
@@ -50,13 +56,13 @@ class RelationHistory:
         after = max(after, log.begin.lsn)
         start = log.relations_at(after).relations.get(oid)
         end = log.relations_at(until).relations.get(oid)
-        found = [] if start is None else [VersionInForce(after, start[1].relation)]
+        found = [] if start is None else [VersionInForce(after, start[1])]
         if self._versions[oid] > 1:
             if (after, until) not in self._found:
                 self._found[after, until] = _read(log, after, until)
             found += self._found[after, until].get(oid, [])
         if end is not None and not (found and found[-1].relation == end[1].relation):
-            found.append(VersionInForce(until, end[1].relation))
+            found.append(VersionInForce(until, end[1]))
         return [each for place, each in enumerate(found) if not place or _differ(found, place)]
 
     @cached_property
@@ -78,7 +84,7 @@ def _read(log: Log, after: int, until: int) -> dict[int, list[VersionInForce]]:
     first = log.number_at(after)
     held = {oid: version for oid, (_, version) in log.scope_before(first).relations.items()}
     streamed: set[int] = set()  # relations that transactions declared for themselves
-    new: list[Relation] = []  # after the last commit
+    new: list[RelationVersion] = []  # after the last commit
     committed = 0
     for resolver in _events(log, first):
         carry = resolver.carry
@@ -92,13 +98,14 @@ def _read(log: Log, after: int, until: int) -> dict[int, list[VersionInForce]]:
             _, version = carry.scope.relations.get(oid, (0, held.get(oid)))
             if version is not None and held.get(oid) != version:
                 held[oid] = version
-                new.append(version.relation)
+                new.append(version)
         if carry.delivered_lsn > committed:
             committed = carry.delivered_lsn
             if committed > until:
                 break
-            for relation in new if committed > after else ():
-                found.setdefault(relation.oid, []).append(VersionInForce(committed, relation))
+            for each in new if committed > after else ():
+                of_relation = found.setdefault(each.relation.oid, [])
+                of_relation.append(VersionInForce(committed, each))
             new.clear()
     return found
 

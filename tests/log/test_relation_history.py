@@ -9,12 +9,9 @@ import pytest
 
 import pgwire_codec as pgc
 from pgwire_codec.log import Log
+from pgwire_codec.log.relation_history import RelationHistory
 from tests.support import build, spark_logs
 from tests.support.build import column
-
-pytest.importorskip("pyspark", reason="needs PySpark (Python 3.11)")
-
-from pgwire_codec.spark.mirroring.relation_history import RelationHistory
 
 
 def relation(names: str, oid: int = 1, **options: Any) -> Any:
