@@ -16,6 +16,7 @@ from pgwire_codec.capture.capture import Capture
 from pgwire_codec.capture.checks.check_server import ServerCheck, check_server
 from pgwire_codec.capture.checks.finding import Finding
 from pgwire_codec.capture.connection.interrupt import Interrupt, Interrupted
+from pgwire_codec.capture.connection.password_command import with_password_command
 from pgwire_codec.capture.log_capture import LogCapture
 from pgwire_codec.capture.options import PluginOptions
 from pgwire_codec.capture.peek import peek
@@ -35,4 +36,5 @@ __all__ = [
     "Status",
     "check_server",
     "peek",
+    "with_password_command",
 ]

@@ -20,7 +20,7 @@ from pgwire_codec.capture.options import (
 )
 from pgwire_codec.capture.receiver import Receiver
 from pgwire_codec.capture.start_replication import StreamRequest, start_replication
-from pgwire_codec.errors import CaptureError
+from pgwire_codec.errors import CaptureError, OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -59,6 +59,9 @@ class Capture:
         Create the publication if it does not exist, for these tables (named as in SQL).
     temporary : bool
         Create a slot that the server drops when the capture closes.
+    failover : bool
+        Create a slot that standbys synchronize, so that it survives a failover. PostgreSQL 17 and
+        later. An existing slot that is not one is a remark in ``notes``.
     start_lsn : int
         LSN to start at; 0, or anything before the last confirmed LSN, starts there.
     slot_timeout : float
@@ -124,6 +127,7 @@ class Capture:
         create_slot: bool = False,
         create_publication: CreatePublication = False,
         temporary: bool = False,
+        failover: bool = False,
         start_lsn: int = 0,
         slot_timeout: float = SLOT_TIMEOUT,
         receive_timeout: float = RECEIVE_TIMEOUT,
@@ -131,6 +135,8 @@ class Capture:
         interrupt: Interrupt | None = None,
         **keywords: Unpack[PluginKeywords],
     ) -> None:
+        if temporary and failover:
+            raise OptionError("a `temporary` slot cannot be a `failover` slot")
         self._dsn = dsn
         self._request = StreamRequest(
             slot=slot,
@@ -138,6 +144,7 @@ class Capture:
             create_slot=create_slot or temporary,
             create_publication=create_publication,
             temporary=temporary,
+            failover=failover,
             start_lsn=start_lsn,
             slot_timeout=slot_timeout,
         )

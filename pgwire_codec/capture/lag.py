@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from pgwire_codec.capture.connection.connect import connect, load_psycopg2
+from pgwire_codec.capture.connection.error_hints import capture_error
+from pgwire_codec.capture.slot_status import SlotStatus
+from pgwire_codec.capture.status import code_of
 from pgwire_codec.errors import CaptureError
 from pgwire_codec.protocol.epoch import unix_microseconds
 from pgwire_codec.protocol.lsn import parse_lsn
@@ -79,13 +84,26 @@ class LagMeter:
     ----------
     dsn : str
         Of the database.
+    slot : str, optional
+        Name of a replication slot whose status is read, too.
     interval : float
         Seconds between two samples.
+
+    Attributes
+    ----------
+    slot_status : SlotStatus or None
+        That of the last sample; None if the slot did not exist.
+    errors : mapping of str to int
+        Number of failed samples by their code; see :attr:`Status.errors`.
     """
 
-    def __init__(self, dsn: str, interval: float = 1.0) -> None:
+    def __init__(self, dsn: str, slot: str | None = None, interval: float = 1.0) -> None:
+        self.slot_status: SlotStatus | None = None
+        self.errors: Mapping[str, int] = {}
         self._dsn = dsn
+        self._slot = slot
         self._interval = interval
+        self._sampled = monotonic()
         self._failures = (CaptureError, load_psycopg2().Error)
         self._samples = Samples()
         self._stopping = threading.Event()
@@ -105,21 +123,39 @@ class LagMeter:
             return None
         return self._samples.lag(status.confirmed_lsn, status.commit_time)
 
+    @property
+    def age(self) -> float:
+        """Seconds since the last sample was taken, or since the meter was made."""
+        return monotonic() - self._sampled
+
     def _run(self) -> None:
         connection: Any = None
         while not self._stopping.is_set():
             try:
                 if connection is None:
                     connection = connect(self._dsn)
-                cursor = connection.cursor()
-                cursor.execute(
-                    "SELECT pg_current_wal_flush_lsn(),"
-                    " extract(epoch FROM clock_timestamp())::float8"
-                )
-                lsn, time = cursor.fetchone()
-                self._samples.add(Sample(parse_lsn(lsn), time))
-            except self._failures:  # the capture reports them
+                self._sample(connection.cursor())
+            except self._failures as error:  # the capture reports them
                 connection = None
+                code = code_of(_explained(error))
+                self.errors = {**self.errors, code: self.errors.get(code, 0) + 1}
             self._stopping.wait(self._interval)
         if connection is not None:
             connection.close()
+
+    def _sample(self, cursor: Any) -> None:
+        # As JSON: which columns the view has depends on the server's version.
+        cursor.execute(
+            "SELECT pg_current_wal_flush_lsn(), extract(epoch FROM clock_timestamp())::float8,"
+            " (SELECT to_jsonb(s) FROM pg_replication_slots s WHERE slot_name = %s)",
+            (self._slot,),
+        )
+        end, time, row = cursor.fetchone()
+        lsn = parse_lsn(end)
+        self._samples.add(Sample(lsn, time))
+        self.slot_status = None if row is None else SlotStatus.of(row, lsn)
+        self._sampled = monotonic()
+
+
+def _explained(error: Exception) -> Exception:
+    return error if isinstance(error, CaptureError) else capture_error(error, "")

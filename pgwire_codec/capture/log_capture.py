@@ -4,38 +4,42 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, replace
 from time import monotonic
-from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from pgwire_codec.capture.capture import Capture
-from pgwire_codec.capture.catalog.slots import SlotMissing
+from pgwire_codec.capture.catalog.slots import SlotMissing, not_promoted
 from pgwire_codec.capture.connection.backoff import Backoff
 from pgwire_codec.capture.connection.connect import current_lsn
 from pgwire_codec.capture.connection.interrupt import Interrupt, Interrupted
+from pgwire_codec.capture.disk_room import DiskRoom
+from pgwire_codec.capture.lag import LagMeter
 from pgwire_codec.capture.log_continuity import (
     LoggedTransactions,
     RepeatedTransactions,
     check_begins_with_snapshot,
     check_positions,
     check_same_history,
-    end_of,
     midway_note,
     slot_lost,
 )
 from pgwire_codec.capture.options import (
     FLUSH_SECONDS,
+    MIN_FREE_BYTES,
     OBJECT_FLUSH_SECONDS,
     RECEIVE_TIMEOUT,
     SLOT_TIMEOUT,
     SNAPSHOT_JOBS,
     PluginOptions,
 )
+from pgwire_codec.capture.pruner import Pruner
 from pgwire_codec.capture.receive_loop import ReceiveLoop
 from pgwire_codec.capture.snapshot.take_snapshot import SnapshotTaker
 from pgwire_codec.capture.start_replication import StreamRequest, identify
 from pgwire_codec.capture.status import Status, StatusBoard
-from pgwire_codec.errors import CaptureError, OptionError
+from pgwire_codec.errors import CaptureError, OptionError, PgwireError
 from pgwire_codec.options import SegmentOptions
 
 if TYPE_CHECKING:
@@ -43,8 +47,9 @@ if TYPE_CHECKING:
 
     from pgwire_codec.capture.catalog.publications import CreatePublication
     from pgwire_codec.capture.options import PluginKeywords
+    from pgwire_codec.capture.snapshot.progress import SnapshotProgress
     from pgwire_codec.capture.snapshot.table_copies import CopiedRows
-    from pgwire_codec.log import LogSource, LogWriter
+    from pgwire_codec.log import LogSource, LogWriter, Retention, WriteTimes
 
 _Result = TypeVar("_Result")
 
@@ -74,13 +79,17 @@ class LogCapture:
         Create the slot for a new log, if it does not exist.
     create_publication : False, "all tables" or list of str
         Create the publication if it does not exist, for these tables.
+    failover : bool
+        As for :class:`~pgwire_codec.capture.Capture`; also the slot of a snapshot is such a slot.
     snapshot : bool
         Begin a log with a copy of the published tables, and create the slot for it. An interrupted
-        snapshot is started again. Nothing is done for a log that begins with a snapshot, or whose
-        beginning was pruned. A log without messages that has been captured from a slot is begun
-        again: that slot is dropped and a new one is created.
+        snapshot is continued if the server still has it, which is so for 10 minutes after the death
+        of the capture. Otherwise it is taken again. Nothing is done for a log that begins with a
+        snapshot, or whose beginning was pruned. A log without messages that has been captured from
+        a slot is begun again: that slot is dropped and a new one is created.
     snapshot_jobs : int
-        Number of tables to copy at once.
+        Number of connections to copy the tables over. One large table uses all of them if the
+        server is PostgreSQL 14 or later.
     segments : SegmentOptions
         Compression, limits and permissions of the log's segments.
     flush_seconds : float, optional
@@ -90,10 +99,23 @@ class LogCapture:
         Under load the time grows up to 1 s, so that flushes are large.
     max_retries : int, optional
         Maximum number of consecutive failed attempts to connect to retry; None: any number.
+    retention : Retention, optional
+        What the log keeps: the other segments are removed while it is captured into. An error of
+        this does not end the capture, and is a note of the status.
+    min_free_bytes : int
+        Room that stays free on a local disk. With less, the capture waits: it reads nothing more,
+        so the server keeps its WAL, and it goes on when there is room. Its status has the problem.
     receive_timeout, slot_timeout
         As for :class:`~pgwire_codec.capture.Capture`.
     **keywords
         Fields of :class:`PluginOptions`; they go over those of ``options``.
+
+    Attributes
+    ----------
+    slot : str
+        Name of the replication slot.
+    write_times : pgwire_codec.log.WriteTimes or None
+        Receives the times of the log's writer; set it before :meth:`run`.
 
     Examples
     --------
@@ -111,19 +133,26 @@ class LogCapture:
         options: PluginOptions | None = None,
         create_slot: bool = False,
         create_publication: CreatePublication = False,
+        failover: bool = False,
         snapshot: bool = False,
         snapshot_jobs: int = SNAPSHOT_JOBS,
         segments: SegmentOptions | None = None,
         flush_seconds: float | None = None,
         max_retries: int | None = None,
+        retention: Retention | None = None,
+        min_free_bytes: int = MIN_FREE_BYTES,
         receive_timeout: float = RECEIVE_TIMEOUT,
         slot_timeout: float = SLOT_TIMEOUT,
         **keywords: Unpack[PluginKeywords],
     ) -> None:
         if flush_seconds is not None and not flush_seconds > 0:
             raise OptionError(f"flush_seconds must be above 0, not {flush_seconds}")
+        if min_free_bytes < 0:
+            raise OptionError(f"min_free_bytes must be 0 or more, not {min_free_bytes}")
         if snapshot_jobs < 1:
             raise OptionError(f"snapshot_jobs must be at least 1, not {snapshot_jobs}")
+        self.slot = slot
+        self.write_times: WriteTimes | None = None
         self._dsn = dsn
         self._log = log
         self._request = StreamRequest(
@@ -132,12 +161,16 @@ class LogCapture:
             slot_timeout=slot_timeout,
             create_slot=create_slot,
             create_publication=create_publication,
+            failover=failover,
         )
         self._snapshot = snapshot
         self._snapshot_jobs = snapshot_jobs
         self._segments = segments or SegmentOptions()
         self._flush_seconds = flush_seconds
         self._backoff = Backoff(max_retries)
+        self._retention = retention
+        self._pruner: Pruner | None = None
+        self._min_free_bytes = min_free_bytes
         self._receive_timeout = receive_timeout
         self._status_board = StatusBoard()
         self._notes: list[str] = []  # that apply to the whole run
@@ -146,7 +179,23 @@ class LogCapture:
     @property
     def status(self) -> Status:
         """Current status; may be read from any thread."""
-        return self._status_board.status
+        status, pruner = self._status_board.status, self._pruner
+        if pruner is None:
+            return status
+        notes = (*status.notes, *pruner.notes)
+        return replace(status, pruned_segments=pruner.removed, notes=notes)
+
+    @property
+    def stalled_seconds(self) -> float:
+        """Seconds for which the stream was not read, or a flush has not ended; 0 if all is well.
+
+        It may be read from any thread. It is 0 unless the state is ``streaming``.
+        """
+        return self._status_board.stalled_seconds
+
+    def lag_meter(self) -> LagMeter:
+        """Return a meter of this capture's lag and slot, over a connection of its own."""
+        return LagMeter(self._dsn, self.slot)
 
     def stop(self) -> None:
         """Make :meth:`run` end soon, with all that arrived flushed and confirmed.
@@ -178,13 +227,17 @@ class LogCapture:
             that is not of the streaming replication protocol; and when memory runs out. A message
             that does not decode is not an error here: the log keeps it for its readers.
         LogError
-            When the log is damaged, cannot be written, is of another system, timeline, database or
-            slot, or is being written by another capture.
+            When the log is damaged, cannot be written, is of another system, database or slot, or
+            is being written by another capture; when the server's timeline does not descend from
+            that of the log, or has branched off before the log's end.
         """
         from pgwire_codec.log import LogWriter
 
         self._interrupt.clear()
         self._status_board = StatusBoard()
+        self._room = DiskRoom(
+            self._log, self._min_free_bytes, self._interrupt.event, self._status_board
+        )
         self._notes.clear()
         until: int | None
         if until_lsn == "now":
@@ -194,17 +247,25 @@ class LogCapture:
         source = self._persist(self._identify)
         if source is None:
             return self._end()
-        with LogWriter(self._log, source, **asdict(self._segments)) as writer:
+        options = asdict(self._segments)
+        with (
+            LogWriter(self._log, source, times=self.write_times, **options) as writer,
+            self._pruning(),
+        ):
             # A new log has no position yet; its slot has one.
             self._status_board.update(
                 confirmed_lsn=writer.confirm_lsn or None, received_lsn=writer.received_lsn
             )
             try:
-                self._persist(lambda: self._capture(writer, source, until, idle_seconds))
+                self._persist(lambda: self._capture(writer, until, idle_seconds))
             except CaptureError:
                 writer.close()  # seal what was flushed, too
                 raise
         return self._end()
+
+    def _pruning(self) -> AbstractContextManager[Any]:
+        self._pruner = None if self._retention is None else Pruner(self._log, self._retention)
+        return self._pruner or nullcontext()
 
     def _end(self) -> Status:
         self._status_board.update(state="stopped", problem=None)
@@ -226,9 +287,12 @@ class LogCapture:
                     "safe in the log.",
                     is_transient=True,
                 ) from error
-            except CaptureError as error:
-                if self._interrupt.event.is_set():  # stop() caused it
-                    break
+            except PgwireError as error:
+                if self._interrupt.event.is_set() and isinstance(error, CaptureError):
+                    break  # stop() caused it
+                self._status_board.failed(error)
+                if not isinstance(error, CaptureError):
+                    raise
                 if monotonic() - began >= _STEADY_SECONDS:
                     self._backoff.succeed()
                 wait = self._backoff.fail() if error.is_transient else None
@@ -245,11 +309,7 @@ class LogCapture:
         return identify(self._dsn, request.slot, request.options, self._interrupt)
 
     def _capture(
-        self,
-        writer: LogWriter,
-        source: LogSource,
-        until_lsn: int | None,
-        idle_seconds: float | None,
+        self, writer: LogWriter, until_lsn: int | None, idle_seconds: float | None
     ) -> None:
         if self._snapshot and (writer.confirm_lsn == 0 or writer.end_ordinal == 0):
             self._take_snapshot(writer)
@@ -263,7 +323,7 @@ class LogCapture:
         flush_seconds = self._flush_seconds
         if flush_seconds is None:
             flush_seconds = FLUSH_SECONDS if writer.grows else OBJECT_FLUSH_SECONDS
-        capture = self._open_checked(writer, source)
+        capture = self._open_checked(writer)
         try:
             self._start_session(writer, capture)
             ReceiveLoop(
@@ -273,38 +333,49 @@ class LogCapture:
                 stopping=self._interrupt.event,
                 status_board=self._status_board,
                 flushed=self._backoff.succeed,
+                room=self._room,
             ).run(until_lsn, idle_seconds)
         finally:
             capture.close()
 
     def _take_snapshot(self, writer: LogWriter) -> None:
-        self._status_board.update(
-            state="snapshot", snapshot_rows=0, snapshot_tables=0, confirmed_lsn=None
-        )
+        self._status_board.update(state="snapshot", confirmed_lsn=None)
         SnapshotTaker(
             self._dsn,
             self._request,
+            self._identify(),
             self._snapshot_jobs,
             interrupt=self._interrupt,
             created=lambda lsn: self._status_board.update(confirmed_lsn=lsn),
-            copied=lambda rows: self._copied(writer, rows),
+            copied=lambda rows, progress: self._copied(writer, rows, progress),
+            noted=self._note,
         ).take(writer)
 
-    def _copied(self, writer: LogWriter, rows: CopiedRows) -> None:
+    def _note(self, text: str) -> None:
+        self._notes.append(text)
+        self._status_board.update(notes=tuple(self._notes))
+
+    def _copied(self, writer: LogWriter, rows: CopiedRows, progress: SnapshotProgress) -> None:
+        if self._room.is_short():
+            self._room.wait(lambda: None)
         if self._interrupt.event.is_set():
             raise Interrupted
         self._status_board.appended(
             writer,
-            len(rows.offsets) - 1,
+            rows.rows,
             len(rows.messages),
-            snapshot_rows=self.status.snapshot_rows + rows.rows,
-            snapshot_tables=self.status.snapshot_tables + (rows.rows == 0),
+            snapshot_rows=progress.rows,
+            snapshot_rows_expected=progress.rows_expected,
+            snapshot_tables=progress.tables,
+            snapshot_tables_expected=progress.tables_expected,
+            snapshot_bytes=progress.bytes,
+            snapshot_bytes_expected=progress.bytes_expected,
         )
 
     def _start_session(self, writer: LogWriter, capture: Capture) -> None:
         if writer.confirm_lsn == 0 and not capture.slot_is_new:
             self._notes = [midway_note(self._request.slot, capture.confirmed_lsn)]
-        writer.new_session()
+        writer.new_session(source=capture.source)
         self._status_board.update(
             state="streaming",
             problem=None,
@@ -313,9 +384,9 @@ class LogCapture:
             notes=(*self._notes, *capture.notes),
         )
 
-    def _open_checked(self, writer: LogWriter, source: LogSource) -> Capture:
+    def _open_checked(self, writer: LogWriter) -> Capture:
         """Start the stream where the log ends, after a check that the slot continues it."""
-        capture = self._open(writer, source)
+        capture = self._open(writer)
         try:
             can_repeat = check_positions(writer, capture, self._request.slot, self._log)
         except BaseException:
@@ -325,12 +396,10 @@ class LogCapture:
             return capture
         # The server repeats transactions of the log over the slot, which has but one reader.
         capture.close()
-        self._check_history(writer, source)
-        return self._open(writer, source)
+        self._check_history(writer)
+        return self._open(writer)
 
-    def _open(
-        self, writer: LogWriter, source: LogSource, repeated: Mapping[str, str] | None = None
-    ) -> Capture:
+    def _open(self, writer: LogWriter, repeated: Mapping[str, str] | None = None) -> Capture:
         """Start the stream where the log ends; with ``repeated`` options, where the slot is."""
         is_new = writer.confirm_lsn == 0
         request = self._request
@@ -340,6 +409,7 @@ class LogCapture:
             options=request.options,
             create_slot=request.create_slot and is_new,
             create_publication=request.create_publication,
+            failover=request.failover,
             start_lsn=0 if repeated else writer.confirm_lsn,
             slot_timeout=request.slot_timeout,
             receive_timeout=self._receive_timeout,
@@ -353,24 +423,28 @@ class LogCapture:
         except SlotMissing as error:
             if is_new:
                 raise
+            if error.on_standby:
+                raise not_promoted(error.primary) from error
             raise slot_lost(writer, request.slot, self._log, "no longer exists") from error
+        # The server may send nothing for a reason that they name.
+        self._status_board.update(notes=(*self._notes, *capture.notes))
         try:
-            source.check_same(capture.source, str(self._log))
+            writer.check_source(capture.source)
         except BaseException:
             capture.close()
             raise
         return capture
 
-    def _check_history(self, writer: LogWriter, source: LogSource) -> None:
+    def _check_history(self, writer: LogWriter) -> None:
         """Raise ``CaptureError`` unless the server repeats the transactions of the log."""
         from pgwire_codec.log import Log
 
         log = Log(self._log)
-        last = log.segment(len(log) - 1).header.source if len(log) else source
+        last = log.segment(len(log) - 1).header.source if len(log) else log.source
         # A transaction may be streamed or not, depending on what else is decoded.
         options = {k: v for k, v in last.plugin_options.items() if k != "streaming"}
-        end = end_of(writer)
-        capture = self._open(writer, source, repeated=options)
+        end = writer.end_lsn
+        capture = self._open(writer, repeated=options)
         try:
             logged = LoggedTransactions(log, max(capture.confirmed_lsn - 1, 0))
             repeated = RepeatedTransactions()

@@ -69,7 +69,7 @@ def check_positions(
     if capture.confirmed_lsn > writer.confirm_lsn:
         confirmed = format_lsn(capture.confirmed_lsn)
         raise slot_lost(writer, slot, log, f"is already confirmed up to {confirmed}")
-    end = end_of(writer)
+    end = writer.end_lsn
     if capture.wal_end_lsn < end:
         raise CaptureError(
             f"the log {log} contains transactions up to {format_lsn(end)}, and the server's WAL "
@@ -86,16 +86,9 @@ def slot_lost(
     return CaptureError(
         f'replication slot "{slot}" {state}, and the log {log} contains transactions up to '
         f"{format_lsn(writer.confirm_lsn)}: those committed between are lost",
-        hint="The slot was dropped or read by another consumer, or the log is an older copy. "
-        + _NEW_LOG,
+        hint="The slot was dropped or read by another consumer, the log is an older copy, or a "
+        "standby was promoted that did not have the slot. " + _NEW_LOG,
     )
-
-
-def end_of(writer: LogWriter) -> int:
-    """Return the LSN up to which the server must have the transactions of the log."""
-    # The log may contain a transaction whose end was not yet confirmed.
-    delivered = writer.delivered_lsn
-    return max(writer.confirm_lsn, delivered + 1 if delivered else 0)
 
 
 def midway_note(slot: str, lsn: int) -> str:

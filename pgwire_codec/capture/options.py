@@ -22,7 +22,9 @@ RECEIVE_TIMEOUT: Final = 60.0
 FLUSH_SECONDS: Final = 0.005
 #: The same in an object store, where each flush writes a segment.
 OBJECT_FLUSH_SECONDS: Final = 1.0
-#: Number of tables that a snapshot copies at once.
+#: Bytes that a capture leaves free on a local disk: for a segment, and what is written beside it.
+MIN_FREE_BYTES: Final = 256 << 20
+#: Number of connections that a snapshot copies over.
 SNAPSHOT_JOBS: Final = 4
 
 _OLDEST: Final = 10  # the first major with pgoutput

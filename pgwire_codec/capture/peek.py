@@ -96,6 +96,7 @@ def _check(cursor: Any, slot: str, options: PluginOptions, slot_timeout: float) 
         create=False,
         temporary=False,
         two_phase=options.two_phase,
+        failover=False,
         timeout=slot_timeout,
     ).confirmed_lsn
 

@@ -12,7 +12,10 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from pgwire_codec._impl import decode_message
+from pgwire_codec.codec.tables import tagged
 from pgwire_codec.errors import CaptureError, DecodeError
 from pgwire_codec.protocol.tags import COMMITS
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
     from pgwire_codec.capture.batch import MessageBatch
     from pgwire_codec.capture.capture import Capture
+    from pgwire_codec.capture.disk_room import DiskRoom
     from pgwire_codec.capture.status import StatusBoard
     from pgwire_codec.log import LogWriter
 
@@ -30,7 +34,7 @@ _PAUSE_BYTES: Final = 16 << 20  # of one flush, after which the pause is a secon
 _MAX_BATCH_BYTES: Final = 8 << 20
 _FLUSH_BYTES: Final = 64 << 20
 _ADVANCE_SECONDS: Final = 10.0  # between confirmations of WAL without changes for the slot
-_SEARCHED: Final = 1000  # messages at the end of a batch in which to find the last commit
+_MOST_DECODED: Final = 1000  # commits at the end of a batch, to find one that decodes
 _MOST_BUFFERED: Final = 4  # batches that are read and not written
 _KEEPALIVE_SECONDS: Final = 1.0
 _START_SECONDS: Final = 10.0  # in which a thread starts, if it has the memory
@@ -128,6 +132,8 @@ class ReceiveLoop:
         Updated with the positions.
     flushed : callable
         Called when messages have become durable.
+    room : DiskRoom
+        Of the log's disk. Nothing is read while it is short: the server keeps its WAL.
     """
 
     def __init__(
@@ -139,7 +145,9 @@ class ReceiveLoop:
         stopping: Event,
         status_board: StatusBoard,
         flushed: Callable[[], None],
+        room: DiskRoom,
     ) -> None:
+        self._room = room
         self._capture = capture
         self._writer = writer
         self._flush_seconds = self._pause = flush_seconds
@@ -174,6 +182,9 @@ class ReceiveLoop:
         capture = self._capture
         now = last_message = monotonic()
         while not self._stopping.is_set():
+            if self._room.is_short():
+                self._wait_for_room()
+                now = last_message = monotonic()
             left = self._last_flush + self._pause - now  # until a flush may begin
             can_flush = self._flush is None and left <= 0
             batch = capture.read(
@@ -189,12 +200,19 @@ class ReceiveLoop:
             if self._flush is not None and self._flush.done.done():
                 self._take_flush()
                 self._confirm()
-            if self._flush is None and self._is_due(now):
-                self._begin_flush()
+            if self._flush is None:
+                self._status_board.progressed()
+                if self._is_due(now):
+                    self._begin_flush()
             if until_lsn is not None and capture.has_passed(until_lsn):
                 return
             if idle_seconds is not None and now - last_message >= idle_seconds:
                 return
+
+    def _wait_for_room(self) -> None:
+        self._finish()
+        self._confirm()
+        self._room.wait(self._capture.keepalive)
 
     def _append(self, batch: MessageBatch) -> None:
         self._unflushed += batch.nbytes
@@ -267,14 +285,15 @@ class ReceiveLoop:
 
     def _report(self, batch: MessageBatch) -> None:
         received = self._capture.received_lsn
-        self._status_board.appended(self._writer, len(batch), batch.nbytes, received_lsn=received)
-        tags = batch.buffer[batch.offsets[:-1]]
-        for index in range(len(tags) - 1, max(-1, len(tags) - _SEARCHED), -1):
-            if tags[index] in COMMITS:
-                start, end = batch.offsets[index : index + 2].tolist()
-                try:
-                    commit: Any = decode_message(batch.buffer[start:end].tobytes())
-                except DecodeError:  # the log stores it unchanged
-                    continue
-                self._status_board.update(commit_time=commit.commit_time)
-                return
+        commits = np.flatnonzero(tagged(batch.buffer[batch.offsets[:-1]], COMMITS))
+        self._status_board.appended(
+            self._writer, len(batch), batch.nbytes, len(commits), received_lsn=received
+        )
+        for index in commits[: -_MOST_DECODED - 1 : -1].tolist():
+            start, end = batch.offsets[index : index + 2].tolist()
+            try:
+                commit: Any = decode_message(batch.buffer[start:end].tobytes())
+            except DecodeError:  # the log stores it unchanged
+                continue
+            self._status_board.update(commit_time=commit.commit_time)
+            return

@@ -6,6 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pgwire_codec.capture.catalog.failover import failover_notes
 from pgwire_codec.capture.catalog.publications import ensure_publications
 from pgwire_codec.capture.catalog.slots import ensure_slot
 from pgwire_codec.capture.connection.connect import (
@@ -15,6 +16,7 @@ from pgwire_codec.capture.connection.connect import (
 )
 from pgwire_codec.capture.connection.error_hints import capture_error
 from pgwire_codec.capture.connection.session_settings import pin
+from pgwire_codec.capture.timelines import read_ancestors
 from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 from pgwire_codec.protocol.quoting import quote_identifier, quote_literal
 
@@ -37,7 +39,7 @@ class StreamRequest:
     options : PluginOptions
     slot_timeout : float
         Seconds to wait for a slot that another connection still holds.
-    create_slot, temporary : bool
+    create_slot, temporary, failover : bool
     create_publication : False, "all tables" or list of str
     start_lsn : int
     plugin_options : mapping of str to str, optional
@@ -50,6 +52,7 @@ class StreamRequest:
     create_slot: bool = False
     create_publication: CreatePublication = False
     temporary: bool = False
+    failover: bool = False
     start_lsn: int = 0
     plugin_options: Mapping[str, str] | None = None
 
@@ -79,6 +82,9 @@ def identify(
             return _identify(connection, slot, options)[0]
         except psycopg2.Error as error:
             raise capture_error(error, slot) from error
+        finally:
+            if interrupt is not None:
+                interrupt.release(connection)
 
 
 def _identify(connection: Any, slot: str, options: PluginOptions) -> tuple[LogSource, int]:
@@ -90,7 +96,13 @@ def _identify(connection: Any, slot: str, options: PluginOptions) -> tuple[LogSo
     system_identifier, timeline, wal_end, database = cursor.fetchone()
     version = connection.server_version
     source = LogSource(
-        system_identifier, timeline, database, slot, version, options.negotiate(version)
+        system_identifier,
+        timeline,
+        database,
+        slot,
+        version,
+        options.negotiate(version),
+        read_ancestors(cursor, timeline),
     )
     return source, parse_lsn(wal_end)
 
@@ -119,9 +131,13 @@ def start_replication(connection: Any, request: StreamRequest) -> StartedStream:
         create=request.create_slot,
         temporary=request.temporary,
         two_phase=request.options.two_phase,
+        failover=request.failover,
         timeout=request.slot_timeout,
     )
     notes = _two_phase_notes(cursor, request, slot.two_phase)
+    notes += failover_notes(
+        cursor, slot.name, is_failover=slot.failover, requested=request.failover
+    )
     cursor.execute("SELECT setting::int FROM pg_settings WHERE name = 'wal_sender_timeout'")
     timeout = cursor.fetchone()[0] / 1000 or float("inf")  # 0 turns it off
     cursor.start_replication_expert(

@@ -1,4 +1,4 @@
-"""Captures that are killed, and servers that are restarted, under a workload; see tests/crash."""
+"""Captures that are killed, and servers that restart or fail over, under load; see tests/crash."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from pgwire_codec import log
 from pgwire_codec.demo.server import EmbeddedServer
 from tests.crash.harness import Interruption, run
+from tests.crash.promotions import run as promotions_run
 from tests.support.servers import database
+from tests.support.standbys import cluster, database_of
 
 pytestmark = pytest.mark.slow
 
@@ -40,3 +43,15 @@ def test_the_log_equals_the_server(
             outcome = run(made, tmp_path / "log", seed, interruption)
     assert outcome.faults == []
     assert outcome.changes > 100
+
+
+@pytest.mark.parametrize("promotions", [1, pytest.param(3, marks=pytest.mark.thorough)])
+def test_promotions(promotions: int, tmp_path: Path) -> None:
+    seed = 2 * random.randrange(1 << 29) + 1  # the capture is killed in the first of them
+    print(f"python -m tests.crash --kills 0 --restarts 0 --promotions {promotions} --seed {seed}")
+    with cluster() as pair, database_of(pair) as made:
+        outcome = promotions_run(pair, made, tmp_path / "log", seed, promotions)
+    assert outcome.faults == []
+    assert outcome.changes > 100
+    timelines = {each.header.source.timeline for each in log.Log(tmp_path / "log").segments}
+    assert max(timelines) == 1 + promotions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import socket
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 import pgwire_codec as pgc
 from pgwire_codec import log
 from pgwire_codec.errors import CaptureError, LogError
+from pgwire_codec.protocol.lsn import parse_lsn
 from tests.support.build import wire
 from tests.support.log_captures import applied, capture_into, decoded, slots
 from tests.support.logs import append
@@ -265,7 +267,8 @@ class TestExitStatusOfALog:
             pytest.skip("no file system can be mounted here")
         before = confirmed_by_server(table)
         table.execute("INSERT INTO t SELECT g, repeat('x', 500) FROM generate_series(1, 5000) g")
-        done = ended(*_capture(table, folder / "log"), "--compression", "none", before=mount)
+        options = ("--compression", "none", "--min-free", "0")
+        done = ended(*_capture(table, folder / "log"), *options, before=mount)
         assert done.status == 3, done.error
         assert f"cannot write {folder}" in done.error
         assert "No space left on device — hint: Free some space" in done.joined
@@ -274,6 +277,39 @@ class TestExitStatusOfALog:
         assert confirmed_by_server(table) == before
         assert run(table, tmp_path / "log").status == 0
         assert len(list(decoded(tmp_path / "log", "public.t"))) == 5000
+
+    def test_a_disk_that_is_nearly_full(self, table: Database, tmp_path: Path) -> None:
+        """The capture waits, says why, and goes on when there is room."""
+        folder = tmp_path / "disk"
+        folder.mkdir()
+        mount = f"mount -t tmpfs -o size=40m tmpfs {folder}"
+        if subprocess.run([*SHELL, mount], capture_output=True).returncode:
+            pytest.skip("no file system can be mounted here")
+        table.execute("INSERT INTO t SELECT g, 'x' FROM generate_series(1, 5000) g")
+        go = tmp_path / "go"
+        fill = f"head -c 30m /dev/zero > {folder}/other"
+        later = f"{{ (until [ -e {go} ]; do sleep 0.1; done; rm {folder}/other) & }}"
+        options = ("--min-free", "20MB", "--report-seconds", "0.2")
+        command = shlex.join([*COMMAND, *_capture(table, folder / "log", *options)])
+        script = f"{mount} && {fill} && {later} && exec {command}"
+        with subprocess.Popen([*SHELL, script], stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            lines = []
+            for line in process.stdout:
+                lines.append(json.loads(line))
+                if lines[-1]["state"] == "waiting":
+                    go.touch()
+        assert process.returncode == 0
+        waited = [each for each in lines if each["state"] == "waiting"]
+        assert re.fullmatch(
+            rf"the disk of {folder}/log is nearly full: \d+\.\d MB are free of the 20\.0 MB that "
+            r"are to stay free \(--min-free\)",
+            waited[0]["problem"],
+        )
+        assert {each["messages"] for each in waited} == {0}
+        assert (lines[-1]["state"], lines[-1]["problem"]) == ("stopped", None)
+        assert lines[-1]["messages"] == 5003
+        assert confirmed_by_server(table) == parse_lsn(lines[-1]["confirmed_lsn"])
 
     def test_a_log_that_cannot_be_made(self, table: Database, tmp_path: Path) -> None:
         file = tmp_path / "file"

@@ -13,6 +13,7 @@ import pytest
 from pgwire_codec import log
 from pgwire_codec.capture import receive_loop
 from pgwire_codec.capture.batch import MessageBatch
+from pgwire_codec.capture.disk_room import DiskRoom
 from pgwire_codec.capture.options import FLUSH_SECONDS, OBJECT_FLUSH_SECONDS
 from pgwire_codec.capture.status import StatusBoard
 from pgwire_codec.errors import CaptureError
@@ -161,13 +162,15 @@ class Counted:
 def test_flushes_are_large_under_load(monkeypatch: pytest.MonkeyPatch) -> None:
     capture, writer = Fed(600), Counted()
     monkeypatch.setattr(receive_loop, "monotonic", capture.clock)
+    stopping, status_board = threading.Event(), StatusBoard()
     loop = receive_loop.ReceiveLoop(
         capture,  # type: ignore[arg-type]
         writer,  # type: ignore[arg-type]
         flush_seconds=0.005,
-        stopping=threading.Event(),
-        status_board=StatusBoard(),
+        stopping=stopping,
+        status_board=status_board,
         flushed=lambda: None,
+        room=DiskRoom(".", 0, stopping, status_board),
     )
     with pytest.raises(CaptureError):
         loop.run(None, None)

@@ -17,6 +17,7 @@ from pgwire_codec import log
 from pgwire_codec.capture import Capture, LogCapture
 from pgwire_codec.capture.connection.frames import ReadOutcome
 from pgwire_codec.capture.connection.replication_connection import ReplicationEnded
+from pgwire_codec.capture.disk_room import DiskRoom
 from pgwire_codec.capture.receive_loop import ReceiveLoop
 from pgwire_codec.capture.receiver import Receiver
 from pgwire_codec.capture.status import StatusBoard
@@ -144,13 +145,15 @@ def played(frames: list[bytes], side: str, socket: int, folder: Path) -> tuple[s
     """Return the error that ends a stream, and the messages of the log."""
     with log.LogWriter(folder, SOURCE) as writer:
         writer.new_session()
+        stopping, status_board = threading.Event(), StatusBoard()
         stream = ReceiveLoop(
             Played(Stream(frames, side, socket)),
             writer,
             flush_seconds=60.0,
-            stopping=threading.Event(),
-            status_board=StatusBoard(),
+            stopping=stopping,
+            status_board=status_board,
             flushed=lambda: None,
+            room=DiskRoom(folder, 0, stopping, status_board),
         )
         with pytest.raises(CaptureError) as caught:
             stream.run(None, None)

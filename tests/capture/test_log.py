@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +21,15 @@ from pgwire_codec.demo import shop, workload
 from pgwire_codec.demo.server import EmbeddedServer
 from pgwire_codec.errors import CaptureError, LogError, OptionError
 from pgwire_codec.protocol.lsn import parse_lsn
-from tests.support.log_captures import applied, capture_into, decoded, flush_lsn, messages, slots
+from tests.support.log_captures import (
+    applied,
+    capture_into,
+    decoded,
+    flush_lsn,
+    messages,
+    running,
+    slots,
+)
 from tests.support.servers import QUICK_AND_STEADY, Database, database
 from tests.support.slot_captures import confirmed_by_server, opened, read, tags, wait_until
 
@@ -30,27 +37,6 @@ pytestmark = pytest.mark.slow
 
 
 COMMAND = "from pgwire_codec.cli import main; main()"
-
-
-@contextmanager
-def running(capture: LogCapture, **limits: Any) -> Iterator[list[BaseException]]:
-    """Run the capture in a thread and stop it at the end; yield its errors."""
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            capture.run(**limits)
-        except Exception as error:  # noqa: BLE001  (looked at by the test)
-            failed.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield failed
-    finally:
-        capture.stop()
-        thread.join(20)
-        assert not thread.is_alive()
 
 
 def walsender(made: Database) -> int:

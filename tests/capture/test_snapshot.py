@@ -15,7 +15,7 @@ import pgwire_codec as pgc
 from pgwire_codec import log
 from pgwire_codec.capture.catalog.published_tables import published_tables
 from pgwire_codec.capture.connection.connect import connect
-from pgwire_codec.capture.snapshot import table_copies
+from pgwire_codec.capture.snapshot.copy_session import CopySession
 from pgwire_codec.demo import shop, workload
 from pgwire_codec.errors import CaptureError
 from pgwire_codec.protocol.lsn import parse_lsn
@@ -350,6 +350,16 @@ class TestRows:
             assert rows_told(messages(tmp_path)) == rows_told(live)
 
 
+def first_record(lsn: int) -> int:
+    """Return where the record begins that follows `lsn`: behind the header, where a page begins.
+
+    XLogRecPtrToBytePos in PostgreSQL's xlog.c; pages of 8 KiB, segments of 16 MiB.
+    """
+    if lsn % 8192:
+        return lsn
+    return lsn + (24 if lsn % (16 << 20) else 40)
+
+
 class TestBesideTheStream:
     def test_a_commit_right_where_the_slot_begins(self, pg: Database, tmp_path: Path) -> None:
         """The slot starts after a record of running transactions; a commit may follow at once."""
@@ -383,12 +393,12 @@ class TestBesideTheStream:
         assert [(row["k"], row["_xid"] == 0) for row in changes] == [
             (1, True), (2, True), (3, False),
         ]  # fmt: skip
-        # What makes the case: both positions are the same.
+        # What makes the case: no record is between the two positions.
         [begin] = {row["_commit_lsn"] for row in changes if row["_xid"]}
         consistent = next(
             pgc.decode_message(m).end_lsn for m in messages(tmp_path) if m[:1] == b"C"
         )
-        assert begin == consistent
+        assert begin == first_record(consistent)
 
     @pytest.mark.parametrize("change", ["ALTER TABLE t ADD w int", "TRUNCATE t"])
     def test_a_table_that_is_changed_by_who_the_slot_waits_for(
@@ -425,19 +435,19 @@ class TestBesideTheStream:
             "INSERT INTO t VALUES (1), (2)",
             "CREATE PUBLICATION p FOR TABLE t",
         )
-        lock = table_copies.TableCopies._lock
+        lock = CopySession._lock_tables
         problems: list[str | None] = []
 
-        def change_and_lock(copies: Any, cursor: Any) -> None:
+        def change_and_lock(session: CopySession, cursor: Any) -> None:
             if not problems:
                 pg.execute(change)
             problems.append(capture.status.problem)
-            lock(copies, cursor)
+            lock(session, cursor)
 
-        monkeypatch.setattr(table_copies.TableCopies, "_lock", change_and_lock)
+        monkeypatch.setattr(CopySession, "_lock_tables", change_and_lock)
         capture = capture_into(pg, tmp_path, snapshot=True, snapshot_jobs=1, max_retries=5)
         capture.run(until_lsn=flush_lsn(pg))
-        assert len(problems) == 2, "it was not tried again"
+        assert len(problems) > 1, "it was not tried again"
         assert problems[1] is not None
         assert "changed while their snapshot" in problems[1]
         expected = pg.query("SELECT k FROM t")
@@ -447,14 +457,14 @@ class TestBesideTheStream:
         self, pg: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         pg.execute("CREATE TABLE t (k int PRIMARY KEY)", "CREATE PUBLICATION p FOR TABLE t")
-        lock = table_copies.TableCopies._lock
+        lock = CopySession._lock_tables
         with contextlib.closing(psycopg2.connect(pg.dsn)) as connection:
 
-            def lock_behind(copies: Any, cursor: Any) -> None:
+            def lock_behind(session: CopySession, cursor: Any) -> None:
                 connection.cursor().execute("LOCK TABLE t IN ACCESS EXCLUSIVE MODE")
-                lock(copies, cursor)
+                lock(session, cursor)
 
-            monkeypatch.setattr(table_copies.TableCopies, "_lock", lock_behind)
+            monkeypatch.setattr(CopySession, "_lock_tables", lock_behind)
             capture = capture_into(pg, tmp_path, snapshot=True, max_retries=0)
             with pytest.raises(CaptureError, match=r'"public"\."t" is locked by a transaction'):
                 capture.run(until_lsn=0)

@@ -49,24 +49,10 @@ def run(made: Database, folder: Path, seed: int, interruption: Interruption) -> 
     ``kill`` kills the capture, ``fast`` and ``immediate`` restart the server.
     """
     chance = random.Random(seed)
-    streaming = chance.choice(["off", "on", "parallel"])
-    options: dict[str, Any] = {
-        "streaming": streaming,
-        "two_phase": chance.random() < 0.6,
-        "binary": chance.random() < 0.3,
-    }
+    options = random_options(chance)
     snapshot = chance.random() < 0.3
     made.execute(DDL, "CREATE PUBLICATION p FOR ALL TABLES")
-    arguments = [
-        sys.executable, "-c", _COMMAND, "capture", "--json", "--dsn", made.dsn,
-        "--slot", made.slot, "--publication", "p", "--log", str(folder),
-        "--streaming", streaming,
-        "--flush-seconds", str(chance.choice([0.005, 0.1, 1.0])),
-        "--segment-bytes", str(chance.choice([100_000, 1 << 20, 128 << 20])),
-        *(["--two-phase"] if options["two_phase"] else []),
-        *(["--binary"] if options["binary"] else []),
-        *chance.choice([[], ["--compression", "lz4"]]),
-    ]  # fmt: skip
+    arguments = command(made, folder, chance, options)
     if snapshot:
         arguments += ["--snapshot", "--jobs", "2"]
     else:
@@ -82,23 +68,60 @@ def run(made: Database, folder: Path, seed: int, interruption: Interruption) -> 
             time.sleep(chance.uniform(0.2, 1.0))
         if interruption == "kill":
             for _ in range(count):
-                with _capture(arguments) as capture:
+                with capture_process(arguments) as capture:
                     if chance.random() < 0.3:  # as it starts, or connects, or begins
                         time.sleep(chance.uniform(0.05, 1.5))
                     else:
-                        _wait_for_stream(capture)
+                        wait_for_stream(capture)
                         time.sleep(chance.uniform(0.0, 1.5))
         else:
-            with _capture(arguments) as capture:
+            with capture_process(arguments) as capture:
                 for _ in range(count):
                     time.sleep(chance.uniform(0.3, 2.0))
                     made.server.restart(interruption)
                 time.sleep(chance.uniform(0.0, 1.0))
-                _check_that_it_lives(capture)
+                check_that_it_lives(capture)
                 # Half of them end as they should, and half are killed.
                 if chance.random() < 0.5:
                     capture.send_signal(signal.SIGTERM)
                     assert capture.wait(30) == 0
+    return finish(made, folder, arguments, count, workload.committed, None if snapshot else options)
+
+
+def random_options(chance: random.Random) -> dict[str, Any]:
+    """Return options of the plugin."""
+    return {
+        "streaming": chance.choice(["off", "on", "parallel"]),
+        "two_phase": chance.random() < 0.6,
+        "binary": chance.random() < 0.3,
+    }
+
+
+def command(
+    made: Database, folder: Path, chance: random.Random, options: dict[str, Any]
+) -> list[str]:
+    """Return the command of a capture with these options, and others that are random."""
+    return [
+        sys.executable, "-c", _COMMAND, "capture", "--json", "--dsn", made.dsn,
+        "--slot", made.slot, "--publication", "p", "--log", str(folder),
+        "--streaming", options["streaming"],
+        "--flush-seconds", str(chance.choice([0.005, 0.1, 1.0])),
+        "--segment-bytes", str(chance.choice([100_000, 1 << 20, 128 << 20])),
+        *(["--two-phase"] if options["two_phase"] else []),
+        *(["--binary"] if options["binary"] else []),
+        *chance.choice([[], ["--compression", "lz4"]]),
+    ]  # fmt: skip
+
+
+def finish(
+    made: Database,
+    folder: Path,
+    arguments: list[str],
+    interruptions: int,
+    transactions: int,
+    options: dict[str, Any] | None,
+) -> Outcome:
+    """Capture what is left, and check the log; ``options`` as for the oracle slot, if any."""
     settle(made.dsn)
     ended = subprocess.run(
         [*arguments, "--until-lsn", "now", "--max-retries", "10"],
@@ -107,11 +130,11 @@ def run(made: Database, folder: Path, seed: int, interruption: Interruption) -> 
         timeout=120,
     )
     faults = [] if ended.returncode == 0 else [f"the last capture failed: {ended.stderr}"]
-    faults += _faults(made, folder, None if snapshot else options)
+    faults += _faults(made, folder, options)
     held = Counter(data for batch in log.Log(folder).messages() for data in batch["data"])
     return Outcome(
-        interruptions=count,
-        transactions=workload.committed,
+        interruptions=interruptions,
+        transactions=transactions,
         changes=len(_changes(log.Log(folder).changes())),
         sessions=len({segment.header.session for segment in log.Log(folder).segments}),
         repeated=sum(number - 1 for data, number in held.items() if data.as_py()[:1] in b"IUD"),
@@ -120,24 +143,24 @@ def run(made: Database, folder: Path, seed: int, interruption: Interruption) -> 
 
 
 @contextmanager
-def _capture(arguments: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+def capture_process(arguments: list[str]) -> Iterator[subprocess.Popen[bytes]]:
     """A capture that is killed at the end of the block."""
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             yield process
             if process.poll() != 0:
-                _check_that_it_lives(process)
+                check_that_it_lives(process)
         finally:
             process.kill()
 
 
-def _check_that_it_lives(capture: subprocess.Popen[bytes]) -> None:
+def check_that_it_lives(capture: subprocess.Popen[bytes]) -> None:
     if capture.poll() is not None:
         assert capture.stderr is not None
         raise AssertionError(f"the capture ended: {capture.stderr.read().decode()}")
 
 
-def _wait_for_stream(capture: subprocess.Popen[bytes]) -> None:
+def wait_for_stream(capture: subprocess.Popen[bytes]) -> None:
     assert capture.stdout is not None
     for line in capture.stdout:
         if json.loads(line)["state"] == "streaming":

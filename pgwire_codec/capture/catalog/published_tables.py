@@ -16,7 +16,7 @@ from pgwire_codec.protocol.quoting import quote_identifier
 from pgwire_codec.reference import encode_message
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 _FIRST_USER_TYPE: Final = 10_000  # FirstGenbkiObjectId: pgoutput sends a Type from here on
 #: Number of an index's key columns; the others, INCLUDE's, came with PostgreSQL 11.
@@ -41,8 +41,6 @@ class PublishedTable:
         SQL conditions, of which a row has to meet one; empty: every row is published.
     sendable : tuple of bool
         For each column, whether its type has a binary form.
-    has_generated : bool
-        Whether a generated column is published (PostgreSQL 18 and later).
     """
 
     relation: Relation
@@ -51,7 +49,6 @@ class PublishedTable:
     is_partitioned: bool
     row_filters: tuple[str, ...]
     sendable: tuple[bool, ...]
-    has_generated: bool
 
     @property
     def name(self) -> str:
@@ -68,15 +65,19 @@ class PublishedTable:
         only = "" if self.is_partitioned else "ONLY "
         return f"LOCK TABLE {only}{self.name} IN ACCESS SHARE MODE"
 
-    def copy_command(self, *, binary: bool) -> str:
-        """Return the COPY command that reads the published rows and columns."""
-        form = "binary" if binary else "text"
+    def query(self, source: str, conditions: Sequence[str] = (), *, binary: bool) -> str:
+        """Return the SELECT that reads the published rows and columns.
+
+        Parameters
+        ----------
+        source : str
+            Item of the FROM clause: the table, or a partition of it.
+        conditions : sequence of str
+            SQL conditions that a row has to meet, beside the row filters.
+        binary : bool
+            Whether values are read in their binary form.
+        """
         names = [quote_identifier(column.name) for column in self.relation.columns]
-        # COPY of a table reads neither partitions nor generated columns; COPY of a query does.
-        queried = self.is_partitioned or self.row_filters or self.has_generated
-        plain = names and not queried
-        if plain and (all(self.sendable) or not binary):
-            return f"COPY {self.name} ({', '.join(names)}) TO STDOUT (FORMAT {form})"
         if binary:
             # format() calls the type's output function, as pgoutput does; a cast to text strips
             # the padding of char(n), and IS NULL is true of a row of nulls.
@@ -87,12 +88,9 @@ class PublishedTable:
                 f" THEN pg_catalog.format('%s', {name}) END"
                 for name, sendable in zip(names, self.sendable, strict=True)
             ]
-        source = self.name if self.is_partitioned else f"ONLY {self.name}"
-        where = " OR ".join(f"({condition})" for condition in self.row_filters)
-        return (
-            f"COPY (SELECT {', '.join(names)} FROM {source}{where and ' WHERE ' + where})"
-            f" TO STDOUT (FORMAT {form})"
-        )
+        published = " OR ".join(f"({row_filter})" for row_filter in self.row_filters)
+        where = " AND ".join(f"({each})" for each in (*conditions, published) if each)
+        return f"SELECT {', '.join(names)} FROM {source}{where and ' WHERE ' + where}"
 
 
 @dataclass(slots=True)
@@ -132,7 +130,25 @@ def published_tables(cursor: Any, publications: Sequence[str]) -> list[Published
     CaptureError
         When two of them publish different columns of the same table, which pgoutput refuses.
     """
-    published = _read_publications(cursor, publications)
+    return _tables(cursor, _read_publications(cursor, publications))
+
+
+def named_tables(cursor: Any, names: Collection[str]) -> list[PublishedTable]:
+    """Return existing tables with all rows and all columns that are not generated.
+
+    ``names`` are ``schema.table``, or bare names of tables of pg_catalog. See
+    :func:`published_tables`.
+    """
+    cursor.execute(
+        "SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE c.relkind IN ('r', 'p') AND CASE n.nspname WHEN 'pg_catalog' THEN ''"
+        " ELSE n.nspname || '.' END || c.relname = ANY(%s)",
+        (list(names),),
+    )
+    return _tables(cursor, {oid: _Published(None, {None}) for (oid,) in cursor.fetchall()})
+
+
+def _tables(cursor: Any, published: Mapping[int, _Published]) -> list[PublishedTable]:
     oids = list(published)
     cursor.execute(
         "SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.relreplident::text"
@@ -177,7 +193,6 @@ def _published_table(
         # One publication that publishes every row is enough.
         row_filters=() if None in filters else tuple(sorted(map(str, filters))),
         sendable=tuple(c.is_sendable for c in chosen),
-        has_generated=any(c.is_generated for c in chosen),
     )
 
 

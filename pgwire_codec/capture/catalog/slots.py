@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pgwire_codec.capture.catalog.failover import check_failover_supported
 from pgwire_codec.errors import CaptureError
 from pgwire_codec.protocol.lsn import parse_lsn
 from pgwire_codec.protocol.quoting import quote_literal
@@ -25,6 +26,8 @@ class Slot:
         LSN at which the server starts to send.
     two_phase : bool
         Whether the slot itself is set to decode prepared transactions.
+    failover : bool
+        Whether standbys synchronize it.
     is_new : bool
         Whether it has just been created.
     """
@@ -32,11 +35,19 @@ class Slot:
     name: str
     confirmed_lsn: int
     two_phase: bool
+    failover: bool
     is_new: bool
 
 
 def ensure_slot(
-    cursor: Any, name: str, *, create: bool, temporary: bool, two_phase: bool, timeout: float
+    cursor: Any,
+    name: str,
+    *,
+    create: bool,
+    temporary: bool,
+    two_phase: bool,
+    failover: bool,
+    timeout: float,
 ) -> Slot:
     """Check that a slot exists, is pgoutput's and this database's, is intact and is free.
 
@@ -49,7 +60,7 @@ def ensure_slot(
     create
         Create it if it does not exist. That waits for the end of every transaction that has
         written.
-    temporary, two_phase
+    temporary, two_phase, failover
         Properties of a new slot.
     timeout
         Seconds to wait for a slot that is in use: it stays active for a moment after its consumer
@@ -60,6 +71,8 @@ def ensure_slot(
     CaptureError
         When it cannot be used, with a hint on what to do.
     """
+    if failover:
+        check_failover_supported(cursor.connection.server_version)
     row = read_slot(cursor, name)
     if row is None:
         if not create:
@@ -67,9 +80,11 @@ def ensure_slot(
                 f'replication slot "{name}" does not exist',
                 hint="Pass `create_slot=True`, or run SELECT "
                 f"pg_create_logical_replication_slot({quote_literal(name)}, 'pgoutput');",
+                on_standby=is_in_recovery(cursor),
             )
-        return _create(cursor, name, temporary, two_phase)
+        return _create(cursor, name, temporary, two_phase, failover)
     check_kind(cursor, name, row)
+    _check_not_synchronized(cursor, name, row)
     check_intact(name, row)
     if temporary:
         raise CaptureError(
@@ -79,13 +94,41 @@ def ensure_slot(
     free = _wait_until_free(cursor, name, row, timeout)
     if free is None:
         return ensure_slot(
-            cursor, name, create=create, temporary=False, two_phase=two_phase, timeout=timeout
+            cursor,
+            name,
+            create=create,
+            temporary=False,
+            two_phase=two_phase,
+            failover=failover,
+            timeout=timeout,
         )
-    return Slot(name, parse_lsn(free["confirmed_flush_lsn"]), bool(free.get("two_phase")), False)
+    return Slot(
+        name,
+        parse_lsn(free["confirmed_flush_lsn"]),
+        two_phase=bool(free.get("two_phase")),
+        failover=bool(free.get("failover")),
+        is_new=False,
+    )
 
 
 class SlotMissing(CaptureError):
-    """A slot does not exist."""
+    """A slot does not exist.
+
+    Attributes
+    ----------
+    on_standby : bool
+        Whether the server is a standby, which may get the slot from its primary.
+    """
+
+    def __init__(self, text: str, *, hint: str, on_standby: bool) -> None:
+        super().__init__(text, hint=hint)
+        self.on_standby = on_standby
+
+
+def is_in_recovery(cursor: Any) -> bool:
+    """Return whether the server is a standby, or still recovers."""
+    cursor.execute("SELECT pg_is_in_recovery()")
+    return bool(cursor.fetchone()[0])
 
 
 def slot_exists(cursor: Any, name: str) -> bool:
@@ -93,14 +136,16 @@ def slot_exists(cursor: Any, name: str) -> bool:
     return read_slot(cursor, name) is not None
 
 
-def is_replaceable(cursor: Any, name: str, confirmed_lsn: int) -> bool:
+def is_replaceable(cursor: Any, name: str, confirmed_lsn: int, *, failover: bool) -> bool:
     """Return whether a new slot can replace one for a consumer that has confirmed this LSN.
 
     Return False if another consumer has read from it, or if it is a failover slot (PostgreSQL 17
-    and later), because the new slot would not be one.
+    and later) and the new one would not be one.
     """
     row = read_slot(cursor, name)
-    if row is None or row["confirmed_flush_lsn"] is None or row.get("failover"):
+    if row is None or row["confirmed_flush_lsn"] is None:
+        return False
+    if row.get("failover") and not failover:
         return False
     return parse_lsn(row["confirmed_flush_lsn"]) <= confirmed_lsn
 
@@ -117,6 +162,25 @@ def drop_slot(cursor: Any, name: str, *, timeout: float) -> None:
             cursor.execute("SELECT pg_drop_replication_slot(%s)", (name,))
 
 
+def not_promoted(state: str) -> CaptureError:
+    """Return the error for a standby that a capture continues on once it is promoted."""
+    return CaptureError(
+        f"{state}, and the server is a standby",
+        hint="The capture waits for its promotion. Name every host in the DSN, with "
+        "target_session_attrs=read-write, so that the primary is found.",
+        is_transient=True,
+    )
+
+
+def _check_not_synchronized(cursor: Any, name: str, row: dict[str, Any]) -> None:
+    """Raise a transient ``CaptureError`` for a standby's copy of a primary's slot.
+
+    It remains marked as ``synced`` after the promotion.
+    """
+    if row.get("synced") and is_in_recovery(cursor):
+        raise not_promoted(f'replication slot "{name}" is synchronized from a primary')
+
+
 def _wait_until_free(
     cursor: Any, name: str, row: dict[str, Any] | None, timeout: float
 ) -> dict[str, Any] | None:
@@ -130,6 +194,7 @@ def _wait_until_free(
                 hint=f"Stop that consumer (SELECT pg_terminate_backend({pid});), or use another "
                 "slot.",
                 is_transient=True,
+                sqlstate="55006",
             )
         time.sleep(_POLL_SECONDS)
         row = read_slot(cursor, name)
@@ -144,13 +209,16 @@ def read_slot(cursor: Any, name: str) -> dict[str, Any] | None:
     return None if row is None else row[0]
 
 
-def _create(cursor: Any, name: str, temporary: bool, two_phase: bool) -> Slot:
+def _create(cursor: Any, name: str, temporary: bool, two_phase: bool, failover: bool) -> Slot:
     arguments: list[object] = [name, "pgoutput", temporary]
-    if two_phase:
-        arguments.append(True)  # the parameter came with PostgreSQL 14
+    if two_phase or failover:
+        arguments.append(two_phase)  # the parameter came with PostgreSQL 14
+    if failover:
+        arguments.append(True)
     marks = ", ".join(["%s"] * len(arguments))
     cursor.execute(f"SELECT lsn FROM pg_create_logical_replication_slot({marks})", arguments)
-    return Slot(name, parse_lsn(cursor.fetchone()[0]), two_phase, True)
+    lsn = parse_lsn(cursor.fetchone()[0])
+    return Slot(name, lsn, two_phase=two_phase, failover=failover, is_new=True)
 
 
 def check_kind(cursor: Any, name: str, row: dict[str, Any]) -> None:

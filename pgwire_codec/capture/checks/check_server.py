@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from pgwire_codec.capture.catalog.slots import check_intact, check_kind, read_slot
 from pgwire_codec.capture.checks import server, tables
+from pgwire_codec.capture.checks.failover import check_failover
 from pgwire_codec.capture.checks.finding import Finding, of_error, warning
 from pgwire_codec.capture.connection.connect import connect, load_psycopg2
 from pgwire_codec.capture.connection.error_hints import capture_error
@@ -49,9 +50,9 @@ def check_server(
     """Check that a server is ready for a capture, without changing anything.
 
     It looks at the version, the settings of the WAL and of slots, free slots and walsenders, the
-    role's rights, the publications and the replica identities of their tables, transactions that
-    delay a new slot, settings that change the form of values, and at the connection: a pooler
-    in between, no encryption.
+    role's rights, standbys and failover slots, the publications and the replica identities of
+    their tables, transactions that delay a new slot, settings that change the form of values, and
+    at the connection: a pooler in between, no encryption.
 
     Parameters
     ----------
@@ -98,6 +99,7 @@ def _findings(
         yield from check(cursor)
     yield from server.check_limits(cursor, slot)
     yield from server.check_other_slots(cursor, slot)
+    yield from check_failover(cursor, slot)
     if slot is not None:
         yield from _check_slot(cursor, slot)
     wrong = list(tables.check_publications(cursor, publications))

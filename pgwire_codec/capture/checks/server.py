@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from pgwire_codec.capture.catalog.slots import is_in_recovery
 from pgwire_codec.capture.checks.finding import Finding, error, of_error, warning
 from pgwire_codec.capture.connection.connect import (
     check_may_replicate,
@@ -39,8 +40,7 @@ def check_version(cursor: Any) -> Iterator[Finding]:
             f"the server is PostgreSQL {major}; a capture is tested with {oldest} to {newest}",
             "Try the capture on a copy of the database first.",
         )
-    cursor.execute("SELECT pg_is_in_recovery()")
-    if cursor.fetchone()[0]:
+    if is_in_recovery(cursor):
         if major < 16:
             yield error(
                 "standby",

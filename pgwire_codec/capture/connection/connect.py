@@ -8,9 +8,14 @@ from contextlib import closing
 from typing import Any, Final
 
 from pgwire_codec.capture.connection.dsn import parse_dsn, shows_secret
-from pgwire_codec.capture.connection.error_hints import capture_error, is_transient
+from pgwire_codec.capture.connection.error_hints import (
+    NOT_CONNECTED,
+    capture_error,
+    is_transient,
+)
 from pgwire_codec.capture.connection.interrupt import Interrupt
 from pgwire_codec.capture.connection.libpq import failed_connection_codes
+from pgwire_codec.capture.connection.password_command import password_options
 from pgwire_codec.errors import CaptureError, missing_extra
 from pgwire_codec.protocol.lsn import parse_lsn
 from pgwire_codec.protocol.quoting import quote_identifier
@@ -102,6 +107,7 @@ def _connect(dsn: str) -> Any:
         "could not connect",
         text,
         dsn,
+        arguments,
         failed_connection_codes(arguments),
         "Check host, port, dbname, user and password of the DSN, and that the server runs and its "
         "pg_hba.conf lets the user in.",
@@ -117,28 +123,34 @@ def _connect_walsender(dsn: str) -> Any:
         )
     except psycopg2.Error as error:
         text = str(error).strip()
-    raise _walsender_refusal(dsn, text)
+    raise _walsender_refusal(dsn, arguments, text)
 
 
 def _arguments(dsn: str) -> str:
-    """Return the whole DSN. Raises ``CaptureError`` for one that cannot be read."""
+    """Return the whole DSN, with the password that its command prints.
+
+    Raises ``CaptureError`` for one that cannot be read, and for a command that fails.
+    """
     psycopg2 = load_psycopg2()
     defaults = dict(_DEFAULTS)
     if "PGCONNECT_TIMEOUT" in os.environ:
         del defaults["connect_timeout"]
-    options = {**defaults, **parse_dsn(dsn), "client_encoding": "UTF8"}
+    given = {**parse_dsn(dsn), **password_options(dsn)}
+    options = {**defaults, **given, "client_encoding": "UTF8"}
     arguments: str = psycopg2.extensions.make_dsn(**options)
     return arguments
 
 
-def _refusal(primary: str, text: str, dsn: str, codes: Sequence[str], hint: str) -> CaptureError:
+def _refusal(
+    primary: str, text: str, dsn: str, arguments: str, codes: Sequence[str], hint: str
+) -> CaptureError:
     """Return the error for libpq's text and the server's codes, without any part of a password.
 
     Raises ``MemoryError`` if that is what libpq lacks.
     """
     if not codes and text.endswith(_NO_MEMORY):
         raise MemoryError(text)
-    if shows_secret(text, dsn):
+    if shows_secret(text, dsn, parse_dsn(arguments).get("password", "")):
         reasons = [_REFUSALS.get(c, f"the server refused it with SQLSTATE {c}") for c in codes]
         text = ", ".join(reasons) or "no server answered"
         hint = f"{_HIDDEN} {hint}"
@@ -147,11 +159,12 @@ def _refusal(primary: str, text: str, dsn: str, codes: Sequence[str], hint: str)
         hint=hint,
         # Without a code, no server has refused the connection for good.
         is_transient=not codes or any(map(is_transient, codes)),
+        sqlstate=codes[0] if codes else NOT_CONNECTED,
     )
 
 
 def current_lsn(dsn: str, interrupt: Interrupt | None = None) -> int:
-    """Return the LSN up to which the server has flushed its WAL.
+    """Return the LSN up to which the server has flushed its WAL, or replayed it as a standby.
 
     Parameters and errors as for :func:`connect`.
     """
@@ -159,7 +172,10 @@ def current_lsn(dsn: str, interrupt: Interrupt | None = None) -> int:
     with closing(connect(dsn, interrupt)) as connection:
         cursor = connection.cursor()
         try:
-            cursor.execute("SELECT pg_current_wal_flush_lsn()")
+            cursor.execute(
+                "SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()"
+                " ELSE pg_current_wal_flush_lsn() END"
+            )
             return parse_lsn(cursor.fetchone()[0])
         except psycopg2.Error as error:
             raise capture_error(error, "") from error
@@ -181,7 +197,7 @@ def check_wal_level(cursor: Any) -> None:
         )
 
 
-def _walsender_refusal(dsn: str, text: str) -> CaptureError:
+def _walsender_refusal(dsn: str, arguments: str, text: str) -> CaptureError:
     """Return the error for a refused replication connection.
 
     The cause is looked up over an ordinary connection: texts are in the server's language.
@@ -198,7 +214,8 @@ def _walsender_refusal(dsn: str, text: str) -> CaptureError:
         "the server accepts ordinary connections but no replication connection",
         text,
         dsn,
-        failed_connection_codes(f"{_arguments(dsn)} replication=database"),
+        arguments,
+        failed_connection_codes(f"{arguments} replication=database"),
         "Connect to the server directly, not through a pooler, and check that its pg_hba.conf "
         "does not refuse this connection.",
     )

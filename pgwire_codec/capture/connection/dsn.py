@@ -95,11 +95,14 @@ def parse_dsn(dsn: str) -> dict[str, str]:
     raise CaptureError(f"invalid DSN: {reason}", hint=hint + _EXAMPLE)
 
 
-def shows_secret(text: str, dsn: str) -> bool:
-    """Return whether a text may contain a part of a password, given a DSN that can be parsed."""
+def shows_secret(text: str, dsn: str, password: str = "") -> bool:
+    """Return whether a text may contain a part of a password.
+
+    Passwords are those of a DSN that can be parsed, and another one.
+    """
     return any(
         secret[start : start + _RUN] in text
-        for secret in _possible_secrets(dsn)
+        for secret in filter(None, (password, *_possible_secrets(dsn)))
         for start in range(max(1, len(secret) - _RUN + 1))
     )
 

@@ -17,6 +17,9 @@ _NOTHING: Final = ""  # the server ended the stream, or the connection failed, w
 #: Code of a connection that breaks; also used for libpq's own errors, which have none.
 CONNECTION_LOST: Final = "08006"
 
+#: Code of a connection that no server accepts or refuses.
+NOT_CONNECTED: Final = "08001"
+
 #: Codes, and classes of codes, of errors that may disappear without intervention: broken
 #: connections; a server that starts, stops, or lacks a resource; a slot that its last walsender
 #: still holds; a statement or walsender that an administrator ended.
@@ -101,5 +104,8 @@ def capture_error_of_code(
     if sqlstate in _EXPLANATIONS:
         primary, hint = (each.format(slot=slot) for each in _EXPLANATIONS[sqlstate])
     return CaptureError(
-        f"{primary}: {text}" if text else primary, hint=hint, is_transient=is_transient(sqlstate)
+        f"{primary}: {text}" if text else primary,
+        hint=hint,
+        is_transient=is_transient(sqlstate),
+        sqlstate=sqlstate or CONNECTION_LOST,
     )

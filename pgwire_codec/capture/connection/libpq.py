@@ -14,6 +14,7 @@ from pgwire_codec.errors import CaptureError
 _SIGNATURES: Final[tuple[tuple[str, Any, list[Any]], ...]] = (
     ("PQgetCopyData", ctypes.c_int, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]),
     ("PQputCopyData", ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int]),
+    ("PQsendQuery", ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p]),
     ("PQflush", ctypes.c_int, [ctypes.c_void_p]),
     ("PQconsumeInput", ctypes.c_int, [ctypes.c_void_p]),
     ("PQfreemem", None, [ctypes.c_void_p]),

@@ -52,7 +52,8 @@ def disable_timeouts(cursor: Any) -> None:
     """Turn off, for the session, every timeout that would end long statements or transactions."""
     cursor.execute(
         "SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('statement_timeout',"
-        " 'transaction_timeout', 'idle_in_transaction_session_timeout', 'lock_timeout')"
+        " 'transaction_timeout', 'idle_in_transaction_session_timeout', 'idle_session_timeout',"
+        " 'lock_timeout')"
     )
 
 

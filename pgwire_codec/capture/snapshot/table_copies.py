@@ -1,195 +1,167 @@
-"""Concurrent copies of tables, all under one exported snapshot."""
+"""Concurrent copies of ranges of tables, all under one exported snapshot."""
 
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pgwire_codec.capture.catalog.published_tables import PublishedTable, files_of
-from pgwire_codec.capture.connection.connect import connect, load_psycopg2
-from pgwire_codec.capture.connection.interrupt import Interrupt
-from pgwire_codec.capture.connection.session_settings import disable_timeouts, pin
-from pgwire_codec.capture.snapshot.copy_to_inserts import RowReader, row_reader
+from pgwire_codec.capture.connection.connect import load_psycopg2
+from pgwire_codec.capture.connection.error_hints import capture_error
+from pgwire_codec.capture.snapshot.copy_session import CopySession
+from pgwire_codec.capture.snapshot.copy_to_inserts import row_reader
 from pgwire_codec.errors import CaptureError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_CHUNK_BYTES: Final = 256 << 10  # of COPY's: what numpy converts fastest
-_CHUNKS_WAITING: Final = 2  # at most, for each connection
+    from pgwire_codec.capture.connection.interrupt import Interrupt
+    from pgwire_codec.capture.snapshot.table_ranges import TableRange
+
+_PIECE_BYTES: Final = 256 << 10  # of COPY's: what numpy converts fastest
+_PIECES_WAITING: Final = 2  # at most, for each connection
 _POLL_SECONDS: Final = 0.1
-#: For the lock of a table. Shorter than deadlock_timeout, after which the server would end one of
-#: the transactions, perhaps not this one.
-_LOCK_TIMEOUT: Final = "500ms"
+_MOST_FAILURES: Final = 3  # consecutive ones, to copy any row
+_RETRY_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedRows:
-    """Messages of a table: its Relation, with its Types before it, or Inserts.
+    """Consecutive rows of a range, as Inserts.
 
     Attributes
     ----------
-    table : PublishedTable
+    range : TableRange
     messages : numpy.ndarray of uint8
         Their concatenated bytes.
     offsets : numpy.ndarray of int32
         Offset of each message in them, and the end of the last one.
-    rows : int
-        Number of Inserts.
+    is_last : bool
+        Whether the range has no more rows.
     """
 
-    table: PublishedTable
+    range: TableRange
     messages: NDArray[np.uint8]
     offsets: NDArray[np.int32]
-    rows: int
+    is_last: bool
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.offsets) - 1
 
 
 class TableCopies:
-    """Connections whose transactions all use an exported snapshot.
+    """Copies of ranges over several connections.
 
-    A context manager: entering opens them; leaving cancels their statements, and closes them.
+    If a connection is lost, another one continues after the last row of the range that was
+    received, if that has an order.
 
     Parameters
     ----------
-    dsn : str
-        Of the database.
-    snapshot : str
-        Name of the snapshot. The connection that exported it must not have executed another
-        command before entering.
-    tables : sequence of PublishedTable
-        Tables to read. Each connection locks them all: otherwise one of them could wait for a
-        transaction that waits to alter a table, and that for another of these connections.
-        Entering raises a transient ``CaptureError`` if another transaction has locked one.
-    jobs : int
-        Number of connections.
+    sessions : sequence of CopySession
+        Open connections; each is used by one thread.
     binary : bool
         Read values in their binary form, as pgoutput sends them with that option.
     interrupt : Interrupt
-        Ends the connections' statements, and the attempts to open them.
+        Ends the pauses between attempts.
     """
 
     def __init__(
-        self,
-        dsn: str,
-        snapshot: str,
-        tables: Sequence[PublishedTable],
-        jobs: int,
-        *,
-        binary: bool,
-        interrupt: Interrupt,
+        self, sessions: Sequence[CopySession], *, binary: bool, interrupt: Interrupt
     ) -> None:
-        self._dsn = dsn
-        self._snapshot = snapshot
-        self._tables = tables
-        self._jobs = jobs
+        self._sessions = sessions
         self._binary = binary
         self._interrupt = interrupt
-        self.connections: list[Any] = []
 
-    def __enter__(self) -> TableCopies:
-        try:
-            for _ in range(self._jobs):
-                connection = connect(self._dsn, self._interrupt)
-                self.connections.append(connection)
-                cursor = connection.cursor()
-                pin(cursor)
-                disable_timeouts(cursor)
-                # An error, not fewer rows, if a policy would hide some: the stream has all.
-                cursor.execute("SET row_security = off")
-                cursor.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-                cursor.execute("SET TRANSACTION SNAPSHOT %s", (self._snapshot,))
-                self._lock(cursor)
-        except BaseException:
-            self._close()
-            raise
-        return self
+    def rows(
+        self, ranges: Sequence[TableRange], skip: Mapping[int, int]
+    ) -> Generator[CopiedRows, None, None]:
+        """Yield the rows of the ranges, those of different ranges interleaved.
 
-    def __exit__(self, *exception: object) -> None:
-        self._close()
+        Parameters
+        ----------
+        ranges : sequence of TableRange
+        skip : mapping of int to int
+            Number of rows at the beginning of a range to omit, by the range's number.
 
-    def _close(self) -> None:
-        for connection in self.connections:
-            self._interrupt.release(connection)
-            connection.close()
-
-    def _lock(self, cursor: Any) -> None:
-        cursor.execute("SET LOCAL lock_timeout = %s", (_LOCK_TIMEOUT,))
-        for table in self._tables:
-            try:
-                cursor.execute(table.lock_command())
-            except load_psycopg2().errors.LockNotAvailable as error:
-                raise CaptureError(
-                    f"table {table.name} is locked by a transaction that alters, truncates or "
-                    "drops it",
-                    hint="Take the snapshot when that transaction has ended.",
-                    is_transient=True,
-                ) from error
-        cursor.execute("SET LOCAL lock_timeout = 0")
-
-    def files(self) -> set[tuple[int, int]]:
-        """Return the tables' files under the snapshot; see ``files_of``."""
-        return files_of(self.connections[0].cursor(), self._tables)
-
-    def rows(self) -> Iterator[CopiedRows]:
-        """Yield all rows of the tables, each table's Relation before its rows.
-
-        The rows of different tables are interleaved. Raises ``psycopg2.Error``.
+        Raises
+        ------
+        psycopg2.Error, CaptureError
         """
-        left: queue.SimpleQueue[PublishedTable] = queue.SimpleQueue()
-        for table in self._tables:
-            left.put(table)
-        chunks = _Chunks(_CHUNKS_WAITING * len(self.connections))
-        with ThreadPoolExecutor(len(self.connections)) as pool:
-            jobs = [
-                pool.submit(self._copy_tables, connection, left, chunks)
-                for connection in self.connections
-            ]
+        left: queue.SimpleQueue[tuple[TableRange, int]] = queue.SimpleQueue()
+        for range_ in ranges:
+            left.put((range_, skip.get(range_.number, 0)))
+        copied = _CopiedQueue(_PIECES_WAITING * len(self._sessions))
+        with ThreadPoolExecutor(len(self._sessions)) as pool:
+            jobs = [pool.submit(self._copy, session, left, copied) for session in self._sessions]
             try:
                 while not all(job.done() for job in jobs):
-                    yield from chunks.take()
+                    yield from copied.take()
                     for job in jobs:
                         if job.done():
                             job.result()
-                yield from chunks.take()
+                yield from copied.take()
                 for job in jobs:
                     job.result()
             finally:
-                chunks.is_closed = True
-                for connection, job in zip(self.connections, jobs, strict=True):
+                copied.is_closed = True
+                for session, job in zip(self._sessions, jobs, strict=True):
                     if not job.done():
-                        self._interrupt.end(connection)
+                        session.end()
                 wait(jobs)
 
-    def _copy_tables(
-        self, connection: Any, left: queue.SimpleQueue[PublishedTable], chunks: _Chunks
+    def _copy(
+        self,
+        session: CopySession,
+        left: queue.SimpleQueue[tuple[TableRange, int]],
+        copied: _CopiedQueue,
     ) -> None:
-        cursor = connection.cursor()
-        while not chunks.is_closed:
+        while not copied.is_closed:
             try:
-                table = left.get_nowait()
+                range_, skip = left.get_nowait()
             except queue.Empty:
                 return
-            description = table.description()
-            offsets = np.cumsum([0, *map(len, description)], dtype=np.int32)
-            messages = np.frombuffer(b"".join(description), np.uint8)
-            chunks.put(CopiedRows(table, messages, offsets, 0))
-            reader = row_reader(table.relation.oid, table.sendable, binary=self._binary)
-            pieces = _CopyPieces(table, reader, chunks)
-            cursor.copy_expert(table.copy_command(binary=self._binary), pieces)
-            pieces.flush()
+            self._copy_range(session, range_, skip, copied)
+
+    def _copy_range(
+        self, session: CopySession, range_: TableRange, skip: int, copied: _CopiedQueue
+    ) -> None:
+        failures = 0
+        while True:
+            pieces = _CopyPieces(range_, copied, binary=self._binary)
+            try:
+                if failures:
+                    session.open()
+                command = range_.copy_command(binary=self._binary, skip=skip)
+                session.cursor().copy_expert(command, pieces)
+                pieces.flush(is_last=True)
+                return
+            except (load_psycopg2().Error, CaptureError) as error:
+                if copied.is_closed or not (range_.has_order and _is_transient(error)):
+                    raise
+                failures = 1 if pieces.rows else failures + 1
+                if failures > _MOST_FAILURES:
+                    raise
+                skip += pieces.rows
+                self._interrupt.event.wait(_RETRY_SECONDS * (failures - 1))
+
+
+def _is_transient(error: Exception) -> bool:
+    known = error if isinstance(error, CaptureError) else capture_error(error, "")
+    return known.is_transient
 
 
 class _Closed(Exception):
     """The rows have no consumer any more."""
 
 
-class _Chunks:
+class _CopiedQueue:
     """Queue of rows that the connections have read."""
 
     def __init__(self, size: int) -> None:
@@ -213,24 +185,33 @@ class _Chunks:
 
 
 class _CopyPieces:
-    """File object that psycopg2 writes COPY's pieces to: a row each."""
+    """File object that psycopg2 writes COPY's pieces to: a row each.
 
-    def __init__(self, table: PublishedTable, reader: RowReader, chunks: _Chunks) -> None:
-        self._table = table
-        self._reader = reader
-        self._chunks = chunks
+    Attributes
+    ----------
+    rows : int
+        Number of rows that were put into the queue.
+    """
+
+    def __init__(self, range_: TableRange, copied: _CopiedQueue, *, binary: bool) -> None:
+        table = range_.table
+        self._range = range_
+        self._reader = row_reader(table.relation.oid, table.sendable, binary=binary)
+        self._copied = copied
         self._pieces: list[bytes] = []
         self._bytes = 0
+        self.rows = 0
 
     def write(self, piece: bytes) -> None:
         self._pieces.append(piece)
         self._bytes += len(piece)
-        if self._bytes >= _CHUNK_BYTES:
-            self.flush()
+        if self._bytes >= _PIECE_BYTES:
+            self.flush(is_last=False)
 
-    def flush(self) -> None:
+    def flush(self, *, is_last: bool) -> None:
         messages, offsets = self._reader.convert(self._pieces)
         self._pieces.clear()
         self._bytes = 0
-        if len(offsets) > 1:
-            self._chunks.put(CopiedRows(self._table, messages, offsets, len(offsets) - 1))
+        rows = CopiedRows(self._range, messages, offsets, is_last)
+        self._copied.put(rows)
+        self.rows += rows.rows

@@ -9,12 +9,13 @@ Functions".
 
 from __future__ import annotations
 
-from contextlib import closing
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pgwire_codec.capture.batch import EPOCH
+from pgwire_codec.capture.catalog.failover import check_failover_supported
 from pgwire_codec.capture.catalog.publications import ensure_publications
 from pgwire_codec.capture.catalog.published_tables import (
     PublishedTable,
@@ -22,7 +23,6 @@ from pgwire_codec.capture.catalog.published_tables import (
     files_of,
     published_tables,
 )
-from pgwire_codec.capture.catalog.slots import drop_slot, is_replaceable, slot_exists
 from pgwire_codec.capture.connection.connect import (
     check_wal_level,
     connect,
@@ -31,68 +31,35 @@ from pgwire_codec.capture.connection.connect import (
 )
 from pgwire_codec.capture.connection.error_hints import capture_error
 from pgwire_codec.capture.connection.session_settings import disable_timeouts, pin
-from pgwire_codec.capture.snapshot.table_copies import CopiedRows, TableCopies
-from pgwire_codec.errors import CaptureError
+from pgwire_codec.capture.snapshot.copy_session import CopySession
+from pgwire_codec.capture.snapshot.kept_snapshot import KeptSnapshot
+from pgwire_codec.capture.snapshot.logged_rows import LoggedRows, NotResumable, rounds
+from pgwire_codec.capture.snapshot.progress import SnapshotProgress
+from pgwire_codec.capture.snapshot.resumption import (
+    check_rows,
+    check_slot,
+    check_tables,
+    keeper_of,
+    plan_of,
+    ranges_of,
+)
+from pgwire_codec.capture.snapshot.snapshot_slot import SnapshotSlot
+from pgwire_codec.capture.snapshot.snapshot_transaction import SnapshotTransaction
+from pgwire_codec.capture.snapshot.table_copies import TableCopies
+from pgwire_codec.capture.snapshot.table_ranges import table_ranges
+from pgwire_codec.errors import CaptureError, LogError
 from pgwire_codec.protocol.lsn import parse_lsn
-from pgwire_codec.protocol.messages import Begin, Commit
-from pgwire_codec.protocol.quoting import quote_identifier, quote_literal
-from pgwire_codec.reference import encode_message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from numpy.typing import NDArray
-
+    from pgwire_codec.capture.catalog.sessions import ServerSession
     from pgwire_codec.capture.connection.interrupt import Interrupt
+    from pgwire_codec.capture.snapshot.table_copies import CopiedRows
+    from pgwire_codec.capture.snapshot.table_ranges import TableRange
     from pgwire_codec.capture.start_replication import StreamRequest
-    from pgwire_codec.log import LogWriter
-
-_XID: Final = 0  # which no transaction of a server has
-
-
-class _SnapshotTransaction:
-    """A synthetic plain transaction, in a session of its own of the log.
-
-    Parameters
-    ----------
-    writer : LogWriter
-    time : numpy.datetime64
-        Commit time, in microseconds.
-    """
-
-    def __init__(self, writer: LogWriter, time: np.datetime64) -> None:
-        self._writer = writer
-        self._time = time
-        self._commit_time = int((time - EPOCH).astype(np.int64))
-        self._lsn = 0
-
-    def begin(self, commit_lsn: int) -> None:
-        """Write the Begin of a new session; an earlier one is abandoned."""
-        self._lsn = commit_lsn
-        self._writer.new_session(snapshot=True)
-        self._append_one(Begin(final_lsn=commit_lsn, commit_time=self._commit_time, xid=_XID))
-
-    def append(self, data: NDArray[np.uint8], offsets: NDArray[np.int32]) -> None:
-        """Write concatenated messages."""
-        import pyarrow as pa
-
-        count = len(offsets) - 1
-        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-        self._writer.append(
-            pa.Array.from_buffers(pa.binary(), count, buffers),
-            np.full(count, self._lsn, np.uint64),
-            np.full(count, self._time),
-        )
-
-    def commit(self, end_lsn: int) -> None:
-        """Write the Commit."""
-        self._append_one(
-            Commit(flags=0, commit_lsn=self._lsn, end_lsn=end_lsn, commit_time=self._commit_time)
-        )
-
-    def _append_one(self, message: Begin | Commit) -> None:
-        data = np.frombuffer(encode_message(message), np.uint8)
-        self.append(data, np.array([0, len(data)], np.int32))
+    from pgwire_codec.log import LogSource, LogWriter
+    from pgwire_codec.log.snapshot_record import SnapshotPlan
 
 
 class SnapshotTaker:
@@ -104,14 +71,19 @@ class SnapshotTaker:
         Of the database.
     request : StreamRequest
         The slot to create, and the options of its stream: rows are copied in the same form.
+    source : LogSource
+        The slot and its server.
     jobs : int
-        Number of tables to copy at once, each over a connection of its own.
+        Number of connections to copy over; one table may use all of them.
     interrupt : Interrupt
         Ends any wait for the server from another thread.
     created : callable
         Called with the slot's LSN when it has been created.
     copied : callable
-        Called with the rows as they are written; an exception from it ends the snapshot.
+        Called with the rows as they arrive, and the progress with them; an exception from it ends
+        the snapshot.
+    noted : callable
+        Called with a remark for the user.
 
     Notes
     -----
@@ -125,37 +97,42 @@ class SnapshotTaker:
         self,
         dsn: str,
         request: StreamRequest,
+        source: LogSource,
         jobs: int,
         *,
         interrupt: Interrupt,
         created: Callable[[int], None],
-        copied: Callable[[CopiedRows], None],
+        copied: Callable[[CopiedRows, SnapshotProgress], None],
+        noted: Callable[[str], None],
     ) -> None:
         self._dsn = dsn
         self._request = request
+        self._slot = SnapshotSlot(request)
+        self._source = source
         self._jobs = jobs
         self._interrupt = interrupt
         self._created = created
         self._copied = copied
+        self._noted = noted
 
     def take(self, writer: LogWriter) -> None:
-        """Take the snapshot.
+        """Take the snapshot, or continue an interrupted one.
 
         Parameters
         ----------
         writer : LogWriter
             Of a log with nothing confirmed or without messages. Messages are of an interrupted
-            snapshot, whose slot is dropped. The slot of a log with a confirmed LSN is dropped
-            unless another consumer has read from it. On return everything is durable, and
-            ``confirm_lsn`` is the LSN at which the new slot starts.
+            snapshot. If that cannot be continued, its slot is dropped. The slot of a log with a
+            confirmed LSN is dropped unless another consumer has read from it. On return everything
+            is durable, and ``confirm_lsn`` is the LSN at which the new slot starts.
 
         Raises
         ------
         CaptureError
             When the slot exists and is not that of an interrupted snapshot, or when the server
-            refuses.
+            refuses. After a transient one, the next call may continue.
         Interrupted
-            When ``interrupt`` is set.
+            When ``interrupt`` is set; the slot is dropped then.
         """
         psycopg2 = load_psycopg2()
         walsender = connect_walsender(self._dsn, self._interrupt)
@@ -170,37 +147,132 @@ class SnapshotTaker:
     def _take(self, writer: LogWriter, walsender: Any, catalog: Any) -> None:
         commands = walsender.cursor()
         tables = self._check(commands, catalog)
-        self._remove_old_slot(catalog, writer)
+        self._is_recorded = False
+        writer.flush()
+        plan = self._interrupted(writer)
+        if plan is None:
+            self._begin(writer, commands, catalog, tables)
+        elif writer.delivered_lsn == plan.lsn - 1:  # it was only not confirmed
+            _confirm(writer, plan.lsn)
+        else:
+            self._resume_or_begin(writer, commands, catalog, tables, plan)
+
+    def _interrupted(self, writer: LogWriter) -> SnapshotPlan | None:
+        """Return the plan of an interrupted snapshot."""
+        try:
+            return writer.snapshot_record.plan()
+        except LogError as error:
+            self._note_restart(str(error))
+            return None
+
+    def _note_restart(self, reason: str) -> None:
+        self._noted(f"an interrupted snapshot was taken again from its beginning: {reason}")
+
+    def _begin(
+        self, writer: LogWriter, commands: Any, catalog: Any, tables: Sequence[PublishedTable]
+    ) -> None:
+        """Create the slot, and copy the tables."""
+        self._slot.remove_old(catalog, writer)
+        writer.snapshot_record.remove()
         if writer.confirm_lsn:
             writer.forget_positions()  # of the dropped slot: the log begins with the new one
         catalog.execute(
             "SELECT pg_current_wal_flush_lsn(), (extract(epoch FROM now()) * 1000000)::bigint"
         )
         lsn, now = catalog.fetchone()
-        transaction = _SnapshotTransaction(writer, np.datetime64(now, "us"))
+        # An attempt may have been interrupted by a failover.
+        transaction = SnapshotTransaction(writer, np.datetime64(now, "us"), self._source)
         # The log then contains messages, by which the next attempt recognises the slot as its own.
         transaction.begin(parse_lsn(lsn))
         writer.flush()
 
         # Creating the slot waits for transactions to end, one of which may be about to alter a
         # table. If the tables were locked before, both would wait for ever.
-        commands.execute(self._create_command(walsender.server_version))
-        is_complete = False
-        try:
+        self._slot.create(commands)
+        with self._owned_slot(writer, commands):
             _, consistent_point, snapshot, _ = commands.fetchone()
             begin_lsn = parse_lsn(consistent_point)
             self._created(begin_lsn)
-            self._copy(catalog, tables, snapshot, begin_lsn, transaction)
-            is_complete = True  # from here on the log may record it, and the slot belongs to it
-            writer.flush(confirm_lsn=begin_lsn, received_lsn=begin_lsn)
-        finally:
-            if not is_complete:
-                self._drop_new_slot(commands)
+            with self._kept(snapshot, tables, catalog) as kept:
+                commands.execute("SHOW server_version")  # the exporting session was alive, too
+                self._check_unchanged(catalog, kept.session.cursor(), tables)
+                ranges = table_ranges(kept.session.cursor(), tables)
+                kept.keep()
+                # A transaction may commit exactly where the slot starts, and a decoder skips what
+                # is at or before the last commit as a repetition. So the snapshot commits before.
+                transaction.begin(begin_lsn - 1)
+                transaction.describe(tables)
+                writer.flush()
+                plan = plan_of(
+                    kept,
+                    tables,
+                    ranges,
+                    lsn=begin_lsn,
+                    time=transaction.time,
+                    binary=self._request.options.binary,
+                )
+                writer.snapshot_record.write_plan(plan)
+                self._is_recorded = True
+                self._copy(writer, transaction, tables, ranges, kept, LoggedRows(writer, begin_lsn))
+        transaction.commit(begin_lsn)  # from here on the slot belongs to the log
+        _confirm(writer, begin_lsn)
+
+    def _resume_or_begin(
+        self,
+        writer: LogWriter,
+        commands: Any,
+        catalog: Any,
+        tables: Sequence[PublishedTable],
+        plan: SnapshotPlan,
+    ) -> None:
+        """Continue an interrupted snapshot, or take it again."""
+        logged = LoggedRows(writer, plan.lsn)
+        try:
+            check_slot(catalog, self._request.slot, plan)
+            check_tables(plan, tables, binary=self._request.options.binary)
+            logged.restore(writer.snapshot_record)
+            check_rows(plan, logged)
+            self._resume(writer, commands, catalog, tables, plan, logged)
+        except NotResumable as reason:
+            self._note_restart(str(reason))
+            keeper_of(plan).end(catalog)
+            self._begin(writer, commands, catalog, tables)
+
+    def _resume(
+        self,
+        writer: LogWriter,
+        commands: Any,
+        catalog: Any,
+        tables: Sequence[PublishedTable],
+        plan: SnapshotPlan,
+        logged: LoggedRows,
+    ) -> None:
+        self._is_recorded = True
+        keeper = keeper_of(plan)
+        with (
+            self._owned_slot(writer, commands),
+            self._kept(plan.name, tables, catalog, keeper) as kept,
+        ):
+            kept.keep()
+            pid, start = kept.keeper.pid, kept.keeper.start
+            writer.snapshot_record.write_plan(
+                replace(plan, name=kept.name, keeper_pid=pid, keeper_start=start)
+            )
+            keeper.end(catalog)
+            self._created(plan.lsn)
+            self._noted(f"an interrupted snapshot was continued after {logged.total:,} rows")
+            transaction = SnapshotTransaction(writer, np.datetime64(plan.commit_time, "us"))
+            transaction.resume(plan.lsn - 1)
+            self._copy(writer, transaction, tables, ranges_of(plan, tables), kept, logged)
+        transaction.commit(plan.lsn)
+        _confirm(writer, plan.lsn)
 
     def _check(self, commands: Any, catalog: Any) -> list[PublishedTable]:
         """Check server and publications; return the tables, all rows of which can be read."""
         pin(commands)
         check_wal_level(commands)
+        if self._request.failover:
+            check_failover_supported(commands.connection.server_version)
         options = self._request.options
         ensure_publications(
             commands,
@@ -213,70 +285,109 @@ class SnapshotTaker:
         check_readable(catalog, [table.relation.oid for table in tables])
         return tables
 
+    def _check_unchanged(
+        self, catalog: Any, snapshot: Any, tables: Sequence[PublishedTable]
+    ) -> None:
+        """Raise ``CaptureError`` if tables changed between the snapshot and their locks."""
+        current = published_tables(catalog, self._request.options.publications)
+        if set(current) != set(tables) or files_of(catalog, tables) != files_of(snapshot, tables):
+            raise CaptureError(
+                "the published tables changed while their snapshot was being taken",
+                is_transient=True,
+            )
+
     def _copy(
         self,
-        catalog: Any,
+        writer: LogWriter,
+        transaction: SnapshotTransaction,
         tables: Sequence[PublishedTable],
-        snapshot: str,
-        begin_lsn: int,
-        transaction: _SnapshotTransaction,
+        ranges: Sequence[TableRange],
+        kept: KeptSnapshot,
+        logged: LoggedRows,
     ) -> None:
-        options = self._request.options
-        with TableCopies(
-            self._dsn,
-            snapshot,
-            tables,
-            self._jobs,
-            binary=options.binary,
-            interrupt=self._interrupt,
-        ) as copies:
-            # The tables are locked now. A change between the snapshot and the lock is not copied.
-            current = published_tables(catalog, options.publications)
-            if set(current) != set(tables) or files_of(catalog, tables) != copies.files():
-                raise CaptureError(
-                    "the published tables changed while their snapshot was being taken",
-                    is_transient=True,
-                )
-            # A transaction may commit exactly where the slot starts, and a decoder skips what is at
-            # or before the last commit as a repetition. So the snapshot commits before it.
-            transaction.begin(begin_lsn - 1)
-            for rows in copies.rows():
-                transaction.append(rows.messages, rows.offsets)
-                self._copied(rows)
-        transaction.commit(begin_lsn)
+        """Copy the rows that the log does not have."""
+        progress = SnapshotProgress(len(tables), ranges)
+        progress.restore(logged, ranges)
+        left = [each for each in ranges if each.number not in logged.complete]
+        binary = self._request.options.binary
+        with self._sessions(kept, tables) as sessions:
+            copies = TableCopies(sessions, binary=binary, interrupt=self._interrupt)
+            # After an error, it ends before its sessions do.
+            with closing(copies.rows(left, logged.rows)) as copied:
+                for group in rounds(self._counted(copied, progress)):
+                    logged.record(group)
+                    for rows in group:
+                        transaction.append(rows.messages, rows.offsets)
+                    writer.flush()
 
-    def _remove_old_slot(self, cursor: Any, writer: LogWriter) -> None:
-        """Drop an existing slot of the name if it belongs to the log alone."""
-        slot = self._request.slot
-        if not slot_exists(cursor, slot):
-            return
-        is_of_interrupted_snapshot = writer.end_ordinal > 0
-        if not is_of_interrupted_snapshot and not is_replaceable(cursor, slot, writer.confirm_lsn):
-            raise CaptureError(
-                f'replication slot "{slot}" already exists, and a snapshot begins with a new one',
-                hint="Use another name, run SELECT "
-                f"pg_drop_replication_slot({quote_literal(slot)}); if the slot is not needed, or "
-                "capture its stream without a snapshot.",
-            )
-        drop_slot(cursor, slot, timeout=self._request.slot_timeout)
+    def _counted(
+        self, copied: Iterator[CopiedRows], progress: SnapshotProgress
+    ) -> Iterator[CopiedRows]:
+        for rows in copied:
+            progress.add(rows)
+            self._copied(rows, progress)
+            yield rows
 
-    def _drop_new_slot(self, commands: Any) -> None:
-        """Drop the slot that was just created; if that fails, the next snapshot drops it."""
-        psycopg2 = load_psycopg2()
-        command = f"DROP_REPLICATION_SLOT {quote_identifier(self._request.slot)} WAIT"
-        for _ in range(2):
+    @contextmanager
+    def _owned_slot(self, writer: LogWriter, commands: Any) -> Iterator[None]:
+        """Drop the slot after an error, unless the next attempt may continue."""
+        try:
+            yield
+        except BaseException as error:
+            if not self._may_continue(error):
+                self._slot.drop_new(commands)
+                writer.snapshot_record.remove()
+            raise
+
+    @contextmanager
+    def _kept(
+        self,
+        snapshot: str,
+        tables: Sequence[PublishedTable],
+        catalog: Any,
+        keeper: ServerSession | None = None,
+    ) -> Iterator[KeptSnapshot]:
+        """Yield a session that keeps the snapshot: for the next attempt, if that may continue."""
+        kept = KeptSnapshot(self._dsn, snapshot, tables, catalog, self._interrupt, keeper)
+        with closing(kept):
             try:
-                commands.execute(command)
-            except psycopg2.errors.QueryCanceled:
-                continue  # it was meant for the previous statement, which had ended before
-            except psycopg2.Error:
-                return
-            return
+                yield kept
+            except BaseException as error:
+                if not self._may_continue(error):
+                    with suppress(load_psycopg2().Error):  # it ends by itself, only later
+                        kept.end()
+                raise
+            kept.end()
 
-    def _create_command(self, server_version: int) -> str:
-        request = self._request
-        head = f"CREATE_REPLICATION_SLOT {quote_identifier(request.slot)} LOGICAL pgoutput"
-        if server_version < 150000:  # two_phase is not available
-            return f"{head} EXPORT_SNAPSHOT"
-        two_phase = ", TWO_PHASE" if request.options.two_phase else ""
-        return f"{head} (SNAPSHOT {quote_literal('export')}{two_phase})"
+    def _may_continue(self, error: BaseException) -> bool:
+        """Return whether the next attempt may continue after an error."""
+        if not self._is_recorded:
+            return False
+        if isinstance(error, load_psycopg2().Error):
+            error = capture_error(error, self._request.slot)
+        if isinstance(error, CaptureError):
+            return error.is_transient
+        return isinstance(error, (LogError, MemoryError))
+
+    @contextmanager
+    def _sessions(
+        self, kept: KeptSnapshot, tables: Sequence[PublishedTable]
+    ) -> Iterator[list[CopySession]]:
+        """Yield open connections, each of which locks all tables.
+
+        Otherwise one of them could wait for a transaction that waits to alter a table, and that for
+        another of these connections.
+        """
+        sessions = []
+        with ExitStack() as stack:
+            for _ in range(self._jobs):
+                session = CopySession(self._dsn, kept.name, tables, self._interrupt, kept.keeper)
+                sessions.append(stack.enter_context(closing(session)))
+                session.open()
+            yield sessions
+
+
+def _confirm(writer: LogWriter, begin_lsn: int) -> None:
+    """Make the snapshot durable, from where on the slot belongs to the log."""
+    writer.flush(confirm_lsn=begin_lsn, received_lsn=begin_lsn)
+    writer.snapshot_record.remove()
