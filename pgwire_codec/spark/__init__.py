@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 from pgwire_codec.errors import missing_extra
 
 if TYPE_CHECKING:
+    from pgwire_codec.spark.comparing.compare import compare
+    from pgwire_codec.spark.comparing.result import Comparison, RowDifference, TableComparison
     from pgwire_codec.spark.decode.dataframe import PlannedChanges, decode_changes, plan_changes
     from pgwire_codec.spark.decode.rdd import decode_partition, plan_partitions
     from pgwire_codec.spark.mirroring.query import mirror, resume_table
@@ -17,11 +19,15 @@ if TYPE_CHECKING:
     from pgwire_codec.spark.tables import LogTables, read_tables, unpack_tables
 
 __all__ = [
+    "Comparison",
     "LogTables",
     "Merged",
     "PgoutputDataSource",
     "PlannedChanges",
+    "RowDifference",
+    "TableComparison",
     "auto_cdc_rows",
+    "compare",
     "decode_changes",
     "decode_partition",
     "latest",
@@ -37,11 +43,15 @@ __all__ = [
 # Imported at first use: Spark 3.5 has no data sources in Python, and the table of
 # Spark's Arrow types needs no Spark.
 _MODULES = {
+    "Comparison": "comparing.result",
     "LogTables": "tables",
     "Merged": "sinks.target",
     "PgoutputDataSource": "source",
     "PlannedChanges": "decode.dataframe",
+    "RowDifference": "comparing.result",
+    "TableComparison": "comparing.result",
     "auto_cdc_rows": "sinks.auto_cdc",
+    "compare": "comparing.compare",
     "decode_changes": "decode.dataframe",
     "decode_partition": "decode.rdd",
     "latest": "reduction.latest",

@@ -49,17 +49,22 @@ class ChangeWatch:
 
     def has_changes(self, log: Log, tables: Collection[str]) -> bool:
         """Return whether there may be changes of tables after that place. Reads new segments."""
+        changed = self.changed(log)
+        return changed is None or not changed.isdisjoint(tables)
+
+    def changed(self, log: Log) -> set[str] | None:
+        """Return the tables with changes after that place, committed or not; None: maybe all."""
         before = self._searched
         first = -1 if before is None else log.number_of(before.segment)
         if before is None or first < 0:
-            return True
+            return None
+        found = set()
         for number in range(first, len(log)):
             segment = log.segment(number)
-            counts = _counts(segment)
             earlier = before.counts if segment.first_ordinal == before.segment else {}
-            if any(counts.get(name, 0) > earlier.get(name, 0) for name in tables):
-                return True
-        return False
+            counts = _counts(segment).items()
+            found |= {name for name, count in counts if count > earlier.get(name, 0)}
+        return found
 
 
 def _counts(segment: Segment) -> dict[str, int]:

@@ -6,10 +6,11 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyspark
 
+from pgwire_codec.errors import OptionError
 from pgwire_codec.spark.java import ensure_java
 from pgwire_codec.spark.sinks.delta_spark import EXTENSION
 from pgwire_codec.spark.source import PgoutputDataSource
@@ -25,7 +26,10 @@ _DELTA: Final = {
 
 _DELTA_RELEASE: Final = "4.4.0"
 
-#: Settings by one of which a user names Delta's jars.
+#: Newest release of Iceberg's Spark runtime, for the releases of Spark that have one.
+_ICEBERG_RELEASES: Final = {"4.1": "1.12.0"}
+
+#: Settings by one of which a user names the jars.
 _JARS: Final = ("spark.jars", "spark.jars.packages", "spark.driver.extraClassPath")
 
 _SETTINGS: Final = {
@@ -42,32 +46,54 @@ _SETTINGS: Final = {
 
 def delta_packages() -> str:
     """Return the name of Delta's jars, as Maven has them, for this release of Spark."""
-    release = ".".join(pyspark.__version__.split(".")[:2])
-    return f"io.delta:delta-spark_{release}_2.13:{_DELTA_RELEASE}"
+    return f"io.delta:delta-spark_{_release()}_2.13:{_DELTA_RELEASE}"
+
+
+def iceberg_packages() -> str:
+    """Return the name of Iceberg's Spark runtime, as Maven has it, for this release of Spark.
+
+    Raises ``OptionError`` for a release without one.
+    """
+    release = _release()
+    if release not in _ICEBERG_RELEASES:
+        raise OptionError(
+            f"Iceberg has no runtime for Spark {release}",
+            hint=f"Install pyspark of the release {', '.join(_ICEBERG_RELEASES)}. Or name a "
+            "runtime of yours, as --conf spark.jars=FILE.",
+        )
+    runtime = f"iceberg-spark-runtime-{release}_2.13"
+    return f"org.apache.iceberg:{runtime}:{_ICEBERG_RELEASES[release]}"
 
 
 @contextmanager
-def local_spark(settings: Mapping[str, str], *, delta: bool = False) -> Iterator[SparkSession]:
+def local_spark(
+    settings: Mapping[str, str], lakehouse: Literal["delta", "iceberg"] | None = None
+) -> Iterator[SparkSession]:
     """Start a quiet Spark on all cores of this machine, which listens on loopback only.
 
     Parameters
     ----------
     settings : mapping of str to str
         Settings that replace the default ones.
-    delta : bool
-        Whether the session has Delta. Its jars are fetched from Maven, unless the settings name
-        jars.
+    lakehouse : {"delta", "iceberg"}, optional
+        Format of which the session has the jars. They are fetched from Maven, unless the settings
+        name jars.
+
+    Raises
+    ------
+    OptionError
+        When the format has no jars for this release of Spark.
     """
     from pyspark.sql import SparkSession
 
+    chosen = dict(_SETTINGS)
+    if lakehouse == "delta":
+        chosen |= _DELTA
+    if lakehouse is not None and not any(name in settings for name in _JARS):
+        chosen["spark.jars.packages"] = _PACKAGES[lakehouse]()
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    chosen = dict(_SETTINGS)
-    if delta:
-        chosen |= _DELTA
-        if not any(name in settings for name in _JARS):
-            chosen["spark.jars.packages"] = delta_packages()
     merged: dict[str, Any] = chosen | dict(settings)
     builder = SparkSession.builder.master("local[*]").config(map=merged)
     session = builder.getOrCreate()
@@ -77,3 +103,10 @@ def local_spark(settings: Mapping[str, str], *, delta: bool = False) -> Iterator
         yield session
     finally:
         session.stop()
+
+
+def _release() -> str:
+    return ".".join(pyspark.__version__.split(".")[:2])
+
+
+_PACKAGES: Final = {"delta": delta_packages, "iceberg": iceberg_packages}

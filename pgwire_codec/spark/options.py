@@ -18,21 +18,25 @@ NAMES: Final = (
     "path", "table", "relationOid", "tables", "columns", "startingLsn", "endingLsn",
     "startingTimestamp", "endingTimestamp", "style", "types", "numeric", "before",
     "unrepresentable", "onError", "withRelationOid", "onRelationChange", "maxPartitionBytes",
-    "maxBytesPerTrigger", "stagingPath", "pushFilters",
+    "maxBytesPerTrigger", "stagingPath", "pushFilters", "checkIdentity", "typesOf",
 )  # fmt: skip
 
 #: Options that select tables, of which a query has one or none.
 _SELECTIONS: Final = ("table", "relationOid", "tables")
 
 #: Options for the columns of tables, which need one of these.
-_OF_A_TABLE: Final = ("columns", "types", "numeric", "before", "unrepresentable")
+_OF_A_TABLE: Final = (
+    "columns", "types", "numeric", "before", "unrepresentable", "checkIdentity", "typesOf",
+)  # fmt: skip
 
 _VALUES: Final = {
     "style": ("native", "debezium", "delta"),
     "types": ("native", "text"),
     "before": ("key", "full", "none"),
     "unrepresentable": ("raise", "null", "clamp"),
-    "onError": ("raise", "skip"),
+    "onError": ("raise", "skip", "table"),
+    "checkIdentity": ("true", "false"),
+    "typesOf": ("log", "range"),
     "withRelationOid": ("true", "false"),
     "onRelationChange": ("fail", "replace"),
     "pushFilters": ("true", "false"),
@@ -84,6 +88,12 @@ class SourceOptions:
         Path or URI of a folder for the rows of ``tables``.
     push_filters : bool
         Whether filters of the query limit the range.
+    errors_by_table : bool
+        Whether a value that does not decode is an error of its table only, in packed rows.
+    check_identity : bool
+        Whether an update or delete with another replica identity than the last one is an error.
+    types_of_range : bool
+        Whether columns have the types of the versions in the range only.
     """
 
     path: str
@@ -103,6 +113,9 @@ class SourceOptions:
     max_bytes_per_trigger: int | None
     staging_path: str | None
     push_filters: bool
+    errors_by_table: bool
+    check_identity: bool
+    types_of_range: bool
 
     @property
     def is_of_a_table(self) -> bool:
@@ -149,7 +162,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         numeric=options.get("numeric", "string"),
         before=before if has_columns else "none",
         unrepresentable=options.get("unrepresentable", "raise"),
-        on_error=options.get("onError", "raise"),
+        on_error="skip" if options.get("onError") == "skip" else "raise",
         arrow_types=SPARK,
     )
     staging_path = _staging_path(options)
@@ -185,6 +198,9 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         max_bytes_per_trigger=_size(options, "maxBytesPerTrigger"),
         staging_path=staging_path,
         push_filters=options.get("pushFilters") == "true",
+        errors_by_table=options.get("onError") == "table",
+        check_identity=options.get("checkIdentity") == "true",
+        types_of_range=options.get("typesOf") == "range",
     )
 
 
@@ -205,6 +221,8 @@ def _check_together(options: Mapping[str, str], style: str) -> None:
             hint="Packed rows have no column to filter by. Set startingLsn and endingLsn, or "
             "startingTimestamp and endingTimestamp.",
         )
+    if options.get("onError") == "table" and "tables" not in options:
+        raise OptionError("onError=table needs the option tables")
     if "onRelationChange" in options and not {"table", "tables"} & options.keys():
         raise OptionError(
             "onRelationChange needs the option table",

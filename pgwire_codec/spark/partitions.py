@@ -70,7 +70,8 @@ def plan_partitions(
         max_partition_bytes=options.max_partition_bytes,
         on_error=options.on_error,
     )
-    rows.check([each for each in plan.versions if each.relation.oid == relation_oid])
+    if not options.types_of_range:  # the plan has versions of whole segments
+        rows.check([each for each in plan.versions if each.relation.oid == relation_oid])
     return [PgoutputPartition(each, relation_oid) for each in plan.partitions]
 
 
@@ -141,8 +142,14 @@ def _packed(partition: PackedPartition, options: SourceOptions) -> Iterator[pa.R
     packer = Packer(partition.tables, _staging(partition.folder, partition.partition))
     for batch in _batches(partition.partition, options, partition.tables.keys()):
         oid = batch.relation.oid
-        records = _records(partition.tables[oid].rows, batch, partition.partition)
-        yield from packer.add(batch, records)
+        try:
+            records = _records(partition.tables[oid].rows, batch, partition.partition)
+        except DecodeError as error:
+            if not options.errors_by_table:
+                raise
+            packer.reject(oid, error)
+        else:
+            yield from packer.add(batch, records)
     yield from packer.finish()
 
 

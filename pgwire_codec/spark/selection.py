@@ -44,12 +44,16 @@ class TableNames:
                 exact.append(text)
         return cls(tuple(exact), tuple(patterns))
 
+    def match(self, name: str) -> bool:
+        """Return whether a name is one of the names, or matches a pattern."""
+        return name in self.exact or any(each.match(name) for each in self.patterns)
+
     def held_in(self, scope: Scope) -> dict[str, RelationVersion]:
         """Return the relations that have one of the names, by name."""
         names = [name for name in self.exact if name in scope.names]
         if self.patterns:
             others = (name for name in sorted(scope.names) if name not in self.exact)
-            names += [name for name in others if any(each.match(name) for each in self.patterns)]
+            names += [name for name in others if self.match(name)]
         held = ((name, scope.named(name)) for name in names)
         return {name: version for name, version in held if version is not None}
 

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.log import Log
+from pgwire_codec.log.relation_history import RelationHistory
 from pgwire_codec.log.relations import select_relation
 from pgwire_codec.spark.arrow_types import spark_schema
 from pgwire_codec.spark.batch_reader import PackedReader, PgoutputReader
@@ -46,11 +47,11 @@ class PgoutputDataSource(DataSource):
         stands for any characters, ``?`` for one, and ``[ab]`` for one of these. Rows are packed,
         for :func:`unpack_tables`. Their columns are ``relation_oid``, ``relation`` (the table's
         name at the end of the range), ``rows`` (number of changes), ``bytes`` (those of ``data``),
-        ``inserts``, ``last_lsn`` and ``last_time`` (of changes of the table, in these rows or in
-        others), ``folder``, and ``schema`` and ``data``, a schema and a record batch as messages of
-        Arrow IPC. These have the rows that the option ``table`` returns. A batch has a row without
-        ``data`` for each table. A stream makes the schemas for each micro-batch, so it continues
-        when tables change or are new.
+        ``inserts``, ``last_lsn``, ``last_time`` and ``other_identity`` (of changes of the table, in
+        these rows or in others), ``error``, ``folder``, and ``schema`` and ``data``, a schema and a
+        record batch as messages of Arrow IPC. These have the rows that the option ``table``
+        returns. A batch has a row without ``data`` for each table. A stream makes the schemas for
+        each micro-batch, so it continues when tables change or are new.
     stagingPath
         An absolute path, or a URI, of a folder that every executor can write to and Spark can read.
         With it, the tasks of ``tables`` write a table's rows, if they are a megabyte or more, to
@@ -80,7 +81,15 @@ class PgoutputDataSource(DataSource):
         ``delta``: ``_change_type``, ``_commit_version`` and ``_commit_timestamp``, with an update
         as its preimage (if the server sent the old tuple) and its postimage.
     types, numeric, before, unrepresentable, onError
-        As for :class:`pgwire_codec.Decoder`.
+        As for :class:`pgwire_codec.Decoder`. ``onError=table``, for ``tables``: a value that does
+        not decode is an error of its table only. The column ``error`` has it, and
+        :func:`unpack_tables` raises it when the table is used.
+    typesOf
+        ``log`` (default): columns have types that hold the values of all versions of the table in
+        the log. ``range``: of the versions that are valid in the range.
+    checkIdentity
+        ``true``: the query fails if an update or delete was sent with another replica identity than
+        the table has at the end of the range. ``false`` by default.
     pushFilters
         ``true``: a batch reads only the transactions that conditions on ``_commit_lsn`` and
         ``_commit_time`` accept, or on the columns of that meaning in other styles, as with
@@ -161,6 +170,11 @@ def _row_format(options: SourceOptions, log: Log) -> tuple[RowFormat, int | None
         newest = select_relation(
             scope, lambda: versions, table=options.table, relation_oid=options.relation_oid
         )
+    if newest is not None and options.types_of_range:
+        begin = log.begin.lsn if options.starting_lsn is None else options.starting_lsn
+        end = log.end.lsn if options.ending_lsn is None else options.ending_lsn
+        found = RelationHistory(log).between(newest.relation.oid, begin, end)
+        versions = tuple(each.version for each in found)
     rows = row_format(options, newest, versions, log.source.database)
     return rows, None if newest is None else newest.relation.oid
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pgwire_codec.errors import TableError
 from pgwire_codec.log import Log
 from pgwire_codec.spark.arrow_types import spark_schema
+from pgwire_codec.spark.failures import error_of
 from pgwire_codec.spark.formats.packed import PACKED, ChangeFacts, TableRange, unpack
 from pgwire_codec.spark.formats.staged import filesystem_of, spark_uri
 
@@ -28,14 +29,15 @@ class _Table:
     changes: int
     range: TableRange
     facts: ChangeFacts
-    rows: DataFrame
+    rows: DataFrame | TableError
 
 
 class LogTables(Mapping[str, "DataFrame"]):
     """DataFrames of the changes of tables, by name, from packed rows that Spark keeps.
 
     Each has the rows of ``format("pgoutput")`` with the option ``table``. They can be used until
-    :meth:`unpersist`, or the end of a ``with`` block.
+    :meth:`unpersist`, or the end of a ``with`` block. With ``onError=table``, a table of which a
+    value does not decode raises ``TableError`` when it is used.
 
     Attributes
     ----------
@@ -46,7 +48,7 @@ class LogTables(Mapping[str, "DataFrame"]):
     ranges : dict of str to TableRange
         By table: range of the log whose changes the rows are, and the relation at its end.
     facts : dict of str to ChangeFacts
-        By table: number of inserts, and last transaction.
+        By table: number of inserts, last transaction, and replica identity.
     """
 
     def __init__(
@@ -61,7 +63,13 @@ class LogTables(Mapping[str, "DataFrame"]):
         self.facts = {name: table.facts for name, table in tables.items()}
 
     def __getitem__(self, name: str) -> DataFrame:
-        return self._rows[name]
+        rows = self._rows[name]
+        if isinstance(rows, TableError):
+            raise rows
+        return rows
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rows
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._rows)
@@ -153,7 +161,7 @@ def unpack_tables(packed: DataFrame) -> LogTables:
             .agg(
                 *(functions.sum(name) for name in ("rows", "bytes", "inserts")),
                 functions.max(functions.struct("last_lsn", "last_time")),
-                *(functions.max(name) for name in ("folder", "schema")),
+                *(functions.max(name) for name in ("other_identity", "error", "folder", "schema")),
             )
             .orderBy("relation")
             .collect()
@@ -163,10 +171,10 @@ def unpack_tables(packed: DataFrame) -> LogTables:
         raise
     tables = {}
     folders = set()
-    for oid, name, changes, size, inserts, last, folder, serialized in found:
+    for oid, name, changes, size, inserts, last, others, error, folder, serialized in found:
         declared = pa.ipc.read_schema(pa.py_buffer(bytes(serialized)))
         schema = declared.remove_metadata()
-        rows = None
+        rows: DataFrame | None = None
         if size or folder is None:
             rows = _packed_rows(kept, oid, size, schema)
         if folder is not None:
@@ -174,8 +182,10 @@ def unpack_tables(packed: DataFrame) -> LogTables:
             staged = _staged_rows(packed.sparkSession, folder, oid, schema)
             rows = staged if rows is None else staged.unionAll(rows)
         assert rows is not None
-        facts = ChangeFacts(inserts, *last)
-        tables[name] = _Table(oid, changes, TableRange.of(declared), facts, rows)
+        lsn, time = last
+        facts = ChangeFacts(inserts, lsn, time, others)
+        usable = rows if error is None else error_of(error)
+        tables[name] = _Table(oid, changes, TableRange.of(declared), facts, usable)
     return LogTables(kept, tables, folders)
 
 

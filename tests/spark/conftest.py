@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
-from tests.support.lakehouse import delta_settings
+from tests.support.lakehouse import DELTA, ICEBERG, has, iceberg_catalog, iceberg_table
 from tests.support.mirrors import MirrorOf, Writer
 
 if TYPE_CHECKING:
@@ -15,39 +16,82 @@ if TYPE_CHECKING:
 
 
 class Engine:
-    """merge_into with one of its engines."""
+    """merge_into with one of its engines, for targets that are named by their paths."""
 
     def __init__(self, name: str, spark: SparkSession) -> None:
         self.name = name
         self._spark = spark
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
+    def __call__(self, changes: Any, target: str, *args: Any, **options: Any) -> Any:
         from pgwire_codec.spark import merge_into
 
-        return merge_into(*args, engine=self.name, **options)
+        return merge_into(changes, self.target(target), *args, engine=self.name, **options)
 
-    def rows(self, target: str) -> list[dict[str, Any]]:
+    def target(self, path: str) -> str:
+        """Target at a path: in a catalog of its folder for Iceberg."""
+        if self.name != "iceberg":
+            return path
+        catalog = iceberg_catalog(self._spark, Path(path).parent)
+        return f"{catalog}.made.`{Path(path).name}`"
+
+    def rows(self, path: str) -> list[dict[str, Any]]:
+        """Rows of a target."""
+        return self.table(path).to_pylist()
+
+    def table(self, path: str) -> pa.Table:
         """Rows of a target, also of one whose names delta-rs does not read."""
         import deltalake
 
+        if self.name == "iceberg":
+            return iceberg_table(self._spark, self.target(path))
         if self.name == "delta-spark":
-            return self._spark.read.format("delta").load(target).toArrow().to_pylist()
-        return deltalake.DeltaTable(target).to_pyarrow_table().to_pylist()
+            return self._spark.read.format("delta").load(path).toArrow()
+        return pa.table(deltalake.DeltaTable(path).to_pyarrow_table())
+
+    def version(self, path: str) -> int | None:
+        """Newest version of a target; None if it does not exist."""
+        version: int | None = self._opened(path).version
+        return version
+
+    def applied(self, path: str) -> tuple[int | None, int | None]:
+        """Commit LSN and relation that a target's commits record."""
+        applied = self._opened(path).applied
+        return applied.commit_lsn, applied.relation
+
+    def operations(self, path: str) -> list[str]:
+        """Operations of the commits with rows, oldest first: append or merge."""
+        import deltalake
+
+        if self.name == "iceberg":
+            snapshots = f"{self.target(path)}.snapshots"
+            found = self._spark.sql(f"SELECT operation FROM {snapshots} ORDER BY committed_at")
+            return ["append" if row[0] == "append" else "merge" for row in found.collect()]
+        history = deltalake.DeltaTable(path).history()
+        names = {"WRITE": "append", "MERGE": "merge"}
+        found = [names.get(each["operation"]) for each in reversed(history)]
+        return [each for each in found if each is not None]
+
+    def _opened(self, path: str) -> Any:
+        from pgwire_codec.spark.sinks.merge import open_target
+
+        return open_target(self._spark, self.name, self.target(path), "pgwire_codec", None)
 
 
-@pytest.fixture(params=["delta-rs", "delta-spark"])
+@pytest.fixture(params=["delta-rs", "delta-spark", "iceberg"])
 def engine(request: pytest.FixtureRequest) -> str:
     """Name of each engine."""
     pytest.importorskip("deltalake")
-    if request.param == "delta-spark" and not delta_settings():
+    if request.param == "delta-spark" and not has(DELTA):
         pytest.skip("needs Delta's jars, which Maven fetches for Spark 4.1 and 4.2")
+    if request.param == "iceberg" and not has(ICEBERG):
+        pytest.skip("needs Iceberg's Spark runtime, which Maven fetches for Spark 4.1")
     name: str = request.param
     return name
 
 
 @pytest.fixture
 def merge_into(engine: str, spark: SparkSession) -> Engine:
-    """merge_into with each engine; delta-rs reads the targets of both."""
+    """merge_into with each engine."""
     return Engine(engine, spark)
 
 

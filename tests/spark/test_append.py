@@ -25,14 +25,6 @@ def changes(spark: SparkSession, lsn: int, *ids: int, op: str = "I") -> DataFram
     return spark.createDataFrame(rows, SCHEMA)
 
 
-def operations(target: str) -> list[str]:
-    """Operations of the commits with rows, oldest first."""
-    import deltalake
-
-    found = [each["operation"] for each in deltalake.DeltaTable(target).history()]
-    return [each for each in reversed(found) if each in ("WRITE", "MERGE")]
-
-
 def test_inserts_are_appended(spark: SparkSession, merge_into: Any, tmp_path: Path) -> None:
     from pgwire_codec.spark import Merged
 
@@ -40,11 +32,11 @@ def test_inserts_are_appended(spark: SparkSession, merge_into: Any, tmp_path: Pa
     first = changes(spark, 10, 1, 2, 3)
     assert merge_into(first, target, ["id"]) == Merged(10, inserted=3)
     assert merge_into(first, target, ["id"]) == Merged(10)
-    assert operations(target) == ["WRITE"]
+    assert merge_into.operations(target) == ["append"]
     merge_into(changes(spark, 20, 4).union(first), target, ["id"])
-    assert operations(target) == ["WRITE", "MERGE"]
+    assert merge_into.operations(target) == ["append", "merge"]
     merge_into(changes(spark, 30, 0, op="T").union(changes(spark, 31, 9)), target, ["id"])
-    assert operations(target) == ["WRITE", "MERGE", "MERGE"]
+    assert merge_into.operations(target) == ["append", "merge", "merge"]
     assert merge_into.rows(target) == [{"id": 9, "v": "v"}]
 
 
@@ -57,5 +49,5 @@ def test_rows_without_a_key_are_appended(
     first = changes(spark, 10, 1, 1)
     merge_into(first, target, None)
     assert merge_into(changes(spark, 20, 1).union(first), target, None) == Merged(20, inserted=1)
-    assert operations(target) == ["WRITE", "WRITE"]
+    assert merge_into.operations(target) == ["append", "append"]
     assert merge_into.rows(target) == [{"id": 1, "v": "v"}] * 3

@@ -35,8 +35,8 @@ def version(names: str, **kinds: str) -> Any:
     return build.relation(1, *columns)
 
 
-def history(*names: str) -> ColumnHistory:
-    return ColumnHistory.of([version(each) for each in names])
+def history(*names: str, renames: bool = True) -> ColumnHistory:
+    return ColumnHistory.of([version(each) for each in names], renames=renames)
 
 
 def test_a_rename_needs_a_later_column_that_keeps_its_name_and_place() -> None:
@@ -50,8 +50,28 @@ def test_a_rename_needs_a_later_column_that_keeps_its_name_and_place() -> None:
 
 
 def test_another_type_is_another_column() -> None:
-    found = ColumnHistory.of([version("id x k"), version("id y k", y="int4")])
+    versions = [version("id x k"), version("id y k", y="int4")]
+    found = ColumnHistory.of(versions, renames=True)
     assert found == ColumnHistory({}, frozenset({"y"}), ("x",))
+
+
+def test_no_rename_is_certain_with_lists_of_columns() -> None:
+    """The same Relations are those of a list with y in place of x."""
+    expected = ColumnHistory({}, frozenset({"y"}), ("x",))
+    assert history("id x k", "id y k", renames=False) == expected
+    assert history("id x", "id y", renames=False) == expected
+    assert history("id x k", "id y k", "id x k", renames=False) == ColumnHistory(
+        {}, frozenset({"x"}), ("x",)
+    )
+
+
+@pytest.mark.parametrize("renames", [True, False])
+def test_a_column_that_comes_last_is_a_new_one(renames: bool) -> None:
+    """Dropped, and created again, before another change was sent."""
+    found = history("id x k", "id k x", renames=renames)
+    assert found == ColumnHistory({}, frozenset({"x"}), ("x",))
+    found = history("id x k", "id k n x", renames=renames)
+    assert found == ColumnHistory({}, frozenset({"x", "n"}), ("x",))
 
 
 def test_versions_are_compared_one_after_the_other() -> None:
@@ -76,6 +96,11 @@ def test_versions_are_compared_one_after_the_other() -> None:
 def test_a_name_that_another_column_gets(versions: tuple[str, ...]) -> None:
     with pytest.raises(TableError, match="the names of other columns changed with it"):
         history(*versions)
+    if len(versions) == 2:
+        with pytest.raises(TableError, match="the names of other columns changed with it"):
+            history(*versions, renames=False)
+    else:  # one after the other, no name goes to another column that may have its values
+        assert not {"a"} - history(*versions, renames=False).new
 
 
 def steps(found: ColumnHistory, held: dict[str, Any], wanted: dict[str, Any], *policy: Any) -> Any:

@@ -81,7 +81,9 @@ def test_renamed_and_wider(made: MirrorOf, writer: Writer) -> None:
     begin(made, writer)
     wide = column("id", "int8", key=True)
     new = relation(1, wide, column("y", "int4"), K)
-    status = follow(made, writer, new, build.insert(1, str(1 << 40), "8", "c"))
+    status = follow(
+        made, writer, new, build.insert(1, str(1 << 40), "8", "c"), on_schema_change="rename"
+    )
     if made.engine == "delta-rs":
         assert status["state"] == "set aside"
         assert status["error"] == "delta-rs cannot rename column x to y"
@@ -109,15 +111,16 @@ def test_a_failure_between_the_columns_and_the_rows(
     def fail(*arguments: Any, **options: Any) -> None:
         raise RuntimeError("no space left")
 
+    options = {"on_schema_change": "rename"}
     new = relation(1, ID, X, K, column("n"))
-    if made.engine == "delta-spark":
+    if made.engine != "delta-rs":
         new = relation(1, column("id", "int8", key=True), column("y", "int4"), K, column("n"))
     with monkeypatch.context() as patch:
         patch.setattr(table_mirror, "apply_changes", fail)
-        status = follow(made, writer, new, build.insert(1, "3", "7", "c", "n"))
+        status = follow(made, writer, new, build.insert(1, "3", "7", "c", "n"), **options)
         assert (status["state"], status["error"]) == ("set aside", "RuntimeError: no space left")
     made.resume("public.t1")
-    made.run()
+    made.run(**options)
     assert made.status()["public.t1"]["state"] == "ok"
     found = made.rows("public.t1")
     assert [list(row.values()) for row in found] == [
@@ -138,6 +141,47 @@ def test_frozen_columns(made: MirrorOf, writer: Writer) -> None:
     assert made.rows("public.t1") == rows(
         {"id": 1, "x": None, "k": "z"}, {"id": 2, "x": 6, "k": "b"}, {"id": 3, "x": None, "k": "c"}
     )
+
+
+def test_a_rename_that_is_not_certain(made: MirrorOf, writer: Writer) -> None:
+    """Another list of columns looks the same: no value goes to another column."""
+    begin(made, writer)
+    listed = relation(1, ID, column("y", "int4"), K)
+    writer.commit(build.update(1, build.row("1", "7", "a")))
+    status = follow(made, writer, listed, build.insert(1, "3", "8", "c"))
+    assert status["evolutions"] == ["add column y int", "drop column x, which is kept"]
+    assert made.rows("public.t1") == rows(
+        {"id": 1, "x": 7, "k": "a", "y": None},
+        {"id": 2, "x": 6, "k": "b", "y": None},
+        {"id": 3, "x": None, "k": "c", "y": 8},
+    )
+
+
+def test_a_renamed_key(made: MirrorOf, writer: Writer) -> None:
+    """Its values are not in the target under the new name: updates would add rows."""
+    begin(made, writer)
+    new = relation(1, column("number", "int4", key=True), X, K)
+    status = follow(made, writer, new, build.update(1, build.row("1", "7", "a")))
+    assert status["state"] == "set aside"
+    assert status["error"].startswith("column number of the replica identity is new: it is null")
+    assert len(made.rows("public.t1")) == 2
+
+
+def test_a_rename_in_the_middle_of_a_transaction(made: MirrorOf, writer: Writer) -> None:
+    begin(made, writer)
+    new = relation(1, ID, column("y", "int4"), K)
+    writer.commit(build.update(1, build.row("2", "60", "b")))
+    status = follow(
+        made,
+        writer,
+        build.insert(1, "3", "8", "c"),
+        new,
+        build.insert(1, "4", "9", "d"),
+        on_schema_change="rename",
+    )
+    assert status["state"] == "set aside"
+    assert "column x of public.t1 was renamed in the transaction" in status["error"]
+    assert made.rows("public.t1") == rows({"id": 1, "x": 5, "k": "a"}, {"id": 2, "x": 60, "k": "b"})
 
 
 def test_another_table_with_the_name(made: MirrorOf, writer: Writer) -> None:

@@ -65,7 +65,7 @@ def test_killed_between_two_tables(
     kill_once(monkeypatch, "_run")
     with pytest.raises(Exception, match="Killed"):
         made.run()
-    before = made.versions()
+    before = made.commits()
     assert made.rows(NAMES[2]) != made.expected(NAMES[2])
     assert {each["whole_lsn"] for each in made.status().values()} == {30}
     change(writer, 2)
@@ -74,7 +74,7 @@ def test_killed_between_two_tables(
         made.run()
     check(made)
     # The first two are not merged again, except for the new change.
-    added = {name: count - before[name] for name, count in made.versions().items()}
+    added = {name: count - before[name] for name, count in made.commits().items()}
     assert added == {NAMES[0]: 0, NAMES[1]: 1, NAMES[2]: 1}
     assert {each["whole_lsn"] for each in made.status().values()} == {writer.lsn}
 
@@ -89,10 +89,10 @@ def test_restart_without_the_checkpoint(
     with pytest.raises(Exception, match="Killed"):
         made.run()
     shutil.rmtree(made.checkpoint)
-    before = made.versions()
+    before = made.commits()
     made.run()
     check(made)
-    assert made.versions() == before
+    assert made.commits() == before
     assert made.batches[-1].until == writer.lsn
     # Nor without the status table: the query begins at the log's beginning.
     shutil.rmtree(made.checkpoint)
@@ -100,7 +100,7 @@ def test_restart_without_the_checkpoint(
     change(writer, 3)
     made.run()
     check(made)
-    assert made.versions() == before | {NAMES[2]: before[NAMES[2]] + 1}
+    assert made.commits() == before | {NAMES[2]: before[NAMES[2]] + 1}
     assert {each["state"] for each in made.status().values()} == {"ok"}
 
 
@@ -132,12 +132,12 @@ def test_a_table_that_fails(made: MirrorOf, writer: Writer) -> None:
     assert (row["state"], row["whole_lsn"], row["commit_lsn"]) == ("set aside", 30, 20)
     assert row["error"] == "the table's columns changed: add column more string"
     assert row["hint"].startswith('Use on_schema_change="evolve"')
-    commits = made.versions()[NAMES[1]]
+    commits = made.commits()[NAMES[1]]
     writer.commit(wide, build.delete(2, key=build.row("100", None, None)))
     writer.commit(wide, build.insert(2, "101", "6", "n"))
     change(writer, 1)
     made.run()
-    assert made.versions()[NAMES[1]] == commits
+    assert made.commits()[NAMES[1]] == commits
     with pytest.raises(TableError, match=r"public\.t1 is not set aside — hint: .*: public\.t2\."):
         made.resume(NAMES[0])
     made.resume(NAMES[1])
@@ -180,6 +180,62 @@ def test_resumed_with_a_batch(made: MirrorOf, writer: Writer) -> None:
         query.stop()
     assert [row["v"] for row in made.rows(NAMES[0])] == ["1", "text"]
     check(made, NAMES[1])
+
+
+def test_a_value_that_does_not_decode(made: MirrorOf, writer: Writer) -> None:
+    """Of one table: the others go on, and it is resumed with another option."""
+    price = column("price", "numeric", typmod=(10 << 16) + 2 + 4)
+    writer.commit(relation(4, ID, price), build.insert(4, "1", "1.50"))
+    change(writer, 1, 2)
+    made.run()
+    writer.commit(build.insert(4, "2", "NaN"))
+    change(writer, 1, 2)
+    made.run()
+    check(made, *NAMES[:2])
+    row = made.status()["public.t4"]
+    assert (row["state"], row["commit_lsn"]) == ("set aside", 10)
+    assert row["error"].startswith("unrepresentable: message ")
+    assert "row id='2'; public.t4, commit LSN 0/28, segment " in row["error"]
+    made.resume("public.t4")
+    made.run()
+    assert made.status()["public.t4"]["error"] == row["error"]
+    made.resume("public.t4")
+    change(writer, 1)
+    made.run(unrepresentable="null")
+    assert made.status()["public.t4"]["state"] == "ok"
+    assert [(r["id"], str(r["price"])) for r in made.rows("public.t4")] == [
+        (1, "1.50"),
+        (2, "None"),
+    ]
+    check(made, *NAMES[:2])
+
+
+def test_resumed_before_a_type_that_does_not_fit(
+    made: MirrorOf, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The changes before it are applied: later types do not count."""
+    from pgwire_codec.spark.mirroring import table_mirror
+
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise RuntimeError("no space left")
+
+    change(writer, 1, 2)
+    made.run()
+    with monkeypatch.context() as patch:
+        patch.setattr(table_mirror, "apply_changes", fail)
+        change(writer, 1)
+        made.run("public.t1")
+    change(writer, 2)
+    made.run("public.t2")
+    lsn = writer.lsn
+    writer.commit(relation(1, ID, column("v")), build.insert(1, "50", "text"))
+    writer.flush()
+    made.resume(NAMES[0])
+    made.run()
+    row = made.status()[NAMES[0]]
+    assert "which does not hold string" in row["error"]
+    assert row["whole_lsn"] == lsn
+    assert len(made.rows(NAMES[0])) == 2
 
 
 def test_an_error_that_passes(

@@ -57,7 +57,10 @@ def test_every_option_arrives() -> None:
         withRelationOid="true",
         onRelationChange="replace",
         pushFilters="true",
+        checkIdentity="true",
+        typesOf="range",
     )
+    assert (options.check_identity, options.types_of_range) == (True, True)
     assert options.push_filters
     assert (options.with_relation_oid, options.on_relation_change) == (True, "replace")
     assert options.columns == ("id", "v")
@@ -77,7 +80,7 @@ def test_every_option_arrives() -> None:
     given = {"path", "table", "columns", "startingLsn", "endingLsn", "types", "numeric", "before"}
     given |= {"unrepresentable", "onError", "maxPartitionBytes", "maxBytesPerTrigger"}
     given |= {"withRelationOid", "onRelationChange", "startingTimestamp", "endingTimestamp"}
-    given |= {"pushFilters"}
+    given |= {"pushFilters", "checkIdentity", "typesOf"}
     assert set(NAMES) - given == {"style", "relationOid", "tables", "stagingPath"}
 
 
@@ -133,7 +136,7 @@ def test_without_table_values_are_text() -> None:
         ({"types": "str"}, "types must be one of native, text, not 'str'"),
         ({"before": "all"}, "before must be one of key, full, none, not 'all'"),
         ({"unrepresentable": "x"}, "unrepresentable must be one of raise, null, clamp"),
-        ({"onError": "ignore"}, "onError must be one of raise, skip, not 'ignore'"),
+        ({"onError": "ignore"}, "onError must be one of raise, skip, table, not 'ignore'"),
         ({"numeric": "decimal"}, "numeric"),
         ({"startingLsn": "0x10"}, "startingLsn must be an LSN like 16/B374D848"),
         ({"endingLsn": str(1 << 64)}, "endingLsn must be an LSN"),

@@ -13,6 +13,7 @@ import pytest
 
 import pgwire_codec as pgc
 from pgwire_codec import log
+from pgwire_codec.errors import TableError
 from tests.support import build, corpus, spark_logs
 from tests.support.build import column
 from tests.support.spark_logs import Row
@@ -25,6 +26,7 @@ from pgwire_codec.spark import PgoutputDataSource
 from pgwire_codec.spark.formats import packed
 from pgwire_codec.spark.formats.staged import fits_parquet
 from pgwire_codec.spark.selection import TableNames
+from pgwire_codec.spark.tables import LogTables, _Table
 
 ID = column("id", "int4", key=True)
 
@@ -333,6 +335,78 @@ def test_a_value_that_does_not_decode(tmp_path: Path) -> None:
     assert "column id (int4), row id='x'; public.b, commit LSN 0/14" in errors[0]
     found = read_packed(path, onError="skip")
     assert {name: len(rows) for name, rows in found.items()} == {"public.a": 1, "public.b": 0}
+
+
+@pytest.mark.parametrize("staging", [False, True])
+def test_an_error_of_one_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, staging: bool
+) -> None:
+    """The others have all their rows, in the same pass."""
+    monkeypatch.setattr(packed, "_MIN_FILE_BYTES", 0)
+    options = {"stagingPath": str(tmp_path / "staged")} if staging else {}
+    of_b = build.relation(2, ID, name="b")
+    spark_logs.write(tmp_path / "log", build.wire([*table(1, "a", 10), *table(2, "b", 20)]))
+    bad = [build.insert(2, value) for value in ("5", "x", "6", "y")]
+    changes = [*build.transaction(of_b, *bad, lsn=30), *table(1, "a", 40)]
+    path = spark_logs.write(tmp_path / "log", build.wire(changes))
+    made = source(path, tables="*", onError="table", **options)
+    reader = made.reader(made.schema())
+    batches = packed_rows(reader, reader.partitions())
+    errors = {(row["relation"], row["error"]) for each in batches for row in each.to_pylist()}
+    ((name, error),) = (each for each in errors if each[1] is not None)
+    assert name == "public.b"
+    assert "column id (int4), row id='x'; public.b, commit LSN 0/1E" in error
+    found = unpacked(batches)
+    assert found["public.a"]["id"].to_pylist() == [10, 40]
+
+
+def test_a_table_with_an_error_is_one_of_the_tables() -> None:
+    whole = packed.TableRange(build.relation(2, ID, name="b"), 0, 10)
+    error = TableError("a value does not decode")
+    kept: Any = None
+    found = LogTables(kept, {"public.b": _Table(2, 0, whole, packed.ChangeFacts(), error)}, ())
+    assert ("public.b" in found, list(found), "public.a" in found) == (True, ["public.b"], False)
+    with pytest.raises(TableError, match="a value does not decode"):
+        found["public.b"]
+
+
+def test_updates_with_another_identity_are_reported(tmp_path: Path) -> None:
+    """And refused, if a query asks for that: the newest key does not find their rows."""
+    pair = [column("id", "int4"), column("x", "int4", key=True)]
+    by_id, by_x = build.relation(1, ID, column("x", "int4")), build.relation(1, *pair)
+    update = build.update(1, build.row("1", "2"))
+    first = build.transaction(by_id, build.insert(1, "1", "1"), lsn=10)
+    second = build.transaction(by_id, update, by_x, build.insert(1, "2", "3"), lsn=20)
+    path = spark_logs.write(tmp_path / "log", build.wire([*first, *second]))
+
+    def is_reported(until: str) -> bool:
+        made = source(path, tables="*", endingLsn=until)
+        reader = made.reader(made.schema())
+        batches = packed_rows(reader, reader.partitions())
+        return any(row["other_identity"] for each in batches for row in each.to_pylist())
+
+    assert (is_reported("10"), is_reported("20")) == (False, True)
+    assert len(read_table(path, "public.t", checkIdentity="true", endingLsn="10")) == 1
+    error = "commit LSN 0/14: an update or delete was sent with the replica identity id, and the "
+    with pytest.raises(ValueError, match=error):
+        read_table(path, "public.t", checkIdentity="true")
+
+
+def test_types_of_the_range(tmp_path: Path) -> None:
+    """Earlier and later versions do not make a column wider."""
+    kinds = ("text", "int8", "int4", "int8", "text")
+    messages = []
+    for lsn, kind in zip((10, 20, 30, 40, 50), kinds, strict=True):
+        relation = build.relation(1, ID, column("v", kind))
+        messages += build.transaction(relation, build.insert(1, str(lsn), "7"), lsn=lsn)
+    path = spark_logs.write(tmp_path / "log", build.wire(messages))
+
+    def kind_of(**options: str) -> str:
+        return str(read_table(path, "public.t", startingLsn="30", **options).schema.field("v").type)
+
+    assert kind_of(endingLsn="40") == "string"
+    assert kind_of(endingLsn="40", typesOf="range") == "int64"
+    assert kind_of(typesOf="range") == "string"
 
 
 def stream(path: str, tables: str, **options: str) -> Any:

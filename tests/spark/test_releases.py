@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.lakehouse import DELTA
+from tests.support.lakehouse import DELTA, ICEBERG
 
 ROOT = Path(__file__).parent.parent.parent
 RELEASES = ["3.5", "4.0", "4.1", "4.2", "4.3"]
@@ -24,6 +24,7 @@ TESTS = {
     "(#pgwire_codec.spark.latest)": "tables",
     "(#pgwire_codec.spark.auto_cdc_rows)": "auto_cdc",
     "(#pgwire_codec.spark.mirror)": "mirror",
+    "(#pgwire_codec.spark.compare)": "compare",
 }
 
 
@@ -65,10 +66,13 @@ def test_every_row_is_tested() -> None:
     assert len(rows()) == len(TESTS)
 
 
-def test_releases_with_delta() -> None:
+@pytest.mark.parametrize(
+    ("what", "releases"), [("Delta's jars", DELTA), ("Iceberg's Spark runtime", ICEBERG)]
+)
+def test_releases_with_a_lakehouse(what: str, releases: dict[str, object]) -> None:
     text = (ROOT / "docs/reference/spark.md").read_text("utf-8")
-    sentence = re.search(r"Delta's jars, which exist for Spark (.*)\.", text)
+    sentence = re.search(rf"{what}, which exists? for Spark (.*)\.", text)
     assert sentence is not None
-    assert re.findall(r"\d\.\d", sentence[1]) == list(DELTA)
-    for release in DELTA:
-        assert tested(release) >= {"tables", "row_counts", "relations"}
+    assert re.findall(r"\d\.\d", sentence[1]) == list(releases)
+    for release in releases:
+        assert tested(release) >= {"tables", "row_counts", "relations", "mirror", "iceberg"}

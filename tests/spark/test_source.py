@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pgwire_codec import log
 from pgwire_codec.protocol.lsn import format_lsn
 from tests.support import build, corpus, spark_logs
 from tests.support.build import column
@@ -171,6 +172,7 @@ def test_a_growing_log(spark: SparkSession, tmp_path: Path) -> None:
     assert repr(format_lsn(300)) in source.endOffset.replace('"', "'")  # a dict's repr in 4.0
     if spark_logs.HAS_LIMITS:
         assert json.loads(source.latestOffset)["lsn"] == format_lsn(300)
+    assert log.SparkCheckpoint(tmp_path / "checkpoint").read_lsn() == 300
     later = Collected()
     later.run(load(spark.readStream, path, table="public.t", startingLsn="0/64"), tmp_path / "c2")
     assert [row["id"] for row in later.rows] == [3, 4]

@@ -10,7 +10,9 @@ import pyarrow as pa
 
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.errors import TableError
+from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.arrow_types import cast_batch, spark_arrow_schema
+from pgwire_codec.spark.formats.identity import check_identity
 from pgwire_codec.spark.formats.table_schema import (
     CommitColumns,
     TableSchema,
@@ -27,12 +29,14 @@ from pgwire_codec.types import TypeOptions, default_registry
 class NativeRows:
     """The table's columns, then the metadata columns, as :func:`decode_changes` returns them.
 
-    Batches of another relation are accepted if its columns fit.
+    Batches of another relation are accepted if its columns fit. Updates and deletes must have been
+    sent with the replica identity of the version that is ``checked``, if there is one.
     """
 
     table: TableSchema
     types: TypeOptions
     schema: pa.Schema
+    checked: Relation | None
 
     @classmethod
     def of(
@@ -53,7 +57,8 @@ class NativeRows:
             relation_oid=options.with_relation_oid,
             columns=options.columns,
         )
-        return cls(table, types, spark_arrow_schema(table.arrow))
+        checked = newest.relation if options.check_identity else None
+        return cls(table, types, spark_arrow_schema(table.arrow), checked)
 
     @property
     def commit_columns(self) -> CommitColumns:
@@ -77,6 +82,8 @@ class NativeRows:
 
     def convert(self, batch: ChangeBatch) -> pa.RecordBatch:
         """Return the rows in the types of ``table.arrow``."""
+        if self.checked is not None:
+            check_identity(batch, self.checked)
         return to_record_batch(batch, self.table)
 
     @property

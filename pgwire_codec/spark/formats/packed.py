@@ -14,8 +14,10 @@ import pyarrow as pa
 
 from pgwire_codec._impl import decode_message, encode_message
 from pgwire_codec.changes.batch import ChangeBatch
+from pgwire_codec.errors import DecodeError
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.arrow_types import spark_arrow_schema
+from pgwire_codec.spark.formats.identity import has_other_identity
 from pgwire_codec.spark.formats.row_format import RowFormat
 from pgwire_codec.spark.formats.staged import StagedFiles, Staging, fits_parquet
 
@@ -30,6 +32,8 @@ PACKED: Final = spark_arrow_schema(
             "inserts": pa.int64(),
             "last_lsn": pa.int64(),
             "last_time": pa.int64(),
+            "other_identity": pa.bool_(),
+            "error": pa.string(),
             "folder": pa.string(),
             "schema": pa.binary(),
             "data": pa.binary(),
@@ -117,14 +121,19 @@ class ChangeFacts:
         Commit LSN of the last transaction; -1 without changes.
     last_time : int
         Its commit time in microseconds since 1970.
+    other_identity : bool
+        Whether updates or deletes were sent with another replica identity than the table has at the
+        end of the range.
     """
 
     inserts: int = 0
     last_lsn: int = -1
     last_time: int = 0
+    other_identity: bool = False
 
-    def add(self, batch: ChangeBatch) -> None:
-        """Take over the facts about a batch."""
+    def add(self, batch: ChangeBatch, relation: Relation) -> None:
+        """Take over the facts about a batch of a table, which is ``relation`` at the end."""
+        self.other_identity |= has_other_identity(batch, relation)
         self.inserts += int(np.count_nonzero(batch.op == _INSERT))
         lsn = batch.commit_lsn
         last = int(lsn.argmax())
@@ -148,6 +157,7 @@ class Packer:
         self._tables = tables
         self._buffered: dict[int, _Buffered] = {}
         self._facts: dict[int, ChangeFacts] = {}  # about changes that no row has yet
+        self._errors: dict[int, DecodeError] = {}
         self._schemas: dict[int, pa.Buffer] = {}
         self._folder = None if staging is None else staging.folder
         self._files = None if staging is None else StagedFiles(staging)
@@ -158,7 +168,9 @@ class Packer:
     def add(self, batch: ChangeBatch, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Take a batch of a table's changes and their records; yield the rows that are complete."""
         oid = batch.relation.oid
-        self._facts.setdefault(oid, ChangeFacts()).add(batch)
+        if oid in self._errors:
+            return
+        self._facts.setdefault(oid, ChangeFacts()).add(batch, self._tables[oid].range.relation)
         buffered = self._buffered.setdefault(oid, _Buffered())
         buffered.batches.append(records)
         buffered.size += records.nbytes
@@ -169,6 +181,11 @@ class Packer:
             self._stage(oid, buffered)
         else:
             yield self._rows([(oid, piece) for piece in _pieces(buffered)])
+
+    def reject(self, oid: int, error: DecodeError) -> None:
+        """Leave out the changes of a table, of which one does not decode."""
+        self._errors.setdefault(oid, error)
+        self._buffered.pop(oid, None)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Yield the remaining rows, those of a table together, when staged files are complete."""
@@ -187,6 +204,7 @@ class Packer:
         if self._files is not None:
             self._files.close()
             run += self._files.rows.items()
+        run += [(oid, None) for oid in self._errors]
         if run:
             yield self._rows(run)
 
@@ -219,11 +237,17 @@ class Packer:
             pa.array([each.inserts for each in facts], pa.int64()),
             pa.array([each.last_lsn for each in facts], pa.int64()),
             pa.array([each.last_time for each in facts], pa.int64()),
+            pa.array([each.other_identity for each in facts], pa.bool_()),
+            pa.array([self._error(oid) for oid, _ in pieces], pa.string()),
             pa.array(folders, pa.string()),
             _binary([self._schema(oid) for oid, _ in pieces]),
             _binary(data),
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=PACKED)
+
+    def _error(self, oid: int) -> str | None:
+        error = self._errors.get(oid)
+        return None if error is None else str(error)
 
     def _schema(self, oid: int) -> pa.Buffer:
         if oid not in self._schemas:

@@ -96,10 +96,10 @@ def table_schema(
             for version in mine
             for each in _types_of(version, column.name, types, registry)
         }
-        widest = _widest(kinds)
-        if widest is None:
+        common = widest(kinds)
+        if common is None:
             as_text.add(column.name)
-        fields[column.name] = widest or pa.string()
+        fields[column.name] = common or pa.string()
     key = [c.name for c in relation.columns if before == "full" or c.flags & 1]
     has_before = bool(key) and before != "none"
     metadata = metadata_types(
@@ -138,7 +138,7 @@ def misfit(
         elif name not in schema.as_text:
             (kind,) = map(_arrow_type, _types_of(version, name, types, registry))
             held = schema.arrow.field(name).type
-            if _widest({kind, held}) != held:
+            if widest({kind, held}) != held:
                 return f"has {name} as {kind}, which was {held}"
         if column.flags & 1 and before is not None and before.get_field_index(name) < 0:
             return f"has {name} in its replica identity now"
@@ -215,7 +215,7 @@ _TYPES: dict[str, pa.DataType] = {
 }
 
 
-def _widest(kinds: set[pa.DataType]) -> pa.DataType | None:
+def widest(kinds: set[pa.DataType]) -> pa.DataType | None:
     """Return the type that holds all values of these types, or None."""
     if len(kinds) == 1:
         return next(iter(kinds))

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pgwire_codec.errors import PgwireError
 from pgwire_codec.log import Log
+from pgwire_codec.spark.failures import error_in
 from pgwire_codec.spark.mirroring.evolution import Policy
 from pgwire_codec.spark.mirroring.lake import Lake
 from pgwire_codec.spark.mirroring.status import GONE, OK, RESUMING, SET_ASIDE, TableStatus
-from pgwire_codec.spark.mirroring.table_mirror import LOGGER, TableBatch, TableMirror
+from pgwire_codec.spark.mirroring.table_mirror import LOGGER, TableMirror
 from pgwire_codec.spark.selection import TableNames
 from pgwire_codec.spark.tables import LogTables, unpack_tables
 
@@ -61,7 +62,7 @@ class MirrorBatches:
     tables : sequence of str
         Names and patterns.
     lake : Lake
-    policy : {"evolve", "freeze", "fail"}
+    policy : {"evolve", "rename", "freeze", "fail"}
         What to do when a table's columns change.
     options : mapping of str to str
         Options of ``format("pgoutput")``.
@@ -143,10 +144,7 @@ class MirrorBatches:
             if row.state == SET_ASIDE:
                 continue
             if name in tables and row.state in (OK, GONE):
-                changes = TableBatch(
-                    tables[name], tables.counts[name], tables.ranges[name], tables.facts[name]
-                )
-                work[name] = _bound(mirror.apply, row, changes)
+                work[name] = _bound(mirror.apply, row, tables)
             elif row.state == RESUMING or is_behind:
                 work[name] = _bound(mirror.catch_up, row)
             else:
@@ -206,8 +204,10 @@ class MirrorBatches:
             context.setLocalProperty(_POOL, threading.current_thread().name)
             try:
                 return work[name]()
-            except Exception as error:  # noqa: BLE001  (the other tables go on)
+            except PgwireError as error:
                 return error
+            except Exception as error:  # noqa: BLE001  (the other tables go on)
+                return error_in(str(error)) or error
 
         names = list(work)
         with ThreadPoolExecutor(self._parallelism, "pgwire_codec_mirror") as executor:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 from pgwire_codec.errors import TableError
 from pgwire_codec.protocol.messages import Relation, RelationColumn
+
+#: Version of the first server whose publications can have lists of columns.
+COLUMN_LISTS: Final = 150000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,21 +34,26 @@ class ColumnHistory:
     dropped: tuple[str, ...]
 
     @classmethod
-    def of(cls, versions: Sequence[Relation]) -> ColumnHistory:
+    def of(cls, versions: Sequence[Relation], *, renames: bool) -> ColumnHistory:
         """Compare consecutive versions of a table, at least one.
 
         A Relation does not number its columns. But a new column is always the last one. So if a
         column has the same name and place in two versions, those before it are the same columns,
-        too: one with another name and the same type was renamed. Any other name that is gone is
-        that of a dropped column.
+        too: one with another name and the same type was renamed. That is so without lists of
+        columns in publications, and ``renames`` requires it. With lists, the same Relations can be
+        those of another list, with a column in place of another one. Then a name that is gone is
+        that of a dropped column, and a new name that of a new one.
 
-        Raises ``TableError`` if another column has the former name of one that was renamed.
+        A column that comes after all others, and did not before, is a new one with its name.
+
+        Raises ``TableError`` if another column may have the former name of one that was renamed.
         """
         first = [column.name for column in versions[0].columns]
         origin: dict[str, str | None] = {name: name for name in first}
         for before, after in pairwise(versions):
-            former = {new: old for old, new in _renamed(before, after).items()}
-            known = {column.name for column in before.columns}
+            found = _renamed(before, after)
+            former = {new: old for old, new in found.items()} if renames else {}
+            known = {column.name for column in before.columns} - _created_again(before, after)
             columns: dict[str, str | None] = {}
             for column in after.columns:
                 name = former.get(column.name, column.name)
@@ -79,6 +88,25 @@ def _renamed(before: Relation, after: Relation) -> dict[str, str]:
     return found
 
 
+def _created_again(before: Relation, after: Relation) -> set[str]:
+    """Return the names of columns that were dropped, and are those of new columns.
+
+    Columns never change places. Raises ``TableError`` for others that did.
+    """
+    places = {column.name: place for place, column in enumerate(before.columns)}
+    kept = -1
+    again: list[str] = []
+    for column in after.columns:
+        place = places.get(column.name)
+        if place is not None and place < kept:
+            again.append(column.name)
+        elif place is not None:
+            kept = place
+            if again:
+                raise _exchanged(after, again[-1], column.name)
+    return set(again)
+
+
 def _type(column: RelationColumn) -> tuple[int, int]:
     return column.type_oid, column.type_modifier
 
@@ -87,6 +115,6 @@ def _exchanged(relation: Relation, old: str, new: str) -> TableError:
     return TableError(
         f"column {old} of {relation.namespace}.{relation.name} was renamed to {new}, and the names "
         "of other columns changed with it",
-        hint="A name that goes from one column to another cannot be followed. Remove the table "
-        "from the target, and resume it: it is then written again from the log's beginning.",
+        hint="A name that goes from one column to another cannot be followed. Take a new snapshot "
+        "into a new log.",
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from pgwire_codec.errors import TableError
+from pgwire_codec.spark.formats.table_schema import widest
 from pgwire_codec.spark.mirroring.column_history import ColumnHistory
 from pgwire_codec.spark.sinks.columns import (
     AddColumn,
@@ -19,11 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 #: Action when the columns of a table change.
-Policy = Literal["evolve", "freeze", "fail"]
+Policy = Literal["evolve", "rename", "freeze", "fail"]
 
 POLICIES: Final = get_args(Policy)
-
-_DECIMAL_DIGITS: Final = 38
 
 
 def evolution_steps(
@@ -45,7 +44,7 @@ def evolution_steps(
         Columns of the target.
     wanted : mapping of str to DataType
         Columns of the rows.
-    policy : {"evolve", "freeze", "fail"}
+    policy : {"evolve", "rename", "freeze", "fail"}
         ``freeze`` leaves the target's columns as they are, and returns an empty list. ``fail``
         raises.
 
@@ -96,21 +95,14 @@ def _widened(name: str, held: DataType, wanted: DataType) -> DataType | None:
     Raises ``TableError`` if no wider type holds both.
     """
     from pyspark.sql import types
+    from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 
     if held == wanted or _is_exact_text(held, wanted):
         return None
-    for family in (
-        (types.ShortType, types.IntegerType, types.LongType),
-        (types.FloatType, types.DoubleType),
-    ):
-        if isinstance(held, family) and isinstance(wanted, family):
-            is_wider = family.index(type(wanted)) > family.index(type(held))
-            return wanted if is_wider else None
-    if isinstance(held, types.DecimalType) and isinstance(wanted, types.DecimalType):
-        scale = max(held.scale, wanted.scale)
-        whole = max(held.precision - held.scale, wanted.precision - wanted.scale)
-        if whole + scale <= _DECIMAL_DIGITS:
-            wider = types.DecimalType(whole + scale, scale)
+    if isinstance(held, types.NumericType) and isinstance(wanted, types.NumericType):
+        common = widest({to_arrow_type(held), to_arrow_type(wanted)})
+        if common is not None:
+            wider = from_arrow_type(common)
             return None if wider == held else wider
     if (
         isinstance(held, types.ArrayType)

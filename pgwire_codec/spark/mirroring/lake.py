@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -11,31 +12,37 @@ from pgwire_codec.errors import OptionError
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.mirroring.status import StatusTable, status_table
 from pgwire_codec.spark.sinks.delta_spark import EXTENSION
+from pgwire_codec.spark.sinks.iceberg_catalog import CatalogTable, check_session
 from pgwire_codec.spark.sinks.merge import open_target
+from pgwire_codec.spark.sinks.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pgwire_codec.spark.sinks.target import Target
 
-#: Name of the status table.
+#: Name of the status table, or of its namespace.
 STATUS: Final = "_mirror"
 
 #: Name of the stream of changes in the commits of the tables.
 _APP_ID: Final = "pgwire_codec"
 
-_FORMAT: Final = "delta"
+#: Format of targets in a folder.
+DELTA: Final = "delta"
+
+#: Format of targets in a catalog, and the engine that writes them.
+ICEBERG: Final = "iceberg"
 
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """Folder of a mirror's tables.
+    """Folder or catalog of a mirror's tables.
 
     Attributes
     ----------
     location : str
-        Path or URI.
-    engine : {"delta-rs", "delta-spark"}
+        Path or URI of the folder; for Iceberg, the catalog and its namespaces.
+    engine : {"delta-rs", "delta-spark", "iceberg"}
         As for :func:`merge_into`.
     storage_options : mapping
         As for :func:`merge_into`.
@@ -57,44 +64,64 @@ class Lake:
 
         Without an engine, it is delta-spark in a session that has Delta, and otherwise delta-rs.
         """
-        location = parse_target(target)
+        kind, location = parse_target(target)
+        if kind == ICEBERG:
+            if engine not in (None, ICEBERG):
+                raise OptionError(f"engine {engine!r} does not write {target}")
+            check_session(spark)
+            CatalogTable([*location.split("."), STATUS]).check_catalog(spark)
+            return cls(location, ICEBERG, dict(storage_options or {}))
         if engine is None:
             has_delta = EXTENSION in (spark.conf.get("spark.sql.extensions", "") or "")
             engine = "delta-spark" if has_delta and not storage_options else "delta-rs"
         return cls(location.rstrip("/"), engine, dict(storage_options or {}))
 
     def path(self, relation: Relation) -> str:
-        """Return the location of a table.
+        """Return the location of a table; for Iceberg its name in the catalog, as in SQL.
 
         Characters of its names that are not ASCII letters, digits or one of ``_-.`` are encoded as
-        in a URL, but with ``~`` in place of ``%``; so is a first ``_`` or ``.``.
+        in a URL, but with ``~`` in place of ``%``; so is a first ``_`` or ``.``, and for Iceberg
+        each ``.``, which separates namespaces.
         """
         names = (relation.namespace or "pg_catalog", relation.name)
-        return "/".join([self.location, *map(_segment, names)])
+        return self._path(*map(_segment, names))
 
     def open(self, spark: SparkSession, relation: Relation) -> Target:
         """Return a table, which need not exist. ``spark`` is the session of its changes."""
+        source = f"{relation.namespace or 'pg_catalog'}.{relation.name}"
         return open_target(
-            spark, self.engine, self.path(relation), _APP_ID, self.storage_options or None
+            spark, self.engine, self.path(relation), _APP_ID, self.storage_options or None, source
         )
 
     def status(self, spark: SparkSession) -> StatusTable:
         """Return the status table, which need not exist."""
-        path = f"{self.location}/{STATUS}"
-        return status_table(spark, path, self.engine, self.storage_options)
+        # In a catalog, only namespaces have tables.
+        names = (STATUS, "status") if self.engine == ICEBERG else (STATUS,)
+        return status_table(spark, self._path(*names), self.engine, self.storage_options)
+
+    def _path(self, *names: str) -> str:
+        if self.engine != ICEBERG:
+            return "/".join([self.location, *names])
+        encoded = (name.replace(".", "~2E") for name in names)
+        return ".".join(map(quoted, [*self.location.split("."), *encoded]))
 
 
-def parse_target(target: str) -> str:
-    """Return the location of a target ``delta:LOCATION``, or of a location alone."""
+def parse_target(target: str) -> tuple[str, str]:
+    """Return the format and the location of a target.
+
+    It is ``delta:LOCATION``, a location alone, or ``iceberg:CATALOG`` with or without namespaces.
+    """
     kind, separator, location = target.partition(":")
     if not separator or location.startswith("//"):
-        kind, location = _FORMAT, target
-    if kind != _FORMAT or not location:
+        kind, location = DELTA, target
+    is_name = kind == ICEBERG and all(re.fullmatch(r"[\w-]+", part) for part in location.split("."))
+    if not is_name and (kind != DELTA or not location):
         raise OptionError(
             f"unsupported target {target!r}",
-            hint="Use delta:LOCATION, where LOCATION is a path or a URI of a folder.",
+            hint="Use delta:LOCATION, where LOCATION is a path or a URI of a folder. Or use "
+            "iceberg:CATALOG or iceberg:CATALOG.NAMESPACE, where CATALOG is one of Spark's.",
         )
-    return location
+    return kind, location
 
 
 def _segment(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pgwire_codec.errors import OptionError, TableError
@@ -28,12 +28,77 @@ _OWN_OPTIONS: Final = frozenset(
     for name in (
         "path", "table", "relationOid", "tables", "columns", "startingLsn", "endingLsn",
         "startingTimestamp", "endingTimestamp", "style", "before", "onRelationChange",
-        "withRelationOid",
+        "withRelationOid", "checkIdentity", "typesOf",
     )
 )  # fmt: skip
 
 #: Options for packed rows and streams, which tables that are read from the log do not have.
-_OF_STREAMS: Final = frozenset(("maxbytespertrigger", "stagingpath"))
+_PACKED: Final = frozenset(("maxbytespertrigger", "stagingpath"))
+
+#: The option ``onError`` of packed rows, by that of a mirror: a table with an error is set aside.
+_ON_ERROR: Final = {"raise": "table", "skip": "skip"}
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorOptions:
+    """Options of a mirror, which :func:`mirror` describes.
+
+    Attributes
+    ----------
+    checkpoint, every, once, on_schema_change, engine, parallelism, storage_options, report
+        The arguments of :func:`mirror`.
+    source : mapping of str to str
+        Options of ``format("pgoutput")``.
+
+    Raises
+    ------
+    OptionError
+        For an invalid option.
+    """
+
+    checkpoint: str
+    every: str | None = None
+    once: bool = False
+    on_schema_change: Policy = "evolve"
+    engine: str | None = None
+    parallelism: int = PARALLELISM
+    storage_options: Mapping[str, str] | None = None
+    report: Callable[[MirroredBatch], None] | None = None
+    source: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.once and self.every is not None:
+            raise OptionError("`once` and `every` exclude one another")
+        if self.on_schema_change not in POLICIES:
+            raise OptionError(
+                f"on_schema_change must be one of {', '.join(POLICIES)}, not "
+                f"{self.on_schema_change!r}"
+            )
+        if self.parallelism < 1:
+            raise OptionError(f"parallelism must be a number above 0, not {self.parallelism}")
+        own = [name for name in self.source if name.lower() in _OWN_OPTIONS]
+        if own:
+            raise OptionError(f"a mirror sets the option {', '.join(own)} itself")
+        if self._on_error not in _ON_ERROR:
+            raise OptionError(
+                f"onError must be one of {', '.join(_ON_ERROR)}, not {self._on_error!r}"
+            )
+
+    @property
+    def of_tables(self) -> dict[str, str]:
+        """Options with which the changes of a table are read by themselves."""
+        return {name: value for name, value in self.source.items() if name.lower() not in _PACKED}
+
+    @property
+    def of_stream(self) -> dict[str, str]:
+        """Options with which the changes of all tables are read."""
+        chosen = {name: value for name, value in self.source.items() if name.lower() != "onerror"}
+        return chosen | {"onError": _ON_ERROR[self._on_error]}
+
+    @property
+    def _on_error(self) -> str:
+        given = [value for name, value in self.source.items() if name.lower() == "onerror"]
+        return given[-1] if given else "raise"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +143,12 @@ def mirror(
     report: Callable[[MirroredBatch], None] | None = None,
     **options: str,
 ) -> StreamingQuery:
-    """Keep the tables of a log as Delta tables, by one streaming query.
+    """Keep the tables of a log as Delta or Iceberg tables, by one streaming query.
 
-    A table ``schema.table`` is at ``TARGET/schema/table``. A micro-batch reads the log once, for
-    all tables, and applies the changes of each as :func:`merge_into` does: in one commit, which
-    records the last commit LSN. So each change is applied once, also after a failure, and after a
-    restart with another checkpoint.
+    A table ``schema.table`` is at ``TARGET/schema/table``, or is ``CATALOG.schema.table`` for
+    Iceberg. A micro-batch reads the log once, for all tables, and applies the changes of each as
+    :func:`merge_into` does: in one commit, which records the last commit LSN. So each change is
+    applied once, also after a failure, and after a restart with another checkpoint.
 
     Rows are identified by the replica identity: by its columns, or with ``REPLICA IDENTITY FULL``
     by the whole row. Rows of a table without replica identity are appended.
@@ -98,7 +163,8 @@ def mirror(
     log : str, path or Log
         Location of the log, or the log.
     target : str
-        Folder of the tables, as path or URI; with or without ``delta:`` before it.
+        Folder of the tables, as path or URI, with or without ``delta:`` before it. Or
+        ``iceberg:CATALOG`` or ``iceberg:CATALOG.NAMESPACE``, of a catalog of the session.
     tables : str or sequence of str
         Names of tables, and patterns such as ``public.*``; by default all tables. New tables that
         match are mirrored from their first change on.
@@ -108,15 +174,19 @@ def mirror(
         Time between two micro-batches, such as ``10 seconds``; by default as soon as possible.
     once : bool
         Whether the query ends when it has all changes that are in the log at its beginning.
-    on_schema_change : {"evolve", "freeze", "fail"}
+    on_schema_change : {"evolve", "rename", "freeze", "fail"}
         What to do when a table's columns change. ``evolve``: the target follows. A new column is
         added, and is null in existing rows: the value of its DEFAULT is not in the log. A dropped
         column is kept, and is null in rows that are written from then on. Integers, floats and
-        decimals become wider, and columns are renamed, if the engine is delta-spark. ``freeze``:
-        the columns of the target stay, and other columns of the table are left out. ``fail``: the
-        table is set aside. Without ``freeze``, so is a table whose target cannot follow.
+        decimals become wider, unless the engine is delta-rs. A renamed column is a dropped and a
+        new one: from PostgreSQL 15 on, another list of columns in a publication looks the same.
+        ``rename``: as ``evolve``, but columns are renamed, unless the engine is delta-rs. It is for
+        publications without lists of columns. ``freeze``: the columns of the target stay, and other
+        columns of the table are left out. ``fail``: the table is set aside. Without ``freeze``, so
+        is a table whose target cannot follow.
     engine : {"delta-spark", "delta-rs"}, optional
-        As for :func:`merge_into`. By default delta-spark in a session that has Delta.
+        As for :func:`merge_into`, of Delta tables. By default delta-spark in a session that has
+        Delta.
     parallelism : int
         Number of tables that are merged at once. Set ``spark.scheduler.mode`` to ``FAIR``, so that
         they share the executors.
@@ -127,7 +197,8 @@ def mirror(
         ``batch``, the commit LSN ``until``, and the status of tables ``changed``, and of all
         ``tables``.
     **options
-        Other options of ``format("pgoutput")``, such as ``stagingPath``.
+        Other options of ``format("pgoutput")``, such as ``stagingPath``. A table of which a value
+        does not decode is set aside, except with ``onError=skip``, which leaves out the change.
 
     Returns
     -------
@@ -142,11 +213,7 @@ def mirror(
     TableError
         For a name that no relation has.
     """
-    return start_mirror(
-        spark,
-        log,
-        target,
-        tables,
+    chosen = MirrorOptions(
         checkpoint=checkpoint,
         every=every,
         once=once,
@@ -155,52 +222,48 @@ def mirror(
         parallelism=parallelism,
         storage_options=storage_options,
         report=report,
-        **options,
-    ).query
+        source=options,
+    )
+    return start_mirror(spark, log, target, tables, chosen).query
 
 
 def start_mirror(
     spark: SparkSession,
     log: str | os.PathLike[str] | Log,
     target: str,
-    tables: str | Sequence[str] = "*",
-    *,
-    checkpoint: str,
-    every: str | None = None,
-    once: bool = False,
-    on_schema_change: Policy = "evolve",
-    engine: str | None = None,
-    parallelism: int = PARALLELISM,
-    storage_options: Mapping[str, str] | None = None,
-    report: Callable[[MirroredBatch], None] | None = None,
-    **options: str,
+    tables: str | Sequence[str],
+    options: MirrorOptions,
 ) -> Mirror:
     """Start a mirror; see :func:`mirror`."""
-    _check(every, once, on_schema_change, parallelism, options)
-    lake = Lake.of(spark, target, engine, storage_options)
+    lake = Lake.of(spark, target, options.engine, options.storage_options)
     path = log.uri if isinstance(log, Log) else os.fspath(log)
     names = [each.strip() for each in tables.split(",")] if isinstance(tables, str) else tables
-    read = {name: each for name, each in options.items() if name.lower() not in _OF_STREAMS}
     batches = MirrorBatches(
-        path, names, lake, on_schema_change, read, parallelism, report or (lambda batch: None)
+        path,
+        names,
+        lake,
+        options.on_schema_change,
+        options.of_tables,
+        options.parallelism,
+        options.report or (lambda batch: None),
     )
     batches.resume(spark)
     source = Log(path)
     current = TableNames.parse(names).held_in(source.relations_at())
     rows = lake.status(spark).read()
     stream = spark.readStream.format("pgoutput").options(
-        **options,
+        **options.of_stream,
         path=path,
         tables=",".join(names),
         onRelationChange="replace",
         startingLsn=str(_first_lsn([rows[name] for name in current if name in rows], source)),
     )
     writer: Any = stream.load().writeStream.foreachBatch(batches)
-    writer = writer.option("checkpointLocation", checkpoint)
-    if once:
+    writer = writer.option("checkpointLocation", options.checkpoint)
+    if options.once:
         writer = writer.trigger(availableNow=True)
-    elif every is not None:
-        writer = writer.trigger(processingTime=every)
+    elif options.every is not None:
+        writer = writer.trigger(processingTime=options.every)
     return Mirror(writer.start(), batches)
 
 
@@ -239,20 +302,6 @@ def resume_table(
             hint=f"Tables that are set aside: {', '.join(aside) or 'none'}.",
         )
     status.write((rows | {table: replace(rows[table], state=RESUMING)}).values())
-
-
-def _check(
-    every: str | None, once: bool, policy: str, parallelism: int, options: Mapping[str, str]
-) -> None:
-    if once and every is not None:
-        raise OptionError("`once` and `every` exclude one another")
-    if policy not in POLICIES:
-        raise OptionError(f"on_schema_change must be one of {', '.join(POLICIES)}, not {policy!r}")
-    if parallelism < 1:
-        raise OptionError(f"parallelism must be a number above 0, not {parallelism}")
-    own = [name for name in options if name.lower() in _OWN_OPTIONS]
-    if own:
-        raise OptionError(f"a mirror sets the option {', '.join(own)} itself")
 
 
 def _first_lsn(rows: Sequence[TableStatus], log: Log) -> int:

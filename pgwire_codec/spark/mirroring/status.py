@@ -1,4 +1,4 @@
-"""Status of a mirror: a row for each table, in a Delta table of its own.
+"""Status of a mirror: a row for each table, in a table of its own.
 
 It is for readers, and written after the tables: it never has a commit that a table does not have.
 The tables' own commits decide which changes are applied.
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from pgwire_codec.errors import PgwireError, missing_extra
 from pgwire_codec.protocol.lsn import format_lsn
+from pgwire_codec.spark.sinks.iceberg_catalog import CatalogTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -122,6 +123,8 @@ def status_table(
     """Return the status table at a location."""
     if engine == "delta-spark":
         return _OfSpark(spark, path)
+    if engine == "iceberg":
+        return _OfIceberg(spark, path)
     return _OfDeltaRs(path, dict(storage_options))
 
 
@@ -161,6 +164,34 @@ class _OfSpark:
     def write(self, rows: Iterable[TableStatus]) -> None:
         found = self._spark.createDataFrame(_to_arrow(rows)).coalesce(1)
         found.write.format("delta").mode("overwrite").save(self._path)
+
+
+class _OfIceberg:
+    def __init__(self, spark: SparkSession, name: str) -> None:
+        self._spark: Any = spark
+        self._table = CatalogTable.parse(spark, name)
+        self._read: int | None = None
+
+    def read(self) -> dict[str, TableStatus]:
+        table = self._table.load(self._spark)
+        snapshot = None if table is None else table.currentSnapshot()
+        if snapshot is None:
+            return {}
+        self._read = snapshot.snapshotId()
+        return _from_arrow(self._spark.table(self._table.sql).toArrow())
+
+    def write(self, rows: Iterable[TableStatus]) -> None:
+        from pyspark.sql.functions import lit
+
+        found = self._spark.createDataFrame(_to_arrow(rows)).coalesce(1)
+        writer = found.writeTo(self._table.sql)
+        if self._read is None:
+            self._table.create_namespaces(self._spark)
+            writer.using("iceberg").createOrReplace()
+            return
+        # Rows that another process has written since the last read are not overwritten.
+        writer = writer.option("isolation-level", "serializable")
+        writer.option("validate-from-snapshot-id", str(self._read)).overwrite(lit(True))
 
 
 def _to_arrow(rows: Iterable[TableStatus]) -> pa.Table:

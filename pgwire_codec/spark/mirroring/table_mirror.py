@@ -6,22 +6,26 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from pgwire_codec.errors import LogError, TableError
 from pgwire_codec.log import Log
+from pgwire_codec.log.relation_history import RelationHistory, VersionInForce
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.protocol.messages import Relation
+from pgwire_codec.spark.formats.identity import key_columns
 from pgwire_codec.spark.formats.packed import ChangeFacts, TableRange
 from pgwire_codec.spark.mirroring.alignment import align, table_columns
-from pgwire_codec.spark.mirroring.column_history import ColumnHistory
+from pgwire_codec.spark.mirroring.column_history import COLUMN_LISTS, ColumnHistory
 from pgwire_codec.spark.mirroring.evolution import Policy, evolution_steps
 from pgwire_codec.spark.mirroring.lake import Lake
-from pgwire_codec.spark.mirroring.relation_history import RelationHistory, VersionInForce
 from pgwire_codec.spark.mirroring.status import OK, TableStatus
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
+from pgwire_codec.spark.sinks.columns import AddColumn, ClearColumn
 from pgwire_codec.spark.sinks.merge import apply_changes, check_names
 from pgwire_codec.spark.sinks.survey import Survey
+from pgwire_codec.spark.tables import LogTables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,6 +54,11 @@ class TableBatch:
     range: TableRange
     facts: ChangeFacts
 
+    @classmethod
+    def of(cls, tables: LogTables, name: str) -> TableBatch:
+        """Return the changes of a table; raise ``TableError`` if one of them does not decode."""
+        return cls(tables[name], tables.counts[name], tables.ranges[name], tables.facts[name])
+
     def survey_after(self, applied: int | None) -> Survey | None:
         """Return a survey of the changes, if none of them is needed for it.
 
@@ -64,7 +73,7 @@ class TableBatch:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Part of a range in which the replica identity stays the same.
+    """Part of a range in which no column goes, and the replica identity stays the same.
 
     Attributes
     ----------
@@ -89,7 +98,7 @@ class TableMirror:
     log : Log
         Must not be refreshed meanwhile.
     lake : Lake
-    policy : {"evolve", "freeze", "fail"}
+    policy : {"evolve", "rename", "freeze", "fail"}
         What to do when a table's columns change.
     options : mapping of str to str
         Options of ``format("pgoutput")`` for tables that are read from the log.
@@ -113,13 +122,15 @@ class TableMirror:
         self._options = options
         self._until = until
         self._history = RelationHistory(log)
+        self._renames = policy == "rename" or log.source.server_version < COLUMN_LISTS
         self._reading = threading.Lock()  # a Log keeps what it has read, and not for many threads
 
-    def apply(self, status: TableStatus, batch: TableBatch) -> TableStatus:
+    def apply(self, status: TableStatus, tables: LogTables) -> TableStatus:
         """Apply the changes of a table in a micro-batch; return its status after them.
 
         If the target does not have all changes before them, those are read from the log.
         """
+        batch = TableBatch.of(tables, status.table)
         whole = batch.range
         target = self._lake.open(self._spark, whole.relation)
         with self._reading:
@@ -181,12 +192,13 @@ class TableMirror:
             with self._reading:
                 versions = self._history.between(relation.oid, begin, self._until)
             pieces = _pieces(versions, begin, self._until)
+        is_whole = batch is not None and len(pieces) == 1 and not batch.facts.other_identity
         for piece in pieces:
-            if batch is not None and len(pieces) == 1:
+            if batch is not None and is_whole:
                 survey = batch.survey_after(target.applied.commit_lsn)
                 status = self._merge(status, target, batch.changes, piece, survey)
             else:
-                changes = self._read(relation.oid, piece)
+                changes = self._read(relation.oid, piece, target)
                 status = self._merge(status, target, changes, piece, None)
             target = self._lake.open(self._spark, relation)
         return replace(
@@ -196,8 +208,11 @@ class TableMirror:
             whole_lsn=max(begin, self._until),
         )
 
-    def _read(self, oid: int, piece: _Piece) -> DataFrame:
-        """Return the changes of a relation in a part of the log."""
+    def _read(self, oid: int, piece: _Piece, target: Target) -> DataFrame:
+        """Return the changes of a relation in a part of the log.
+
+        Columns of a new target have types for the rest of the log, too.
+        """
         options = {
             **self._options,
             "path": self._log.uri,
@@ -205,6 +220,8 @@ class TableMirror:
             "startingLsn": str(piece.after),
             "endingLsn": str(piece.until),
             "withRelationOid": "true",
+            "checkIdentity": "true",
+            "typesOf": "range" if target.applied.relation == oid else "log",
         }
         return self._spark.read.format("pgoutput").options(**options).load()
 
@@ -217,7 +234,7 @@ class TableMirror:
         survey: Survey | None,
     ) -> TableStatus:
         relation = piece.versions[-1]
-        keys = _keys(relation)
+        keys = key_columns(relation)
         replaces = False
         evolutions: Sequence[str] = ()
         if target.schema is None:
@@ -225,7 +242,7 @@ class TableMirror:
                 LOGGER.warning("%s has no replica identity: its rows are appended", status.table)
         else:
             is_other = target.applied.relation not in (None, relation.oid)
-            replaces = is_other and self._policy == "evolve"
+            replaces = is_other and self._policy in ("evolve", "rename")
             if is_other and self._policy == "fail":
                 raise TableError(
                     f"relation {relation.oid} has the name {status.table} now, which relation "
@@ -235,8 +252,11 @@ class TableMirror:
             if replaces:
                 evolutions = [f"replace relation {target.applied.relation} by {relation.oid}"]
             else:
-                history = ColumnHistory.of([relation] if is_other else piece.versions)
-                evolutions = self._evolve(target, changes, history)
+                versions = [relation] if is_other else piece.versions
+                history = ColumnHistory.of(versions, renames=self._renames)
+                if history.renamed:
+                    self._check_renamed(status, piece, history)
+                evolutions = self._evolve(target, changes, history, keys or [])
                 target = self._lake.open(self._spark, relation)
                 changes = align(changes, _columns(target), fills=keys is not None)
         columns = ChangeColumns.of(changes, keys)
@@ -251,10 +271,36 @@ class TableMirror:
             evolutions=(*status.evolutions, *evolutions),
         )
 
-    def _evolve(self, target: Target, changes: DataFrame, history: ColumnHistory) -> list[str]:
+    def _check_renamed(self, status: TableStatus, piece: _Piece, history: ColumnHistory) -> None:
+        """Raise ``TableError`` if the transaction of a rename has changes under the former name."""
+        oid, begin = piece.versions[-1].oid, piece.after + 1
+        with self._reading:
+            partitions = self._log.plan(piece.after, begin, relation_oid=oid).partitions
+        for batch in chain.from_iterable(partition.decode() for partition in partitions):
+            names = {column.name for column in batch.relation.columns} & set(history.renamed)
+            if batch.relation.oid == oid and names:
+                raise TableError(
+                    f"column {', '.join(sorted(names))} of {status.table} was renamed in the "
+                    f"transaction with commit LSN {format_lsn(begin)}, after other changes of the "
+                    "table in it",
+                    hint="Take a new snapshot into a new log. Rename a column in a transaction of "
+                    "its own.",
+                )
+
+    def _evolve(
+        self, target: Target, changes: DataFrame, history: ColumnHistory, keys: Sequence[str]
+    ) -> list[str]:
         """Change the columns of a target to those of the changes; return the steps."""
         held, wanted = _columns(target), table_columns(changes)
         steps = evolution_steps(history, held, wanted, self._policy)
+        new = {step.name for step in steps if isinstance(step, (AddColumn, ClearColumn))}
+        if not target.is_empty and not new.isdisjoint(keys):
+            raise TableError(
+                f"column {', '.join(sorted(new & set(keys)))} of the replica identity is new: it "
+                "is null in the rows of the target, which updates do not find by it",
+                hint='If it was renamed, use on_schema_change="rename", and resume the table. '
+                "Otherwise take a new snapshot into a new log.",
+            )
         dropped = [f"drop column {name}, which is kept" for name in history.dropped]
         if steps:
             target.alter(steps)
@@ -262,24 +308,26 @@ class TableMirror:
 
 
 def _pieces(versions: list[VersionInForce], after: int, until: int) -> list[_Piece]:
-    """Return the parts of a range between the commits at which the replica identity changes."""
+    """Return the parts of a range between the commits after which rows are to be read otherwise.
+
+    That is so when the replica identity changes, and when a column goes: earlier rows have it.
+    """
     pieces = [_Piece(after, until, [version.relation]) for version in versions[:1]]
     for version in versions[1:]:
         last = pieces[-1]
-        if _keys(version.relation) == _keys(last.versions[-1]):
+        end = version.commit_lsn - 1
+        if end <= last.after or _continues(last.versions[-1], version.relation):
             last.versions.append(version.relation)
             continue
-        end = version.commit_lsn - 1
         pieces[-1] = replace(last, until=end)
         pieces.append(_Piece(end, until, [last.versions[-1], version.relation]))
     return pieces
 
 
-def _keys(relation: Relation) -> list[str] | None:
-    """Return the columns that identify a row; None if it is the whole row."""
-    if relation.replica_identity == "f":
-        return None
-    return [column.name for column in relation.columns if column.flags & 1] or None
+def _continues(before: Relation, after: Relation) -> bool:
+    """Return whether rows of two versions can be read together."""
+    names, later = ({column.name for column in each.columns} for each in (before, after))
+    return key_columns(before) == key_columns(after) and names <= later
 
 
 def _columns(target: Target) -> dict[str, Any]:

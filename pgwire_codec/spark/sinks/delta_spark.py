@@ -12,9 +12,9 @@ from uuid import uuid4
 from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.spark.sinks.columns import AddColumn, ClearColumn, ColumnStep, RenameColumn
-from pgwire_codec.spark.sinks.merge_source import MISSING, MergeSource, source_of
-from pgwire_codec.spark.sinks.sql import literal, quoted
-from pgwire_codec.spark.sinks.target import MISSING_ROW_HINT, Applied, Batch, Merged, missing_row
+from pgwire_codec.spark.sinks.merge_source import MergeSource, raise_missing_row, source_of
+from pgwire_codec.spark.sinks.sql import literal, properties_of, quoted
+from pgwire_codec.spark.sinks.target import Applied, Batch, Merged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,8 +28,6 @@ EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
 
 #: Property of tables whose columns can have any names, and be renamed.
 _MAPPING: Final = {"delta.columnMapping.mode": "name"}
-
-_MISSING: Final = re.compile(rf"{MISSING}(.*?){MISSING}", re.DOTALL)
 
 
 class DeltaSpark:
@@ -129,15 +127,14 @@ class DeltaSpark:
 
     def _merge(self, batch: Batch, source: MergeSource) -> Mapping[str, int] | None:
         """Merge, and return the metrics; None if another process has merged the batch meanwhile."""
+        held = [] if self._schema is None else self._schema.names
         try:
             with self._view(source.rows) as view:
                 session = self._recording(batch)
-                found = session.sql(self._statement(view, batch, source)).collect()
+                found = session.sql(source.statement(self._name, view, batch, held)).collect()
         except Exception as error:
-            missing = _MISSING.search(str(error))
-            if missing is None:
-                raise
-            raise TableError(missing_row(self._path, missing[1]), hint=MISSING_ROW_HINT) from None
+            raise_missing_row(error, self._path)
+            raise
         return found[0].asDict() if found else None
 
     @contextmanager
@@ -149,28 +146,6 @@ class DeltaSpark:
             yield view
         finally:
             self._spark.catalog.dropTempView(view)
-
-    def _statement(self, view: str, batch: Batch, source: MergeSource) -> str:
-        names = list(map(quoted, batch.columns.table))
-        clauses = ["WHEN MATCHED AND s.gone THEN DELETE"]
-        if source.updates:
-            updates = dict(zip(names, source.updates, strict=True))
-            if batch.empties:  # the row is a new one, in the columns that only the target has, too
-                updates |= {
-                    quoted(name): "NULL"
-                    for name in ([] if self._schema is None else self._schema.names)
-                    if name not in batch.columns.table
-                }
-            assigned = ", ".join(f"t.{name} = {value}" for name, value in updates.items())
-            clauses.append(f"WHEN MATCHED THEN UPDATE SET {assigned}")
-        clauses.append(
-            f"WHEN NOT MATCHED AND NOT s.gone THEN INSERT ({', '.join(names)}) "
-            f"VALUES ({', '.join(source.inserts)})"
-        )
-        if batch.empties:
-            clauses.append("WHEN NOT MATCHED BY SOURCE THEN DELETE")
-        into = f"MERGE INTO {self._name} AS t USING {view} AS s ON {source.matches}"
-        return "\n".join([into, *clauses])
 
     def _recording(self, batch: Batch) -> SparkSession:
         """Return a session whose commits record the batch; it has the views of the target's."""
@@ -194,7 +169,7 @@ class DeltaSpark:
         properties = {ENGINE: "delta-spark"} | (_MAPPING if _needs_mapping(schema) else {})
         self._spark.sql(
             f"CREATE TABLE {self._name} ({columns}) USING delta "
-            f"TBLPROPERTIES ({_properties(properties)})"
+            f"TBLPROPERTIES ({properties_of(properties)})"
         )
         self._schema = schema
 
@@ -202,7 +177,7 @@ class DeltaSpark:
         held = self._snapshot().metadata().configuration()
         if not all(held.contains(name) for name in properties):
             self._spark.sql(
-                f"ALTER TABLE {self._name} SET TBLPROPERTIES ({_properties(properties)})"
+                f"ALTER TABLE {self._name} SET TBLPROPERTIES ({properties_of(properties)})"
             )
 
     def _refresh(self) -> None:

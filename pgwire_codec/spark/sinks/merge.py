@@ -1,4 +1,4 @@
-"""merge_into: application of a batch of changes to a Delta table, exactly once."""
+"""merge_into: application of a batch of changes to a table of a lakehouse, exactly once."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
 from pgwire_codec.spark.sinks.delta_rs import DeltaRs
 from pgwire_codec.spark.sinks.delta_spark import DeltaSpark
+from pgwire_codec.spark.sinks.iceberg import Iceberg
 from pgwire_codec.spark.sinks.survey import Survey
 from pgwire_codec.spark.sinks.target import Applied, Batch, Merged, Target
 
@@ -26,16 +27,17 @@ def merge_into(
     app_id: str = "pgwire_codec",
     storage_options: Mapping[str, str] | None = None,
 ) -> Merged:
-    """Apply changes of a table to a Delta table, as one commit.
+    """Apply changes of a table to a Delta or Iceberg table, as one commit.
 
     Each row is left in its last state, as by :func:`latest`: deletes, truncates and changes of a
     key are applied. A value that was not sent (unchanged TOAST) keeps its value in the target, or
     moves with its row to the new key. The target is created if it does not exist.
 
-    The commit records the last commit LSN under ``app_id`` in the Delta log (a ``txn`` action).
-    Changes up to the recorded LSN are skipped. So a batch that is repeated, older or overlapping
-    changes nothing twice, after any failure. Batches must therefore consist of whole transactions
-    in the order of their commits, as those of ``format("pgoutput")`` do.
+    The commit records the last commit LSN under ``app_id``: in the Delta log (a ``txn`` action), or
+    in the properties of the Iceberg snapshot and of the table (``{app_id}.commit_lsn``). Changes up
+    to the recorded LSN are skipped. So a batch that is repeated, older or overlapping changes
+    nothing twice, after any failure. Batches must therefore consist of whole transactions in the
+    order of their commits, as those of ``format("pgoutput")`` do.
 
     A table is a relation, independent of its name. If the changes have the column
     ``_relation_oid``, the commit also records the relation that changed last, and changes of others
@@ -49,23 +51,25 @@ def merge_into(
         Changes of one table, as :func:`decode_changes` and ``format("pgoutput")`` return them; in
         ``foreachBatch`` the batch.
     target : str
-        Path or URI of the Delta table.
+        Path or URI of the Delta table. For the engine iceberg, the name of the table in a catalog
+        of the session, ``CATALOG.NAMESPACE.TABLE``, as in SQL.
     keys : sequence of str or None
         Columns that identify a row: the replica identity, or a sufficient part of it. None is for
         tables without a key, as for :func:`latest`: of equal rows in the target, as many are
         deleted as the changes remove.
-    engine : {"delta-rs", "delta-spark"}
+    engine : {"delta-rs", "delta-spark", "iceberg"}
         Program that merges. delta-rs, of the extra ``delta``, does it in this process and needs no
         jar: the net changes, a row for each key, must fit into the memory of the driver.
-        delta-spark does it on the executors, by ``MERGE INTO``: the session needs Delta's jars, and
-        must not be one of Spark Connect. A target belongs to one engine.
+        delta-spark and iceberg do it on the executors, by ``MERGE INTO``: the session needs Delta's
+        jars, or Iceberg's Spark runtime, and must not be one of Spark Connect. A target belongs to
+        one engine.
     app_id : str
         Name of the stream of changes. A target with changes from several slots needs one for each.
         Another relation replaces all rows of the target, so changes with ``_relation_oid`` need a
         target of their own.
     storage_options : mapping, optional
-        Options of an object store, as for ``deltalake.DeltaTable``. delta-spark takes those of the
-        session.
+        Options of an object store, as for ``deltalake.DeltaTable``. The other engines take those of
+        the session.
 
     Returns
     -------
@@ -76,7 +80,7 @@ def merge_into(
     MissingExtraError
         For delta-rs, without the extra ``delta``.
     OptionError
-        For another engine, and for delta-spark in a session that cannot merge.
+        For another engine, and in a session that cannot merge with the engine.
     TableError
         When a metadata column is missing, a key column is not in the replica identity, the target
         lacks a column or belongs to the other engine, or column names differ in case only. Also
@@ -160,7 +164,7 @@ def _batch(numbered: DataFrame, columns: ChangeColumns, survey: Survey, applied:
         place = functions.struct("_commit_lsn", "_seq")
         last = functions.struct(lit(lsn).alias("_commit_lsn"), lit(seq).cast("long").alias("_seq"))
         changes = changes.where((col("_op") != "T") & (place > last))
-    return Batch(changes, columns, survey.commit_lsn, survey.relation, empties)
+    return Batch(changes, columns, survey.commit_lsn, survey.commit_time, survey.relation, empties)
 
 
 def open_target(
@@ -169,29 +173,35 @@ def open_target(
     target: str,
     app_id: str,
     storage_options: Mapping[str, str] | None,
+    source: str | None = None,
 ) -> Target:
-    """Return a Delta table, which need not exist; see :func:`merge_into`."""
+    """Return a table, which need not exist; see :func:`merge_into`.
+
+    ``source`` is the name of the table whose changes it has, if that is known.
+    """
     if engine == "delta-rs":
         return DeltaRs(target, app_id, dict(storage_options or {}))
-    if engine != "delta-spark":
-        raise OptionError(f"engine must be 'delta-rs' or 'delta-spark', not {engine!r}")
+    if engine not in ("delta-spark", "iceberg"):
+        raise OptionError(f"engine must be 'delta-rs', 'delta-spark' or 'iceberg', not {engine!r}")
     if storage_options:
         raise OptionError(
             "storage_options are for delta-rs",
-            hint="For delta-spark, configure Hadoop's file systems in the session.",
+            hint=f"For {engine}, configure Hadoop's file systems or the catalog in the session.",
         )
+    if engine == "iceberg":
+        return Iceberg(spark, target, app_id, source)
     return DeltaSpark(spark, target, app_id)
 
 
 def check_names(columns: ChangeColumns) -> None:
-    """Raise ``TableError`` for columns that have the same name in a Delta table."""
+    """Raise ``TableError`` for columns that have the same name in a lakehouse."""
     of_name: dict[str, list[str]] = {}
     for name in columns.table:
         of_name.setdefault(name.lower(), []).append(name)
     for names in of_name.values():
         if len(names) > 1:
             raise TableError(
-                f"columns {', '.join(names)} differ in case only, which Delta does not support",
+                f"columns {', '.join(names)} differ in case only, which lakehouses do not support",
                 hint="Set spark.sql.caseSensitive to true, and rename all but one of them "
                 "(DataFrame.withColumnRenamed), or leave them out.",
             )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Before and after the key of a missing row, in the error that a task raises.
 MISSING: Final = "pgwire_codec:missing_row:"
+
+_MISSING: Final = re.compile(rf"{MISSING}(.*?){MISSING}", re.DOTALL)
 
 _SHOWN: Final = 40  # characters of a value in an error
 
@@ -55,6 +58,26 @@ class MergeSource:
     inserts: list[str]
     again: int = 0
 
+    def statement(self, target: str, view: str, batch: Batch, held: Sequence[str]) -> str:
+        """Return the ``MERGE INTO`` of a batch into a target with the columns ``held``."""
+        names = list(map(quoted, batch.columns.table))
+        clauses = ["WHEN MATCHED AND s.gone THEN DELETE"]
+        if self.updates:
+            updates = dict(zip(names, self.updates, strict=True))
+            if batch.empties:  # the row is a new one, in the columns that only the target has, too
+                others = [name for name in held if name not in batch.columns.table]
+                updates |= {quoted(name): "NULL" for name in others}
+            assigned = ", ".join(f"t.{name} = {value}" for name, value in updates.items())
+            clauses.append(f"WHEN MATCHED THEN UPDATE SET {assigned}")
+        clauses.append(
+            f"WHEN NOT MATCHED AND NOT s.gone THEN INSERT ({', '.join(names)}) "
+            f"VALUES ({', '.join(self.inserts)})"
+        )
+        if batch.empties:
+            clauses.append("WHEN NOT MATCHED BY SOURCE THEN DELETE")
+        into = f"MERGE INTO {target} AS t USING {view} AS s ON {self.matches}"
+        return "\n".join([into, *clauses])
+
 
 @contextmanager
 def source_of(batch: Batch, target: DataFrame | None, name: str) -> Iterator[MergeSource]:
@@ -65,6 +88,13 @@ def source_of(batch: Batch, target: DataFrame | None, name: str) -> Iterator[Mer
     """
     with ExitStack() as kept:
         yield (_keyed if batch.has_keys else _counted)(batch, target, name, kept)
+
+
+def raise_missing_row(error: Exception, name: str) -> None:
+    """Raise ``TableError`` if an error of Spark is that of a row that the target lacks."""
+    missing = _MISSING.search(str(error))
+    if missing is not None:
+        raise TableError(missing_row(name, missing[1]), hint=MISSING_ROW_HINT) from None
 
 
 def _keyed(batch: Batch, target: DataFrame | None, name: str, kept: ExitStack) -> MergeSource:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
@@ -60,6 +61,8 @@ class Batch:
         Their columns.
     commit_lsn : int
         Commit LSN of the last transaction.
+    commit_time : datetime.datetime or None
+        Its time, if the changes have it.
     relation : int or None
         OID of the relation, if that is known.
     empties : bool
@@ -69,6 +72,7 @@ class Batch:
     changes: DataFrame
     columns: ChangeColumns
     commit_lsn: int
+    commit_time: datetime | None
     relation: int | None
     empties: bool
 

@@ -1,0 +1,157 @@
+"""compare: whether the tables of a lake have the rows that the server's tables have."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pgwire_codec.errors import OptionError
+from pgwire_codec.log import Log
+from pgwire_codec.spark.comparing.comparison_run import ComparisonRun
+from pgwire_codec.spark.comparing.result import Comparison
+from pgwire_codec.spark.mirroring.lake import DELTA, Lake, parse_target
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Seconds for the log and the target to reach the server.
+WAIT: Final = 60.0
+
+#: Number of connections that read a table.
+JOBS: Final = 4
+
+#: Number of rows of a table that are shown.
+MAX_ROWS: Final = 10
+
+#: Options of ``format("pgoutput")`` that values or reading depend on.
+_OPTIONS: Final = ("types", "numeric", "unrepresentable", "maxPartitionBytes")
+
+
+def compare(
+    spark: SparkSession,
+    log: str | os.PathLike[str] | Log,
+    target: str,
+    dsn: str,
+    tables: str | Sequence[str] = "*",
+    *,
+    publication: str | Sequence[str] = (),
+    engine: str | None = None,
+    wait: float = WAIT,
+    jobs: int = JOBS,
+    max_rows: int = MAX_ROWS,
+    storage_options: Mapping[str, str] | None = None,
+    **options: str,
+) -> Comparison:
+    """Compare the tables that :func:`mirror` keeps with those of the server.
+
+    Neither writes nor the mirror need to stop, and nothing is changed on either side. The rows of
+    all tables are read in one snapshot of the server, beside the newest version of each target.
+
+    A table is ``equal`` if all its rows were. Under writes, a target and a snapshot are of
+    different times. So a row that differs is looked up in the log: if it changed between the
+    target's LSN and the snapshot's, it is compared again in a new snapshot, when the target has the
+    change. Each row of an ``equal`` table was then found in both in one of these snapshots, not
+    necessarily all of them in the same one. A row that differs, although the log has no change of
+    it, makes the table ``differs``.
+
+    Numbers of rows and checksums are computed on Spark's executors on both sides, and only rows of
+    hash buckets that differ are then matched. Rows come from the server by COPY, over connections
+    of the executors, and are decoded as those of the log are. Checksums that the server computes
+    would need less network, but the same text of each value on both sides, and one core for each
+    table. A difference remains unseen with a chance of about 1 in 2 to the power of 64.
+
+    States of a table:
+
+    - ``equal``: the target has the server's rows, as often as the server has them.
+    - ``differs``: it does not. The rows are counted, and some shown.
+    - ``missing``: the table has rows on the server, and the target does not have it, even after
+      ``wait``.
+    - ``behind``: rows differ that the log explains, or may explain once it reaches the server. The
+      target did not get their changes within ``wait``.
+    - ``changing``: rows differ that changed again before each snapshot.
+    - ``set aside``: the mirror has set the table aside, so it is not compared.
+    - ``gone``: the server has no table of the name, or no publication publishes it.
+    - ``failed``: an error prevented the comparison.
+
+    Columns that only the target has are not compared. A column that it lacks counts as null.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        The session.
+    log : str, path or Log
+        Location of the log that is mirrored, or the log.
+    target : str
+        Folder of Delta tables, as for :func:`mirror`.
+    dsn : str
+        libpq connection string or URI of the server, which must not be a standby. The executors
+        connect to it, too. The role must be able to read all rows.
+    tables : str or sequence of str
+        Names of tables, and patterns such as ``public.*``; by default all tables of the log.
+    publication : str or sequence of str
+        Publications of the log. Name them if they publish only some rows or columns, or generated
+        columns. Their tables that the log does not have are compared, too.
+    engine, storage_options
+        As for :func:`mirror`.
+    wait : float
+        Seconds from the beginning for the log and the target to reach the server. Each row that
+        differs is compared at least twice, unless its verdict is clear.
+    jobs : int
+        Number of connections that read a table at once.
+    max_rows : int
+        Number of rows of a table that are shown.
+    **options
+        ``types``, ``numeric``, ``unrepresentable`` and ``maxPartitionBytes``, as for
+        :func:`mirror`.
+
+    Returns
+    -------
+    Comparison
+        Its ``tables`` have the state of each, and ``is_equal`` is true if all are ``equal``.
+
+    Raises
+    ------
+    CaptureError
+        When the server cannot be read.
+    LogError
+        When the log does not exist, or is damaged.
+    OptionError
+        For an invalid option.
+    TableError
+        For a name that no relation has.
+
+    Notes
+    -----
+    The server keeps old row versions while the snapshot is open, as for any long query. A table
+    that is altered or truncated meanwhile is read again.
+    """
+    _check(wait, jobs, max_rows, options)
+    check_target(target)
+    publications = [publication] if isinstance(publication, str) else list(publication)
+    lake = Lake.of(spark, target, engine, storage_options)
+    source = log if isinstance(log, Log) else Log(os.fspath(log))
+    names = [each.strip() for each in tables.split(",")] if isinstance(tables, str) else tables
+    run = ComparisonRun(spark, source, lake, dsn, names, publications, jobs, max_rows, options)
+    return run.run(time.monotonic() + wait)
+
+
+def check_target(target: str) -> None:
+    """Raise ``OptionError`` unless a target has Delta tables."""
+    kind, _ = parse_target(target)
+    if kind != DELTA:
+        raise OptionError(f"compare reads Delta tables only, not {target}")
+
+
+def _check(wait: float, jobs: int, max_rows: int, options: Mapping[str, str]) -> None:
+    for name, value, least in (("wait", wait, 0), ("jobs", jobs, 1), ("max_rows", max_rows, 0)):
+        if value < least:
+            raise OptionError(f"{name} must be at least {least}, not {value}")
+    known = {name.lower() for name in _OPTIONS}
+    unknown = [name for name in options if name.lower() not in known]
+    if unknown:
+        raise OptionError(
+            f"compare has no option {', '.join(unknown)}",
+            hint=f'Its options of format("pgoutput") are {", ".join(_OPTIONS)}.',
+        )

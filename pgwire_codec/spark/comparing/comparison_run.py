@@ -1,0 +1,223 @@
+"""ComparisonRun: the snapshots of one comparison, until each table is settled."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from pgwire_codec.errors import PgwireError
+from pgwire_codec.log import Log
+from pgwire_codec.protocol.messages import Relation
+from pgwire_codec.spark.comparing.compared_columns import ComparedColumns
+from pgwire_codec.spark.comparing.log_changes import ChangedRows, changed_rows
+from pgwire_codec.spark.comparing.result import FAILED, GONE, SET_ASIDE, Comparison, TableComparison
+from pgwire_codec.spark.comparing.row_differences import count_rows
+from pgwire_codec.spark.comparing.server_rows import schema_of, server_rows
+from pgwire_codec.spark.comparing.server_state import ServerState
+from pgwire_codec.spark.comparing.table_check import Reading, TableCheck
+from pgwire_codec.spark.comparing.target_rows import TargetTable, open_version, target_rows
+from pgwire_codec.spark.failures import failure_of
+from pgwire_codec.spark.mirroring import status
+from pgwire_codec.spark.mirroring.lake import Lake
+from pgwire_codec.spark.options import parse_options
+from pgwire_codec.spark.selection import TableNames, no_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_POLL_SECONDS: Final = 0.5
+
+
+class ComparisonRun:
+    """Comparison of the tables of a lake with a server; see :func:`compare`."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        log: Log,
+        lake: Lake,
+        dsn: str,
+        names: Sequence[str],
+        publications: Sequence[str],
+        jobs: int,
+        max_rows: int,
+        options: Mapping[str, str],
+    ) -> None:
+        self._spark = spark
+        self._log = log
+        self._lake = lake
+        self._dsn = dsn
+        self._texts = names
+        self._names = TableNames.parse(names)
+        self._publications = publications
+        self._jobs = jobs
+        self._max_rows = max_rows
+        self._options = options
+        self._decoder = parse_options({**options, "path": log.uri, "relationOid": "1"}).decoder
+        self._checks: dict[str, TableCheck] = {}
+        self._relations: dict[str, Relation] = {}
+
+    def run(self, deadline: float) -> Comparison:
+        """Compare at least twice, and until the deadline, unless each table is settled before."""
+        is_first = True
+        try:
+            while True:
+                is_complete = self._compare(deadline)
+                if not self._left:
+                    break
+                is_over = not is_first and time.monotonic() > deadline
+                if is_over or not is_complete:
+                    for check in self._left:
+                        check.give_up(is_complete=is_complete)
+                    break
+                self._await_targets(deadline)
+                is_first = False
+            results = [check.result for check in self._checks.values()]
+        finally:
+            for check in self._checks.values():
+                check.release()
+        found = [each for each in results if each is not None]
+        return Comparison(tuple(sorted(found, key=lambda each: each.table)))
+
+    @property
+    def _left(self) -> list[TableCheck]:
+        return [check for check in self._checks.values() if check.result is None]
+
+    def _compare(self, deadline: float) -> bool:
+        """Compare the tables that are left with a new snapshot.
+
+        Returns false if tables are left for which the log did not reach the snapshot.
+        """
+        self._log.refresh()
+        logged = self._names.select(self._log, None)
+        read: dict[str, Reading] = {}
+        with ServerState(self._dsn, self._publications, logged) as server:
+            if not self._checks:
+                self._begin(server, {name: each.relation for name, each in logged.items()})
+            # Before the snapshot, which then has all that the targets have, but for commits that
+            # are not visible yet.
+            targets = self._open_targets(server)
+            server.take()
+            for check in self._left:
+                with _failing(check, server):
+                    read[check.table] = self._read(server, check.table, targets[check.table])
+            for name in server.changed():
+                read.pop(name, None)  # truncated or altered: its rows are of no snapshot
+        differing = {
+            check.table: check
+            for check in self._left
+            if check.table in read and not check.is_equal(read[check.table])
+        }
+        if not differing:
+            return True
+        if not self._log_reaches(server.lsn, deadline):
+            return False
+        for name, check in differing.items():
+            with _failing(check):
+                check.judge(self._changed(server, name, read[name]))
+        return True
+
+    def _begin(self, server: ServerState, logged: Mapping[str, Relation]) -> None:
+        """Begin the checks of the tables; finish those of tables that cannot be compared."""
+        self._relations = {**logged} | {
+            name: table.relation for name, table in server.tables.items() if self._names.match(name)
+        }
+        if not self._relations:
+            raise no_table(self._texts, self._log)
+        rows = self._lake.status(self._spark).read()
+        for name in self._relations:
+            check = self._checks[name] = TableCheck(name, self._max_rows)
+            row = rows.get(name)
+            if name not in server.tables:
+                check.result = TableComparison(name, GONE)
+            elif row is not None and row.state == status.SET_ASIDE:
+                check.result = TableComparison(
+                    name, SET_ASIDE, target_lsn=row.commit_lsn, error=row.error, hint=row.hint
+                )
+
+    def _open_targets(self, server: ServerState) -> dict[str, TargetTable]:
+        rows = self._lake.status(self._spark).read()
+        targets = {}
+        for check in self._left:
+            with _failing(check):
+                targets[check.table] = open_version(
+                    self._lake, self._spark, self._relations[check.table], rows.get(check.table)
+                )
+        return targets
+
+    def _read(self, server: ServerState, name: str, target: TargetTable) -> Reading:
+        """Read the rows of a table on both sides, and keep those that differ."""
+        table = server.tables[name]
+        schema = schema_of(table, self._decoder, target.columns)
+        columns = ComparedColumns.of(table.relation, schema, target.columns)
+        ours = columns.rows(
+            server_rows(
+                self._spark,
+                self._dsn,
+                server.snapshot,
+                server.ranges(name),
+                schema,
+                self._decoder,
+                self._jobs,
+            )
+        )
+        theirs = ours.limit(0)
+        if target.version is not None:
+            found = target_rows(self._spark, self._lake, self._relations[name], target.version)
+            theirs = columns.rows(found)
+        counted = count_rows(ours, theirs, columns)
+        if counted.differing is not None:
+            counted.differing.persist().count()
+        return Reading(server.lsn, server.is_quiet, target, columns, counted)
+
+    def _changed(self, server: ServerState, name: str, reading: Reading) -> ChangedRows | None:
+        """Return the rows that the log changes between the target and the snapshot."""
+        oid, target = server.tables[name].relation.oid, reading.target
+        is_other = target.relation not in (None, oid)
+        changed = changed_rows(
+            self._spark,
+            self._log,
+            oid,
+            self._log.begin.lsn if is_other else max(target.applied, self._log.begin.lsn),
+            server.lsn,
+            reading.columns,
+            self._options,
+        )
+        if changed is not None and is_other:  # the next batch replaces all rows
+            return ChangedRows(changed.last_lsn, None)
+        return changed
+
+    def _log_reaches(self, lsn: int, deadline: float) -> bool:
+        """Wait until the log has everything before an LSN; return whether it has."""
+        while True:
+            self._log.refresh()
+            if max(self._log.confirm_lsn, self._log.end.lsn) >= lsn:
+                return True
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_SECONDS)
+
+    def _await_targets(self, deadline: float) -> None:
+        """Wait until the targets have the changes of the rows that are left."""
+        while time.monotonic() < deadline and not all(map(self._has_wanted, self._left)):
+            time.sleep(_POLL_SECONDS)
+
+    def _has_wanted(self, check: TableCheck) -> bool:
+        target = self._lake.open(self._spark, self._relations[check.table])
+        return (target.applied.commit_lsn or 0) >= check.wanted_lsn
+
+
+@contextmanager
+def _failing(check: TableCheck, server: ServerState | None = None) -> Iterator[None]:
+    """Finish a check with the error that a table raises, unless it changed on the ``server``."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  (the other tables go on)
+        if server is not None and check.table in server.changed():
+            return
+        failure = error if isinstance(error, PgwireError) else failure_of(str(error))
+        check.result = TableComparison(
+            check.table, FAILED, error=failure.primary, hint=failure.hint
+        )

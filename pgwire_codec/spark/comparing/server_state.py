@@ -1,0 +1,171 @@
+"""ServerState: the tables of a server in one snapshot, which many connections can read.
+
+PostgreSQL documentation, "Snapshot Synchronization Functions" and "Asynchronous Commit".
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pgwire_codec.capture.catalog.published_tables import (
+    PublishedTable,
+    check_readable,
+    files_of,
+    named_tables,
+    published_tables,
+)
+from pgwire_codec.capture.connection.connect import connect, load_psycopg2
+from pgwire_codec.capture.connection.error_hints import capture_error
+from pgwire_codec.capture.connection.session_settings import disable_timeouts
+from pgwire_codec.capture.snapshot.table_ranges import TableRange, table_ranges
+from pgwire_codec.errors import CaptureError
+from pgwire_codec.protocol.lsn import parse_lsn
+from pgwire_codec.transactions.carry import RelationVersion
+
+_POLL_SECONDS: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class _Description:
+    """A table, and its files: another file means that it was truncated or rewritten."""
+
+    table: PublishedTable
+    files: frozenset[tuple[int, int]]
+
+
+class ServerState:
+    """Tables of a server in one exported snapshot, which ends with the context.
+
+    Entering reads the descriptions of the tables, and :meth:`take` takes the snapshot.
+
+    Parameters
+    ----------
+    dsn : str
+        Of the database.
+    publications : sequence of str
+        Publications whose tables, rows and columns are meant; if empty, whole tables.
+    names : collection of str
+        Names of tables that are meant without publications.
+
+    Attributes
+    ----------
+    snapshot : str
+        Its name.
+    lsn : int
+        Everything that the snapshot sees was committed before this LSN.
+    is_quiet : bool
+        Whether no transaction was writing. Otherwise one whose commit is in the WAL already may
+        still be invisible.
+    tables : dict of str to PublishedTable
+        By name.
+    """
+
+    def __init__(self, dsn: str, publications: Sequence[str], names: Collection[str]) -> None:
+        self._dsn = dsn
+        self._publications = list(publications)
+        self._names = names
+        self._connections: list[Any] = []
+
+    def __enter__(self) -> ServerState:
+        try:
+            for _ in range(2):
+                self._connections.append(connect(self._dsn))
+            with server_errors():
+                self._open()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for connection in self._connections:
+            connection.close()
+
+    def take(self) -> None:
+        """Take the snapshot."""
+        with server_errors():
+            holder = self._connections[1].cursor()
+            disable_timeouts(holder)
+            holder.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            holder.execute("SELECT pg_export_snapshot(), txid_current_snapshot()::text")
+            self.snapshot, visible = holder.fetchone()
+            self.is_quiet = not visible.rpartition(":")[2]
+            self.lsn = _end_of_commits(self._current)
+
+    def ranges(self, name: str) -> list[TableRange]:
+        """Return the ranges of a table, which connections read side by side."""
+        with server_errors():
+            return table_ranges(self._current, [self.tables[name]])
+
+    def changed(self) -> set[str]:
+        """Return the tables that were altered, truncated or dropped since.
+
+        The snapshot does not protect from that: a truncated table is empty in it, too.
+        """
+        with server_errors():
+            now = self._describe()
+        return {name for name, each in self._described.items() if now.get(name) != each}
+
+    def _open(self) -> None:
+        self._current = self._connections[0].cursor()
+        self._check_publications()
+        self._described = self._describe()
+        self.tables = {name: each.table for name, each in self._described.items()}
+        check_readable(self._current, [each.relation.oid for each in self.tables.values()])
+
+    def _check_publications(self) -> None:
+        self._current.execute("SELECT pubname::text FROM pg_publication")
+        existing = {name for (name,) in self._current.fetchall()}
+        unknown = [name for name in self._publications if name not in existing]
+        if unknown:
+            raise CaptureError(
+                f"publication {', '.join(unknown)} does not exist",
+                hint=f"The database's publications: {', '.join(sorted(existing)) or 'none'}.",
+            )
+
+    def _describe(self) -> dict[str, _Description]:
+        if self._publications:
+            tables = published_tables(self._current, self._publications)
+        else:
+            tables = named_tables(self._current, self._names)
+        return {
+            RelationVersion(each.relation).qualified_name: _Description(
+                each, frozenset(files_of(self._current, [each]))
+            )
+            for each in tables
+        }
+
+
+@contextmanager
+def server_errors() -> Iterator[None]:
+    """Convert the server's errors."""
+    try:
+        yield
+    except load_psycopg2().Error as error:
+        raise capture_error(error, "") from error
+
+
+def _end_of_commits(cursor: Any) -> int:
+    """Return an LSN after every commit that is visible now, up to which the WAL is flushed.
+
+    Only an asynchronous commit is visible before it is flushed. That takes at most three times
+    ``wal_writer_delay``. The position of the next insertion is no such LSN: it can be beyond the
+    header of a page that does not exist yet.
+    """
+    cursor.execute(
+        "SELECT pg_current_wal_insert_lsn(), 3 * setting::int FROM pg_settings"
+        " WHERE name = 'wal_writer_delay'"
+    )
+    inserted, milliseconds = cursor.fetchone()
+    deadline = time.monotonic() + milliseconds / 1000
+    while True:
+        is_over = time.monotonic() > deadline
+        cursor.execute("SELECT pg_current_wal_flush_lsn()")
+        flushed = parse_lsn(cursor.fetchone()[0])
+        if is_over or flushed >= parse_lsn(inserted):
+            return flushed
+        time.sleep(_POLL_SECONDS)

@@ -1,0 +1,112 @@
+"""TargetTable: a table of the lake at one of its versions, read by Spark's tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from pgwire_codec.protocol.messages import Relation
+from pgwire_codec.spark.arrow_types import cast_batch, spark_arrow_schema, spark_schema
+from pgwire_codec.spark.mirroring.lake import Lake
+from pgwire_codec.spark.mirroring.status import TableStatus
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTable:
+    """A version of a table of the lake.
+
+    Attributes
+    ----------
+    version : int or None
+        None if the table does not exist.
+    columns : mapping of str to DataType
+    applied : int
+        Commit LSN up to which it has all transactions.
+    relation : int or None
+        OID of the relation whose rows it has, if that is known.
+    """
+
+    version: int | None
+    columns: Mapping[str, DataType]
+    applied: int
+    relation: int | None
+
+
+def open_version(
+    lake: Lake, spark: SparkSession, relation: Relation, status: TableStatus | None
+) -> TargetTable:
+    """Return the newest version of a table.
+
+    ``status`` was read before: the target has more than it if the mirror wrote it since.
+    """
+    found = lake.open(spark, relation)
+    while True:
+        version = found.version
+        again = lake.open(spark, relation)
+        if (found.applied, found.schema) == (again.applied, again.schema):
+            break
+        found = again  # its version may have been another commit's
+    applied = found.applied
+    lsn = applied.commit_lsn or 0
+    if status is not None and (status.relation_oid, status.commit_lsn) == (
+        applied.relation,
+        applied.commit_lsn,
+    ):
+        lsn = max(lsn, status.whole_lsn or 0)
+    columns = {} if found.schema is None else {each.name: each.dataType for each in found.schema}
+    return TargetTable(version, columns, lsn, applied.relation)
+
+
+def target_rows(spark: SparkSession, lake: Lake, relation: Relation, version: int) -> DataFrame:
+    """Return the rows of a version of a table."""
+    path = lake.path(relation)
+    if lake.engine == "delta-spark":
+        return spark.read.format("delta").option("versionAsOf", version).load(path)
+    return _delta_rs_rows(spark, path, version, dict(lake.storage_options))
+
+
+@dataclass(frozen=True, slots=True)
+class _DeltaRsReader:
+    """Reads files of a Delta table with delta-rs. Spark's tasks have a copy each."""
+
+    path: str
+    version: int
+    storage_options: dict[str, str]
+    arrow: pa.Schema
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the files whose numbers the batches have."""
+        fragments: list[Any] = []
+        for batch in batches:
+            if not fragments:
+                dataset = _dataset(self.path, self.version, self.storage_options)
+                fragments = sorted(dataset.get_fragments(), key=lambda each: each.path)
+            for number in batch.column(0).to_pylist():
+                for rows in fragments[number].to_batches(schema=dataset.schema):
+                    yield cast_batch(rows.columns, self.arrow)
+
+
+def _delta_rs_rows(
+    spark: SparkSession, path: str, version: int, storage_options: dict[str, str]
+) -> DataFrame:
+    dataset = _dataset(path, version, storage_options)
+    reader: Any = _DeltaRsReader(
+        path, version, storage_options, spark_arrow_schema(dataset.schema)
+    ).__call__
+    files = len(list(dataset.get_fragments()))
+    numbers = spark.range(0, files, 1, max(files, 1))
+    return numbers.mapInArrow(reader, spark_schema(dataset.schema))
+
+
+def _dataset(path: str, version: int, storage_options: dict[str, str]) -> Any:
+    from deltalake import DeltaTable
+
+    table = DeltaTable(path, version=version, storage_options=storage_options or None)
+    return table.to_pyarrow_dataset()

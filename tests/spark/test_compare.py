@@ -1,0 +1,280 @@
+"""compare finds equal what is equal, and each kind of difference in a damaged target."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.log_captures import capture_into, flush_lsn
+from tests.support.mirrors import MirrorOf
+from tests.support.servers import Database, database
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+
+pytest.importorskip("deltalake")
+pytest.importorskip("psycopg2")
+
+VALUES = """
+    id int PRIMARY KEY, amount numeric(10, 2), free numeric, f float8, d date, ts timestamp,
+    tz timestamptz, u uuid, j jsonb, a int[], b bytea, c char(5), t text
+"""
+
+
+class Shop:
+    """A server, its log, and the mirror of it."""
+
+    def __init__(self, made: Database, spark: SparkSession, folder: Path, engine: str) -> None:
+        self.made = made
+        self.mirror = MirrorOf(spark, folder, engine)
+        self._spark = spark
+        self._folder = folder
+
+    def capture(self) -> None:
+        capture = capture_into(self.made, self._folder / "log", snapshot=True)
+        capture.run(until_lsn=flush_lsn(self.made))
+
+    def follow(self) -> None:
+        self.capture()
+        self.mirror.run()
+
+    def compare(self, **options: Any) -> dict[str, Any]:
+        """Results by table, without the schema."""
+        from pgwire_codec.spark import compare
+
+        options = {"wait": 0, "engine": self.mirror.engine} | options
+        target = f"delta:{self.mirror.lake}"
+        found = compare(self._spark, self.mirror.log, target, self.made.dsn, **options)
+        assert found.is_equal == all(each.state == "equal" for each in found.tables)
+        return {each.table.partition(".")[2]: each for each in found.tables}
+
+    def compare_captured(self, **options: Any) -> dict[str, Any]:
+        """Compare while a capture runs: without one, a log may lack the server's last changes."""
+        done = threading.Event()
+
+        def follow() -> None:
+            while not done.is_set():
+                self.capture()
+
+        with ThreadPoolExecutor(1) as executor:
+            running = executor.submit(follow)
+            try:
+                return self.compare(wait=300, **options)
+            finally:
+                done.set()
+                running.result()
+
+    def damage(self, table: str, statement: str) -> None:
+        """Run a statement on a table of the lake."""
+        path = str(self.mirror.lake / "public" / table)
+        if self.mirror.engine == "delta-spark":
+            self._spark.sql(statement.format(f"delta.`{path}`")).collect()
+            return
+        self._delta_rs(path, statement)
+
+    @staticmethod
+    def _delta_rs(path: str, statement: str) -> None:
+        import deltalake
+
+        table = deltalake.DeltaTable(path)
+        verb, *words = statement.split()
+        where = statement.partition(" WHERE ")[2]
+        if verb == "UPDATE":
+            table.update({words[2]: words[4]}, predicate=where)
+        elif verb == "DELETE":
+            table.delete(where)
+        else:
+            rows = table.to_pyarrow_table(filters=[("id", "=", int(where.partition("= ")[2]))])
+            deltalake.write_deltalake(path, rows, mode="append")
+
+
+@pytest.fixture
+def shop(
+    spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, engine: str
+) -> Iterator[Shop]:
+    with database(request.getfixturevalue("pg18")) as made:
+        made.execute(
+            f"CREATE TABLE typed ({VALUES})",
+            "CREATE TABLE bag (v int, w text)",
+            "CREATE TABLE empty (id int PRIMARY KEY)",
+            "ALTER TABLE bag REPLICA IDENTITY FULL",
+            "INSERT INTO bag SELECT n % 3, NULLIF(n % 2, 0) FROM generate_series(1, 20) n",
+            "CREATE PUBLICATION p FOR ALL TABLES",
+        )
+        made.execute(
+            "INSERT INTO typed SELECT n, n / 3.0, 1e30 * n, n / 7.0, DATE '2020-01-01' + n,"
+            " TIMESTAMP '2020-01-01 01:02:03.4' + n * INTERVAL '1 hour', now(),"
+            " gen_random_uuid(), '{\"a\": 1}', ARRAY[n, NULL], '\\\\x00ff', 'x', repeat('y', n)"
+            " FROM generate_series(1, 500) n"
+        )
+        made.execute(
+            "INSERT INTO typed VALUES (-1, NULL, 'NaN', 'NaN', NULL, NULL, NULL, NULL, NULL, '{}',"
+            " '', NULL, '')",
+            "INSERT INTO typed (id, f) VALUES (-2, '-0')",
+        )
+        yield Shop(made, spark, tmp_path, engine)
+
+
+def test_equal_tables(shop: Shop) -> None:
+    shop.follow()
+    found = shop.compare()
+    assert {name: each.state for name, each in found.items()} == {
+        "bag": "equal", "empty": "equal", "typed": "equal",
+    }  # fmt: skip
+    assert (found["typed"].server_rows, found["typed"].target_rows) == (502, 502)
+    assert found["bag"].differences == ()
+
+
+def test_damaged_rows_are_found(shop: Shop) -> None:
+    shop.follow()
+    shop.damage("typed", "UPDATE {} SET t = 'wrong' WHERE id = 7")
+    shop.damage("typed", "DELETE FROM {} WHERE id = 8")
+    shop.damage("typed", "INSERT INTO {0} SELECT * FROM {0} WHERE id = 9")
+    shop.damage("bag", "UPDATE {} SET w = 'wrong' WHERE v = 2")
+    found = shop.compare_captured(tables="public.typed,public.bag")
+    assert {name: each.state for name, each in found.items()} == {
+        "bag": "differs", "typed": "differs",
+    }  # fmt: skip
+    typed = found["typed"]
+    assert (typed.server_rows, typed.target_rows, typed.differing) == (502, 502, 3)
+    assert [(each.row, each.server, each.target) for each in typed.differences] == [
+        ({"id": 7}, 1, 1),
+        ({"id": 8}, 1, 0),
+        ({"id": 9}, 0, 1),
+    ]
+    assert [each.columns for each in typed.differences] == [{"t": ("y" * 7, "wrong")}, {}, {}]
+    bag = found["bag"]
+    assert (bag.server_rows, bag.target_rows) == (20, 20)
+    copies = {
+        (each.row["v"], each.row["w"]): (each.server, each.target) for each in bag.differences
+    }
+    assert copies == {(2, None): (4, 0), (2, "1"): (3, 0), (2, "wrong"): (0, 7)}
+    assert len(shop.compare_captured(max_rows=1, tables="public.bag")["bag"].differences) == 1
+
+
+def test_a_lagging_target_is_behind_and_then_equal(shop: Shop) -> None:
+    shop.follow()
+    shop.made.execute("UPDATE typed SET t = 'new' WHERE id = 7", "INSERT INTO bag VALUES (9, '9')")
+    found = shop.compare()  # the log does not have it
+    assert {name: (each.state, each.unsettled) for name, each in found.items()} == {
+        "bag": ("behind", 1), "empty": ("equal", 0), "typed": ("behind", 1),
+    }  # fmt: skip
+    shop.capture()  # the target does not have it
+    found = shop.compare()
+    assert {name: (each.state, each.unsettled) for name, each in found.items()} == {
+        "bag": ("behind", 1), "empty": ("equal", 0), "typed": ("behind", 1),
+    }  # fmt: skip
+    shop.damage("typed", "UPDATE {} SET t = 'wrong' WHERE id = 8")
+    typed = shop.compare_captured(tables="public.typed")["typed"]
+    assert (typed.state, typed.differing, typed.unsettled) == ("differs", 1, 1)
+    assert [each.row for each in typed.differences] == [{"id": 8}]
+    shop.made.execute("UPDATE typed SET t = 'again' WHERE id = 8")
+    shop.follow()
+    assert all(each.state == "equal" for each in shop.compare().values())
+
+
+def test_columns_that_one_side_has(shop: Shop) -> None:
+    shop.follow()
+    shop.made.execute(
+        "ALTER TABLE typed DROP COLUMN j",
+        "ALTER TABLE typed ADD COLUMN plain int, ADD COLUMN filled int DEFAULT 5",
+        "UPDATE typed SET plain = 1 WHERE id = 3",
+    )
+    shop.follow()
+    typed = shop.compare_captured(tables="public.typed")["typed"]
+    assert (typed.state, typed.differing, typed.ignored) == ("differs", 501, ("j",))
+    assert typed.differences[0].columns == {"filled": (5, None)}
+    assert typed.hint is not None
+    assert "DEFAULT" in typed.hint
+    shop.made.execute("UPDATE typed SET filled = 5")
+    shop.follow()
+    assert shop.compare(tables="public.typed")["typed"].state == "equal"
+
+
+def test_tables_that_one_side_has(shop: Shop) -> None:
+    import shutil
+
+    shop.follow()
+    shop.made.execute("DROP TABLE empty", "TRUNCATE bag", "CREATE TABLE later (id int)")
+    shop.made.execute("INSERT INTO later VALUES (1)")
+    shop.capture()
+    shutil.rmtree(shop.mirror.lake / "public" / "typed")
+    found = shop.compare(publication="p")
+    assert {name: each.state for name, each in found.items()} == {
+        "bag": "behind", "empty": "gone", "later": "missing", "typed": "missing",
+    }  # fmt: skip
+    assert (found["typed"].server_rows, found["typed"].target_rows) == (502, 0)
+
+
+def test_ranges_of_a_table(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pgwire_codec.capture.snapshot import table_ranges
+    from pgwire_codec.spark.comparing import server_state
+
+    ranges = []
+
+    def noted(*arguments: Any) -> Any:
+        ranges.append(table_ranges.table_ranges(*arguments))
+        return ranges[-1]
+
+    monkeypatch.setattr(table_ranges, "_RANGE_BYTES", 16384)
+    monkeypatch.setattr(server_state, "table_ranges", noted)
+    shop.made.execute(
+        "CREATE TABLE split (id int PRIMARY KEY, v text) PARTITION BY RANGE (id)",
+        "CREATE TABLE low PARTITION OF split FOR VALUES FROM (0) TO (1000)",
+        "CREATE TABLE high PARTITION OF split FOR VALUES FROM (1000) TO (2000)",
+        "CREATE PUBLICATION root FOR TABLE split WHERE (id % 10 <> 0)"
+        " WITH (publish_via_partition_root = true)",
+        "INSERT INTO split SELECT n, n FROM generate_series(1, 1999) n",
+    )
+    shop.made.publication = "root"
+    shop.follow()
+    found = shop.compare(publication="root")["split"]
+    assert (found.state, found.server_rows, found.target_rows) == ("equal", 1800, 1800)
+    assert len(ranges[-1]) > 4
+    found = shop.compare_captured()["split"]
+    assert (found.state, found.differing) == ("differs", 199)
+
+
+@pytest.mark.thorough
+def test_writes_and_the_mirror_go_on_meanwhile(shop: Shop, tmp_path: Path) -> None:
+    capture = capture_into(shop.made, tmp_path / "log", snapshot=True)
+    has_begun, done = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with shop.made.connect() as connection:
+            cursor = connection.cursor()
+            for number in itertools.count():
+                if done.is_set():
+                    return
+                cursor.execute("UPDATE typed SET t = %s WHERE id = 7", (str(number),))
+                cursor.execute("UPDATE typed SET id = -id WHERE abs(id) = 100 + %s % 50", (number,))
+                cursor.execute("UPDATE bag SET w = %s WHERE v = %s % 3", (str(number % 5), number))
+                time.sleep(0.05)
+
+    shop.capture()
+    with ThreadPoolExecutor(2) as executor:
+        capturing = executor.submit(capture.run)
+        query = shop.mirror.start(report=lambda batch: has_begun.set())
+        try:
+            has_begun.wait()
+            writing = executor.submit(write)
+            states = {name: each.state for name, each in shop.compare(wait=30).items()}
+            assert states["empty"] == "equal"
+            assert set(states.values()) <= {"equal", "behind", "changing"}
+            done.set()
+            writing.result()
+            assert {each.state for each in shop.compare(wait=300).values()} == {"equal"}
+        finally:
+            done.set()
+            query.stop()
+            capture.stop()
+        capturing.result()

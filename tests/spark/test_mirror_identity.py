@@ -1,0 +1,112 @@
+"""A mirror of a table whose replica identity changes, also in the middle of a transaction."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support import build
+from tests.support.build import column
+from tests.support.log_captures import capture_into, flush_lsn
+from tests.support.mirrors import ID, MirrorOf, Writer, in_order, relation
+from tests.support.servers import database
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+
+pytest.importorskip("deltalake")
+
+X = column("x", "int4")
+BY_ID = relation(1, ID, X)
+BY_X = relation(1, column("id", "int4"), column("x", "int4", key=True), identity="i")
+WHOLE = relation(1, ID, column("x", "int4", key=True), identity="f")
+
+
+def test_altered_between_two_updates_of_a_transaction(
+    spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, engine: str
+) -> None:
+    """The server does not send the old value of the new key: the rows cannot be found by it."""
+    pytest.importorskip("psycopg2")
+    mirror = MirrorOf(spark, tmp_path, engine)
+    with database(request.getfixturevalue("pg18")) as made:
+        made.execute(
+            "CREATE TABLE t (id int PRIMARY KEY, x int NOT NULL UNIQUE, v text)",
+            "CREATE TABLE other (id int PRIMARY KEY)",
+            "INSERT INTO t VALUES (1, 5, 'a'), (2, 6, 'b')",
+            "CREATE PUBLICATION p FOR ALL TABLES",
+        )
+
+        def follow() -> dict[str, Any]:
+            capture_into(made, tmp_path / "log", snapshot=True).run(until_lsn=flush_lsn(made))
+            mirror.run()
+            status: dict[str, Any] = mirror.status()["public.t"]
+            return status
+
+        assert follow()["state"] == "ok"
+        made.execute(
+            "UPDATE t SET v = 'a2' WHERE id = 1",
+            "BEGIN; UPDATE t SET x = 50 WHERE id = 1; "
+            "ALTER TABLE t REPLICA IDENTITY USING INDEX t_x_key; "
+            "UPDATE t SET x = 60 WHERE id = 2; COMMIT",
+            "INSERT INTO other VALUES (1)",
+        )
+        status = follow()
+        assert status["state"] == "set aside"
+        assert "was sent with the replica identity id, and the table has x" in status["error"]
+        assert "Take a new snapshot" in status["hint"]
+        # Up to the transaction before.
+        assert mirror.rows("public.t") == [
+            {"id": 1, "x": 5, "v": "a2"},
+            {"id": 2, "x": 6, "v": "b"},
+        ]
+        assert mirror.rows("public.other") == [{"id": 1}]
+
+
+def begin(made: MirrorOf, writer: Writer) -> None:
+    writer.commit(BY_ID, build.insert(1, "1", "5"), build.insert(1, "2", "6"))
+    writer.flush()
+    made.run()
+
+
+UPDATE_BY_ID = build.update(1, build.row("1", "50"))
+UPDATE_BY_X = build.update(1, build.row("2", "60"), key=build.row(None, "6"))
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        (UPDATE_BY_ID, BY_X, UPDATE_BY_X),
+        (UPDATE_BY_ID, BY_X, build.insert(1, "3", "7")),
+        (UPDATE_BY_ID, BY_X, UPDATE_BY_X, BY_ID),
+        (BY_X, UPDATE_BY_X, BY_ID, UPDATE_BY_ID),
+        (BY_X, UPDATE_BY_X, BY_ID, build.insert(1, "3", "7")),
+        (UPDATE_BY_ID, WHOLE, build.insert(1, "3", "7")),
+        (WHOLE, build.delete(1, old=build.row("1", "5")), BY_ID, build.insert(1, "1", "7")),
+    ],
+)
+def test_changes_of_two_identities_in_a_transaction(
+    made: MirrorOf, writer: Writer, inside: tuple[Any, ...]
+) -> None:
+    begin(made, writer)
+    writer.commit(*inside)
+    writer.flush()
+    made.run()
+    status = made.status()["public.t1"]
+    assert (status["state"], status["commit_lsn"]) == ("set aside", 10)
+    assert "commit LSN 0/14: update or delete was sent" in status["error"].replace("an ", "")
+    assert made.rows("public.t1") == in_order([{"id": 1, "x": 5}, {"id": 2, "x": 6}])
+
+
+def test_inserts_before_another_identity(made: MirrorOf, writer: Writer) -> None:
+    """An insert has the whole row: any key finds it."""
+    begin(made, writer)
+    writer.commit(build.insert(1, "3", "7"), BY_X, UPDATE_BY_X)
+    writer.commit(build.delete(1, key=build.row(None, "7")))
+    writer.flush()
+    made.run()
+    assert made.status()["public.t1"]["error"] is None
+    assert made.rows("public.t1") == in_order([{"id": 1, "x": 5}, {"id": 2, "x": 60}])

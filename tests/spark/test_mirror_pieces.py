@@ -1,0 +1,75 @@
+"""Parts of a range that a mirror reads one after the other; without a session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgwire_codec import log
+from pgwire_codec.errors import TableError
+from tests.support import build
+from tests.support.build import column
+from tests.support.mirrors import ID, Writer, relation
+
+pytest.importorskip("pyspark", reason="needs PySpark (Python 3.11)")
+
+from pgwire_codec.log.relation_history import RelationHistory
+from pgwire_codec.spark.mirroring.column_history import ColumnHistory
+from pgwire_codec.spark.mirroring.status import TableStatus
+from pgwire_codec.spark.mirroring.table_mirror import TableMirror, _pieces
+
+X, Y, K = column("x", "int4"), column("y", "int4"), column("k")
+BY_X = relation(1, column("id", "int4"), column("x", "int4", key=True), K, identity="i")
+
+
+def pieces(folder: Path) -> list[Any]:
+    source = log.Log(str(folder / "log"))
+    versions = RelationHistory(source).between(1, 0, source.end.lsn)
+    return _pieces(versions, 0, source.end.lsn)
+
+
+def shown(folder: Path) -> list[tuple[int, int, list[str]]]:
+    return [
+        (each.after, each.until, [" ".join(c.name for c in v.columns) for v in each.versions])
+        for each in pieces(folder)
+    ]
+
+
+def test_pieces_end_where_a_column_goes(tmp_path: Path) -> None:
+    """Or the replica identity changes; not for a new column, nor within a transaction."""
+    writer = Writer(tmp_path)
+    row = build.insert(1, "1", "5", "a")
+    writer.commit(relation(1, ID, X, K), row)
+    writer.commit(row, relation(1, ID, X, K, column("n")), build.insert(1, "2", "6", "b", "n"))
+    writer.commit(build.insert(1, "3", "6", "b", "n"))
+    writer.commit(relation(1, ID, X, K), row, relation(1, ID, Y, K), row)
+    writer.commit(BY_X, row)
+    writer.flush()
+    assert shown(tmp_path) == [
+        (0, 39, ["id x k", "id x k n"]),
+        (39, 49, ["id x k n", "id x k", "id y k"]),
+        (49, 50, ["id y k", "id x k"]),
+    ]
+
+
+@pytest.mark.parametrize("is_mixed", [True, False])
+def test_a_rename_after_other_changes_of_its_transaction(tmp_path: Path, is_mixed: bool) -> None:
+    writer = Writer(tmp_path)
+    row = build.insert(1, "1", "5", "a")
+    writer.commit(relation(1, ID, X, K), row)
+    writer.commit(*([row] if is_mixed else []), relation(1, ID, Y, K), row)
+    writer.flush()
+    (_, last) = pieces(tmp_path)
+    source = log.Log(str(tmp_path / "log"))
+    lake: Any = None
+    session: Any = None
+    mirror = TableMirror(session, source, lake, "rename", {}, source.end.lsn)
+    history = ColumnHistory.of(last.versions, renames=True)
+    assert history.renamed == {"x": "y"}
+    if not is_mixed:
+        mirror._check_renamed(TableStatus("public.t1", 1), last, history)
+        return
+    with pytest.raises(TableError, match=r"column x of public\.t1 was renamed in the .* LSN 0/14"):
+        mirror._check_renamed(TableStatus("public.t1", 1), last, history)
