@@ -11,6 +11,7 @@ from pgwire_codec.cli.arguments import name_options
 from pgwire_codec.cli.bench import bench
 from pgwire_codec.cli.capture import capture
 from pgwire_codec.cli.check import check
+from pgwire_codec.cli.compare import compare
 from pgwire_codec.cli.demo import demo
 from pgwire_codec.cli.failure import Failure, exit_code_of
 from pgwire_codec.cli.inspect import inspect
@@ -62,3 +63,4 @@ app.add_command(log)
 app.add_command(report)
 app.add_command(bench)
 app.add_command(mirror)
+app.add_command(compare)

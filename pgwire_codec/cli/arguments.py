@@ -1,14 +1,53 @@
-"""Arguments that can contain a password, and names of options in texts."""
+"""Kinds of arguments: times, sizes, those with a password; and names of options in texts."""
 
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Final
 
 import click
 
 #: An argument of a Python function in a text, with or without its value: `create_slot=True`.
 _ARGUMENT: Final = re.compile(r"`(\w+)(?:=([^`]+))?`")
+
+PASSWORD_COMMAND: Final = click.option(
+    "--password-command",
+    metavar="COMMAND",
+    help="Shell command that prints the password. It runs again for each connection.",
+)
+
+_NUMBER: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
+_SECONDS: Final = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
+_BYTES: Final = {"": 1, "B": 1} | {
+    f"{letter}{suffix}": base**power
+    for suffix, base in (("B", 1000), ("iB", 1024))
+    for power, letter in enumerate("kMGT", 1)
+}
+
+
+def duration(text: str) -> timedelta:
+    """Return a time such as ``7d``, ``12h``, ``30min`` or ``90s``."""
+    try:
+        return timedelta(seconds=_amount(text, _SECONDS))
+    except (KeyError, OverflowError):
+        raise click.BadParameter(f"{text!r} is not a time such as 7d, 12h or 30min") from None
+
+
+def size(text: str) -> int:
+    """Return a number of bytes such as ``500GB`` or ``1.5TiB``."""
+    try:
+        return round(_amount(text, _BYTES))
+    except KeyError:
+        raise click.BadParameter(f"{text!r} is not a size such as 500GB or 1.5TiB") from None
+
+
+def _amount(text: str, units: dict[str, int]) -> float:
+    """Return a number in the smallest unit; raise ``KeyError`` if it has no known one."""
+    match = _NUMBER.fullmatch(text.strip())
+    if match is None:
+        raise KeyError(text)
+    return float(match[1]) * units[match[2]]
 
 
 def name_options(text: str, command: click.Command | None) -> str:

@@ -8,26 +8,33 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
-from typing import Any, get_args
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 from rich.console import Console
 
-from pgwire_codec.capture import LogCapture, PluginOptions, SegmentOptions
+from pgwire_codec.capture import LogCapture, PluginOptions, SegmentOptions, with_password_command
 from pgwire_codec.capture.catalog.publications import ALL_TABLES
 from pgwire_codec.capture.lag import LagMeter
 from pgwire_codec.capture.options import (
     FLUSH_SECONDS,
+    MIN_FREE_BYTES,
     OBJECT_FLUSH_SECONDS,
     SNAPSHOT_JOBS,
     Origin,
     Streaming,
 )
 from pgwire_codec.capture.status import Status
-from pgwire_codec.cli.arguments import DsnCommand, name_options
+from pgwire_codec.cli.arguments import PASSWORD_COMMAND, DsnCommand, name_options, size
 from pgwire_codec.cli.capture_report import JsonReport, StatusReport, TerminalReport
+from pgwire_codec.cli.metrics import capture_endpoint, metrics_option
+from pgwire_codec.cli.retention import retention_of, retention_options
 from pgwire_codec.options import Compression
 from pgwire_codec.protocol.lsn import parse_lsn
+
+if TYPE_CHECKING:
+    from pgwire_codec.log import Consumer
 
 _POLL_SECONDS = 0.1
 _JSON_SECONDS = 10.0  # between reports
@@ -41,6 +48,8 @@ Examples:
       --create-slot --create-publication "all tables"
   pgwire-codec capture --dsn "host=db dbname=shop" --slot s --publication p --log shop.log \\
       --snapshot --streaming parallel --two-phase
+  pgwire-codec capture --dsn "host=db dbname=shop" --slot s --publication p --log shop.log \\
+      --keep 7d --consumer spark:/lake/checkpoint
   pgwire-codec capture --slot s --publication p --log shop.log --until-lsn now --json
 
 The log contains every change exactly once, however often the capture, the connection or the server
@@ -66,6 +75,7 @@ def _mode(ctx: click.Context, param: click.Parameter, value: str) -> int:
 
 @click.command(cls=DsnCommand, epilog=_EPILOG)
 @click.option("--dsn", default="", help="libpq connection string or URI. Default: PGHOST etc.")
+@PASSWORD_COMMAND
 @click.option("--slot", required=True, help="Name of the replication slot.")
 @click.option(
     "--publication", required=True, multiple=True, help="Name of a publication (repeatable)."
@@ -77,9 +87,15 @@ def _mode(ctx: click.Context, param: click.Parameter, value: str) -> int:
     type=click.IntRange(min=1),
     default=SNAPSHOT_JOBS,
     show_default=True,
-    help="Number of tables that the snapshot copies at once.",
+    help="Number of connections that the snapshot copies over.",
 )
 @click.option("--create-slot", is_flag=True, help="Create the slot if it does not exist.")
+@click.option(
+    "--failover",
+    is_flag=True,
+    help="Create a slot that standbys synchronize, so that it survives a failover (PostgreSQL "
+    "17+).",
+)
 @click.option(
     "--create-publication",
     multiple=True,
@@ -145,6 +161,16 @@ def _mode(ctx: click.Context, param: click.Parameter, value: str) -> int:
     help="Minimum time between two flushes, which make messages durable and confirm them. "
     f"Default: {FLUSH_SECONDS}, in an object store {OBJECT_FLUSH_SECONDS:.0f}.",
 )
+@retention_options
+@click.option(
+    "--min-free",
+    "min_free_bytes",
+    type=size,
+    metavar="SIZE",
+    default=f"{MIN_FREE_BYTES >> 20}MiB",
+    show_default=True,
+    help="Wait, and confirm nothing more, while less is free on the log's disk.",
+)
 @click.option(
     "--max-retries",
     type=click.IntRange(min=0),
@@ -166,8 +192,10 @@ def _mode(ctx: click.Context, param: click.Parameter, value: str) -> int:
     help=f"Seconds between two reports. Default: {_TERMINAL_SECONDS} on a terminal, "
     f"{_JSON_SECONDS:.0f} in JSON.",
 )
+@metrics_option()
 def capture(
     dsn: str,
+    password_command: str | None,
     slot: str,
     log: str,
     jobs: int,
@@ -176,6 +204,10 @@ def capture(
     idle_seconds: float | None,
     as_json: bool,
     report_seconds: float | None,
+    keep: timedelta | None,
+    max_bytes: int | None,
+    consumers: tuple[Consumer, ...],
+    address: str | None,
     **options: Any,
 ) -> None:
     """Capture a replication slot of a running server into a durable log.
@@ -183,6 +215,7 @@ def capture(
     Changes are confirmed to the server, which may then discard them, once they are on disk. After
     an interruption, the capture resumes at the end of the log.
     """
+    dsn = with_password_command(dsn, password_command)
     plugin = PluginOptions(**_fields_of(PluginOptions, options))
     segments = SegmentOptions(**_fields_of(SegmentOptions, options))
     running = LogCapture(
@@ -193,6 +226,7 @@ def capture(
         snapshot_jobs=jobs,
         create_publication=_tables(create_publication),
         segments=segments,
+        retention=retention_of(keep, max_bytes, consumers),
         **options,
     )
     console = Console()
@@ -201,7 +235,8 @@ def capture(
         report = JsonReport(report_seconds or _JSON_SECONDS)
     else:
         report = TerminalReport(report_seconds or _TERMINAL_SECONDS, f"{slot} → {log}", console)
-    with _signals() as signalled, LagMeter(dsn) as meter, report:
+    meter = running.lag_meter()
+    with capture_endpoint(address, running, meter), _signals() as signalled, meter, report:
         worker = _Worker(running, until_lsn=until_lsn, idle_seconds=idle_seconds)
         worker.start()
         _show_while_alive(worker, report, meter, signalled)

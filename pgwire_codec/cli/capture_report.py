@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass
-from datetime import datetime, timezone
-from typing import Any, Protocol
+from datetime import datetime, timedelta, timezone
+from typing import Any, Final, Protocol
 
 import click
 from rich.console import Console
 from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from pgwire_codec.capture.lag import Lag
 from pgwire_codec.capture.status import Status
-from pgwire_codec.format import format_size, printable
+from pgwire_codec.format import format_count, format_size, printable
 from pgwire_codec.protocol.lsn import format_lsn
+
+_BAR_WIDTH: Final = 40
 
 
 class StatusReport(Protocol):
@@ -94,9 +97,14 @@ class JsonReport:
             "lag_bytes": None if lag is None else lag.bytes,
             "lag_seconds": None if lag is None else round(lag.seconds, 3),
             "segments": status.segments,
+            "pruned_segments": status.pruned_segments,
             "log_bytes": status.log_bytes,
             "snapshot_rows": status.snapshot_rows,
+            "snapshot_rows_expected": status.snapshot_rows_expected,
             "snapshot_tables": status.snapshot_tables,
+            "snapshot_tables_expected": status.snapshot_tables_expected,
+            "snapshot_bytes": status.snapshot_bytes,
+            "snapshot_bytes_expected": status.snapshot_bytes_expected,
             "connections": status.connections,
             "confirmed_lsn": _position(status.confirmed_lsn),
             "received_lsn": format_lsn(status.received_lsn),
@@ -136,6 +144,9 @@ class TerminalReport:
         table.add_column()
         for name, value in rows(status, rates, lag):
             table.add_row(name, Text(printable(value)))
+        if status.state == "snapshot":
+            total, copied = status.snapshot_rows_expected, status.snapshot_rows
+            table.add_row("", ProgressBar(total=total, completed=copied, width=_BAR_WIDTH))
         return table
 
 
@@ -149,14 +160,30 @@ def rows(status: Status, rates: Rates, lag: Lag | None) -> list[tuple[str, str]]
         ("log", f"{format_size(status.log_bytes)} in {status.segments:,} segments"),
         ("confirmed", _position(status.confirmed_lsn) or "nothing yet"),
     ]
-    if status.snapshot_tables:
-        copied = f"{status.snapshot_rows:,} rows of {status.snapshot_tables:,} tables"
-        found.insert(1, ("snapshot", copied))
+    if status.snapshot_tables_expected:
+        found.insert(1, ("snapshot", _snapshot(status, rates)))
+    if status.pruned_segments:
+        found.append(("pruned", format_count(status.pruned_segments, "segment")))
     if status.connections > 1:
         found.append(("connections", f"{status.connections:,}"))
     if status.problem is not None:
         found.append(("problem", " ".join(status.problem.split())))
     return found + [("note", note) for note in status.notes]
+
+
+def _snapshot(status: Status, rates: Rates) -> str:
+    """Return the snapshot's progress: rows, tables, bytes and the remaining time."""
+    if status.state != "snapshot":
+        return f"{status.snapshot_rows:,} rows of {status.snapshot_tables:,} tables"
+    copied = (
+        f"{status.snapshot_rows:,} of about {status.snapshot_rows_expected:,} rows, "
+        f"{status.snapshot_tables:,} of {status.snapshot_tables_expected:,} tables, "
+        f"{format_size(status.snapshot_bytes)} of {format_size(status.snapshot_bytes_expected)}"
+    )
+    rows_to_come = status.snapshot_rows_expected - status.snapshot_rows
+    if not (rates.messages and rows_to_come):
+        return copied
+    return f"{copied}, about {timedelta(seconds=round(rows_to_come / rates.messages))} left"
 
 
 def _position(lsn: int | None) -> str | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pgwire_codec.cli.arguments import DsnCommand, name_options
+from pgwire_codec.cli.arguments import PASSWORD_COMMAND, DsnCommand, name_options
 from pgwire_codec.cli.capture import capture
 from pgwire_codec.cli.failure import Failure
 from pgwire_codec.format import format_count, printable
@@ -30,6 +30,7 @@ statements fail.
 
 @click.command(cls=DsnCommand, epilog=_EPILOG)
 @click.option("--dsn", default="", help="libpq connection string or URI. Default: PGHOST etc.")
+@PASSWORD_COMMAND
 @click.option(
     "--publication",
     multiple=True,
@@ -45,6 +46,7 @@ statements fail.
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def check(
     dsn: str,
+    password_command: str | None,
     publication: tuple[str, ...],
     slot: str | None,
     snapshot: bool,
@@ -54,8 +56,9 @@ def check(
 
     Each finding is shown with its remedy, which is SQL if possible.
     """
-    from pgwire_codec.capture import check_server
+    from pgwire_codec.capture import check_server, with_password_command
 
+    dsn = with_password_command(dsn, password_command)
     found = check_server(dsn, publication=publication, slot=slot, snapshot=snapshot)
     if as_json:
         click.echo(json.dumps(asdict(found) | {"is_ready": found.is_ready}))

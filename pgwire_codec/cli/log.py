@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pgwire_codec.cli.failure import Failure
+from pgwire_codec.cli.retention import retention_of, retention_options
 from pgwire_codec.format import format_count, printable
 from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 
@@ -24,8 +25,17 @@ Examples:
   pgwire-codec log info shop.log
   pgwire-codec log verify --json s3://bucket/shop.log
   pgwire-codec log prune --before 16/B374D848 shop.log
+  pgwire-codec log prune --keep 7d --consumer spark:/lake/checkpoint shop.log
   pgwire-codec log copy shop.log s3://bucket/shop.log
 """
+
+
+def _lsn(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    try:
+        return None if value is None else parse_lsn(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
 
 _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 _DIRECTORY = click.argument("directory", metavar="DIR")
@@ -95,24 +105,28 @@ def verify(directory: str, repair: bool, as_json: bool) -> None:
 @_DIRECTORY
 @click.option(
     "--before",
-    required=True,
     metavar="LSN",
+    callback=_lsn,
     help="LSN such as 16/B374D848; transactions committed up to it are no longer needed.",
 )
+@retention_options
 @_AS_JSON
-def prune(directory: str, before: str, as_json: bool) -> None:
+def prune(directory: str, before: int | None, as_json: bool, **options: Any) -> None:
     """Remove segments that are no longer needed.
 
     A segment with changes of a later, an open or a prepared transaction stays, and so do the
-    segments after it.
+    segments after it. With a consumer, all stays that it has not read.
     """
-    from pgwire_codec.log import prune
+    from pgwire_codec.log import prune, retain
 
-    try:
-        before_lsn = parse_lsn(before)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--before") from error
-    removed = prune(directory, before_lsn)
+    retention = retention_of(**options)
+    if (before is None) == (retention is None):
+        raise click.UsageError("Use either --before, or --keep, --max-bytes and --consumer.")
+    if retention is not None:
+        removed = retain(directory, retention)
+    else:
+        assert before is not None
+        removed = prune(directory, before)
     if as_json:
         click.echo(json.dumps({"removed": removed}))
     else:
@@ -146,7 +160,12 @@ def _show(found: LogStatistics) -> None:
     source = found.source
     facts = {
         "source": f"slot {source.slot} of database {source.database}, "
-        f"system {source.system_identifier}, timeline {source.timeline}, "
+        f"system {source.system_identifier}, timeline {source.timeline}"
+        + "".join(
+            f" (after timeline {each} up to {format_lsn(lsn)})"
+            for each, lsn in source.ancestors.items()
+        )
+        + ", "
         f"server {source.server_version}",
         "segments": f"{found.segments:,} in {format_count(found.sessions, 'session')}"
         + (f", {found.snapshot_segments:,} of a snapshot" if found.snapshot_segments else ""),
@@ -206,6 +225,8 @@ def _plain(value: Any, name: str = "") -> Any:
     """Return a value for JSON, with LSNs and times as text."""
     if name == "lsn" or name.endswith("_lsn"):
         return None if value is None else format_lsn(value)
+    if name == "ancestors":
+        return {str(timeline): format_lsn(lsn) for timeline, lsn in value.items()}
     if name.endswith("_time"):
         return None if value is None else f"{value}Z"
     if name in ("begin", "end"):

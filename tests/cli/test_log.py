@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from pgwire_codec import log
 from pgwire_codec.cli.app import app
+from pgwire_codec.cli.arguments import duration, size
 from pgwire_codec.protocol.lsn import format_lsn
 from tests.support.corpus import capture
 from tests.support.logs import commit_lsns, write
@@ -62,6 +64,15 @@ def test_info_for_programs(folder: Path) -> None:
     assert sum(sums.values()) == sum(message[:1] == b"I" for message in CAPTURE.messages)
 
 
+def test_info_after_a_failover(folder: Path) -> None:
+    promoted = replace(log.Log(folder).source, timeline=2, ancestors={1: 1 << 32})
+    with log.LogWriter(folder, promoted) as writer:
+        writer.flush(confirm_lsn=1)
+    assert "timeline 2 (after timeline 1 up to 1/0), server" in run("info", folder).stdout
+    found = json.loads(run("info", "--json", folder).stdout)
+    assert found["source"]["ancestors"] == {"1": "1/0"}
+
+
 def test_verify(folder: Path) -> None:
     sound = run("verify", folder)
     assert sound.exit_code == 0
@@ -92,6 +103,55 @@ def test_prune(folder: Path) -> None:
     assert gone
     assert sorted(path.name for path in folder.glob("*.arrow")) == names[len(gone) :]
     assert run("verify", folder).exit_code == 0
+
+
+def test_prune_by_a_retention(folder: Path, tmp_path: Path) -> None:
+    first, *_ = log.Log(folder).segments
+    position = tmp_path / "position"
+    position.write_text("0/0")
+    options = ("--max-bytes", "1kB", "--keep", "1d", "--consumer", f"file:{position}")
+    assert run("prune", *options, folder).stdout == "removed 0 segments\n"
+    position.write_text(format_lsn(log.Log(folder).end.lsn))
+    removed = json.loads(run("prune", *options, "--json", folder).stdout)["removed"]
+    assert removed[0] == f"{first.name}.arrow"
+    position.unlink()
+    failed = run("prune", *options, folder)
+    assert failed.exit_code == 4
+    assert f"{position} does not exist" in failed.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ((), "Use either --before, or"),
+        (("--before", "0/1", "--keep", "7d"), "Use either --before, or"),
+        (("--keep", "7"), "'7' is not a time such as 7d"),
+        (("--keep", "7 weeks"), "'7 weeks' is not a time such as 7d"),
+        (("--keep", "-7d"), "'-7d' is not a time such as 7d"),
+        (("--max-bytes", "much"), "'much' is not a size such as 500GB"),
+        (("--consumer", "kafka:x"), "'kafka:x' is neither spark:CHECKPOINT nor file:FILE"),
+    ],
+)
+def test_prune_by_no_retention(folder: Path, options: tuple[str, ...], problem: str) -> None:
+    result = run("prune", *options, folder)
+    assert (result.exit_code, problem in result.stderr) == (2, True)
+    assert len(log.Log(folder)) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("7d", 604_800), ("12h", 43_200), ("1.5 min", 90), ("90s", 90)],
+)
+def test_times(text: str, value: int) -> None:
+    assert duration(text).total_seconds() == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1000", 1000), ("500GB", 500 * 10**9), ("1.5TiB", 3 * 2**39), ("1 kB", 1000), ("9B", 9)],
+)
+def test_sizes(text: str, value: int) -> None:
+    assert size(text) == value
 
 
 @pytest.mark.parametrize("command", ["info", "verify"])

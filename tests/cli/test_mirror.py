@@ -116,3 +116,17 @@ def test_usage(tmp_path: Path) -> None:
     result = run("mirror", "--log", tmp_path / "log", *options)
     assert result.exit_code == 2
     assert "unsupported target 'iceberg:/lake'\nhint: Use delta:LOCATION" in result.stderr
+
+
+def test_spark_without_iceberg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pyspark = pytest.importorskip("pyspark")
+    monkeypatch.setattr(pyspark, "__version__", "9.1.0")
+    writer = Writer(tmp_path)
+    writer.commit(relation(1, ID), build.insert(1, "1"))
+    writer.flush()
+    options = ["--to", "iceberg:lake", "--checkpoint", tmp_path / "checkpoint"]
+    result = run("mirror", "--log", tmp_path / "log", *options)
+    assert result.exit_code == 2
+    assert "Iceberg has no runtime for Spark 9.1\nhint: Install pyspark of the release 4.1" in (
+        result.stderr
+    )

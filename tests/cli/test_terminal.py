@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -116,3 +117,26 @@ def test_capture_panel() -> None:
     assert f"[red]{ESCAPED}" in output
     assert "lost: t\\u001b]0;owned" in output
     assert f"note {ESCAPED}" in re.sub(" +", " ", output)
+
+
+def test_snapshot_bar() -> None:
+    console = Console(force_terminal=True, width=120, record=True)
+    report = TerminalReport(1.0, "title", console)
+    status = Status(
+        state="snapshot",
+        snapshot_rows=2_500,
+        snapshot_rows_expected=10_000,
+        snapshot_tables=1,
+        snapshot_tables_expected=3,
+        snapshot_bytes=1 << 20,
+        snapshot_bytes_expected=4 << 20,
+    )
+    with report, console.capture() as captured:
+        report.show(status, None)
+        report.show(replace(status, messages=1), None)
+    output = captured.get()
+    found = "2,500 of about 10,000 rows, 1 of 3 tables, 1.0 MB of 4.2 MB, about "
+    assert found in output
+    bar = next(line for line in output.splitlines() if "━" in line)
+    filled, _, rest = bar.partition("╺")
+    assert (filled.count("━"), rest.count("━")) == (10, 29)

@@ -1,0 +1,120 @@
+"""``pgwire-codec compare``: compare the tables of a lakehouse with those of the server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from rich.console import Console
+
+from pgwire_codec.cli import DIFFERENT, RETRY
+from pgwire_codec.cli.arguments import DsnCommand
+from pgwire_codec.cli.compare_report import print_lines, print_table
+from pgwire_codec.cli.failure import Failure
+from pgwire_codec.cli.lake_options import (
+    conf_option,
+    engine_option,
+    json_option,
+    log_option,
+    spark_module,
+    tables_option,
+    to_option,
+)
+from pgwire_codec.format import format_count
+from pgwire_codec.log import Log
+
+if TYPE_CHECKING:
+    from pgwire_codec.spark.comparing.result import TableComparison
+
+#: States that can become equal by themselves.
+_PASSING: Final = ("behind", "changing")
+
+_EPILOG: Final = """\b
+Examples:
+  pgwire-codec compare --log shop.log --to delta:/lake/shop --dsn "host=db dbname=shop"
+  pgwire-codec compare --log shop.log --to delta:/lake/shop --dsn "host=db dbname=shop" \\
+      --tables 'public.*' --publication shop --wait 300 --json
+
+Neither writes nor the mirror need to stop. The exit status is 0 if all tables are equal, and 1 if
+one differs, is missing or was not compared. It is 3 if the target did not get the server's last
+changes in time, without another difference.
+"""
+
+
+@click.command(cls=DsnCommand, epilog=_EPILOG)
+@log_option
+@to_option("delta:DIR, the folder of the tables, as path or URI.")
+@click.option("--dsn", default="", help="libpq connection string or URI. Default: PGHOST etc.")
+@tables_option
+@click.option(
+    "--publication",
+    multiple=True,
+    help="Name of a publication (repeatable), for those with only some rows or columns.",
+)
+@engine_option("Program that reads the tables. Default: delta-rs.")
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time for the log and the target to get the server's last changes.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    help="Number of connections that read a table at once.",
+)
+@click.option(
+    "--max-rows",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    help="Number of rows of a table that are shown.",
+)
+@conf_option
+@json_option
+def compare(
+    log: str,
+    target: str,
+    dsn: str,
+    conf: dict[str, str],
+    engine: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Compare the tables of a mirror with those of the server.
+
+    A row that differs is looked up in the log. If the target lacks its last change, it is compared
+    again.
+    """
+    comparing = spark_module("comparing.compare", "compare")
+    local = spark_module("local", "compare")
+    Log(log)  # an error that needs no Spark
+    comparing.check_target(target)
+    engine = engine or "delta-rs"
+    with local.local_spark(conf, "delta" if engine == "delta-spark" else None) as spark:
+        found = comparing.compare(spark, log, target, dsn, engine=engine, **options)
+    console = Console()
+    if console.is_terminal and not as_json:
+        print_table(found.tables, console)
+    else:
+        print_lines(found.tables)
+    _raise_unequal(found.tables)
+
+
+def _raise_unequal(tables: tuple[TableComparison, ...]) -> None:
+    passing = [each.table for each in tables if each.state in _PASSING]
+    other = [each.table for each in tables if each.state not in ("equal", *_PASSING)]
+    if other:
+        raise Failure(f"{format_count(len(other), 'table')} not equal: {_names(other)}", DIFFERENT)
+    if passing:
+        raise Failure(
+            f"{format_count(len(passing), 'table')} not up to date: {_names(passing)}", RETRY
+        )
+
+
+def _names(tables: list[str]) -> str:
+    return ", ".join(tables)

@@ -1,0 +1,70 @@
+"""Options of the commands that read a log and the tables of a lakehouse, with a local Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final, TypeVar
+
+import click
+
+from pgwire_codec.errors import missing_extra
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def _settings(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for each in given:
+        name, separator, value = each.partition("=")
+        if not separator:
+            raise click.BadParameter(f"{each!r} is not NAME=VALUE")
+        found[name] = value
+    return found
+
+
+log_option: Final = click.option(
+    "--log", required=True, metavar="DIR", help="Directory or URI of the log."
+)
+
+tables_option: Final = click.option(
+    "--tables",
+    default="*",
+    show_default=True,
+    help="Names of tables and patterns, separated by commas.",
+)
+
+conf_option: Final = click.option(
+    "--conf",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_settings,
+    help="Setting of Spark (repeatable), as spark.driver.memory=4g.",
+)
+
+json_option: Final = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON lines. Default: only without a terminal."
+)
+
+
+def to_option(text: str) -> Callable[[_Command], _Command]:
+    """Return the option ``--to``, with its help."""
+    return click.option("--to", "target", required=True, metavar="TARGET", help=text)
+
+
+def engine_option(text: str) -> Callable[[_Command], _Command]:
+    """Return the option ``--engine``, with its help."""
+    return click.option("--engine", type=click.Choice(["delta-rs", "delta-spark"]), help=text)
+
+
+def spark_module(name: str, user: str) -> Any:
+    """Return a module of the package's part for Spark; ``user`` needs it.
+
+    Raises ``MissingExtraError`` if Spark, or what comes with it, is not installed.
+    """
+    try:
+        return import_module(f"pgwire_codec.spark.{name}")
+    except ModuleNotFoundError as error:
+        if (error.name or "pgwire_codec").partition(".")[0] == "pgwire_codec":
+            raise
+        raise missing_extra(f"{user} needs {error.name}", "spark") from error

@@ -1,0 +1,135 @@
+"""``pgwire-codec compare``: output, usage, and exit statuses."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from rich.console import Console
+
+from tests.support import build
+from tests.support.commands import run
+from tests.support.mirrors import ID, Writer, relation
+
+if TYPE_CHECKING:
+    from pgwire_codec.spark.comparing.result import TableComparison
+
+
+def table(name: str, state: str, **values: Any) -> TableComparison:
+    from pgwire_codec.spark.comparing.result import TableComparison
+
+    return TableComparison(name, state, lsn=0x1_0000_0010, server_rows=3, target_rows=3, **values)
+
+
+def different() -> TableComparison:
+    from pgwire_codec.spark.comparing.result import RowDifference
+
+    columns = {"v": (Decimal("1.50"), None), "f": (float("nan"), b"\xff")}
+    return table(
+        "public.a",
+        "differs",
+        differing=3,
+        unsettled=1,
+        differences=(
+            RowDifference({"id": 1}, 1, 1, columns),
+            RowDifference({"id": "x\n", "at": datetime(2020, 1, 1)}, 1, 0),
+        ),
+        hint="Do this.",
+    )
+
+
+def test_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    from pgwire_codec.cli.compare_report import print_lines
+
+    print_lines([different()])
+    line = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert (line["table"], line["lsn"], line["target_lsn"]) == ("public.a", "1/10", None)
+    assert line["differences"][0]["columns"] == {"v": ["1.50", None], "f": ["nan", "ff"]}
+    assert line["differences"][1]["row"] == {"id": "x\n", "at": "2020-01-01 00:00:00"}
+
+
+def test_table() -> None:
+    from pgwire_codec.cli.compare_report import print_table
+
+    out = io.StringIO()
+    tables = [different(), table("public.b", "failed", error="it failed")]
+    print_table(tables, Console(file=out, width=200))
+    lines = [" ".join(line.split()) for line in out.getvalue().splitlines()]
+    assert lines == [
+        "table server rows target rows different server LSN state",
+        "public.a 3 3 3 1/10 differs",
+        "public.b 3 3 0 1/10 failed: it failed",
+        "public.a id=1: v is 1.50 on the server and NULL in the target; f is nan on the server and "
+        "b'\\xff' in the target",
+        "public.a id='x\\n', at=2020-01-01 00:00:00: 1 on the server and 0 in the target have no "
+        "counterpart",
+        "public.a: and 1 more",
+        "public.a: unsettled: 1",
+        "public.a: hint: Do this.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("states", "status", "text"),
+    [
+        (["equal", "equal"], 0, ""),
+        (["equal", "behind"], 3, "Error: 1 table not up to date: t1"),
+        (["changing", "behind"], 3, "Error: 2 tables not up to date: t0, t1"),
+        (["behind", "differs"], 1, "Error: 1 table not equal: t1"),
+        *((["equal", each], 1, "not equal: t1") for each in ("missing", "gone", "set aside")),
+        (["failed"], 1, "Error: 1 table not equal: t0"),
+    ],
+)
+def test_exit_status(
+    states: list[str], status: int, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from contextlib import nullcontext
+
+    comparing = pytest.importorskip("pgwire_codec.spark.comparing.compare")
+    from pgwire_codec.spark import local
+    from pgwire_codec.spark.comparing.result import Comparison
+
+    given: dict[str, Any] = {}
+
+    def compare(*arguments: Any, **options: Any) -> Comparison:
+        given.update(options, arguments=arguments)
+        return Comparison(tuple(table(f"t{n}", state) for n, state in enumerate(states)))
+
+    monkeypatch.setattr(comparing, "compare", compare)
+    monkeypatch.setattr(local, "local_spark", lambda conf, delta: nullcontext(None))
+    result = run(*arguments(tmp_path), "--publication", "p", "--wait", "5")
+    assert result.exit_code == status
+    assert text in result.stderr
+    assert [json.loads(line)["state"] for line in result.stdout.splitlines()] == states
+    assert given["arguments"] == (
+        None, str(tmp_path / "log"), f"delta:{tmp_path}", "host=none",
+    )  # fmt: skip
+    assert (given["publication"], given["wait"], given["tables"]) == (("p",), 5.0, "*")
+
+
+def arguments(folder: Path) -> list[object]:
+    writer = Writer(folder)
+    writer.commit(relation(1, ID), build.insert(1, "1"))
+    writer.flush()
+    return [
+        "compare", "--log", folder / "log", "--to", f"delta:{folder}", "--dsn", "host=none",
+    ]  # fmt: skip
+
+
+def test_usage(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    given = arguments(tmp_path)
+    result = run(*given[:2], tmp_path / "none", *given[3:])
+    assert result.exit_code == 4
+    assert "none is not a log" in result.stderr
+    result = run(*given[:4], "iceberg:/lake", *given[5:])
+    assert result.exit_code == 2
+    assert "unsupported target" in result.stderr
+    result = run(*given, "dbname=shop", "password=secret")
+    assert result.exit_code == 2
+    assert "secret" not in result.stderr
