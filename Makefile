@@ -7,6 +7,7 @@ SIZE ?= full
 FUZZ_SECONDS ?= 600
 RUNS ?= 100
 RESTARTS ?= 20
+PROMOTIONS ?= 20
 BASE ?= main
 VERSION ?= next
 JOBS ?= 3
@@ -66,8 +67,8 @@ test-spark: venv ## run Spark's tests on another release: SPARK=3.5, 4.0, 4.1, 4
 test-postgresql: venv ## run the tests of capturing on another major: MAJOR=12 to 19
 	./tools/test-postgresql $(BIN)/python $(MAJOR)
 
-crash: venv ## kill captures, restart servers, compare the log each time (RUNS=100 RESTARTS=20)
-	$(BIN)/python -m tests.crash --kills $(RUNS) --restarts $(RESTARTS)
+crash: venv ## kill captures, restart servers, promote standbys, compare the log (RUNS=100 RESTARTS=20 PROMOTIONS=20)
+	$(BIN)/python -m tests.crash --kills $(RUNS) --restarts $(RESTARTS) --promotions $(PROMOTIONS)
 
 sanitize: venv ## run the quick tests with the core under gcc's sanitizers
 	$(BIN)/python -m pip install --quiet "setuptools>=77"

@@ -24,6 +24,7 @@ pytest_plugins = ["tests.support.servers"]
 #: Files that need more than the core: they are left out if the package is not installed.
 NEEDS = {
     "psycopg2": ["capture/*", "demo/*", "families/test_server.py"],
+    "prometheus_client": ["metrics/*"],
     "adbc_driver_postgresql": ["benchmarks/test_benchmarks.py"],
 }
 MISSING = [package for package in NEEDS if find_spec(package) is None]
@@ -84,7 +85,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
     from pgwire_codec.spark.java import ensure_java
-    from tests.support.lakehouse import delta_settings
+    from tests.support.lakehouse import lakehouse_settings
 
     ensure_java()
     with pytest.MonkeyPatch.context() as environment:
@@ -104,7 +105,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
             # Spark matches mapInArrow's columns by position and checks nothing unless asked.
             .config("spark.sql.execution.arrow.pyspark.validateSchema.enabled", "true")
-            .config(map=delta_settings())
+            .config(map=lakehouse_settings())
             .getOrCreate()
         )
         yield session

@@ -23,11 +23,12 @@ from tests.spark import test_auto_cdc
 from tests.support import docs
 from tests.support.docs import LANGUAGES, ROOT, Page, pages
 from tests.support.servers import database
+from tests.support.tls import tls_server
 
 ALL = pages()
 
 #: Services that are started; anything else that a page needs is a module.
-SERVICES = {"server", "spark", "kafka", "s3"}
+SERVICES = {"server", "tls", "spark", "kafka", "s3"}
 #: Has what it needs, and is run, in tests/spark/test_auto_cdc.py.
 ELSEWHERE = test_auto_cdc.PAGE
 
@@ -62,6 +63,10 @@ def names(
         if "server" in needs:
             made = running.enter_context(database(request.getfixturevalue("pg18")))
             monkeypatch.setenv("DSN", made.dsn)
+        if "tls" in needs:
+            served = running.enter_context(tls_server(tmp_path))
+            monkeypatch.setenv("DSN", served.server.dsn_for("postgres"))
+            monkeypatch.setenv("PGPORT", str(served.port))
         if "kafka" in needs:
             monkeypatch.setenv("KAFKA", running.enter_context(_kafka()))
         settings = running.enter_context(_s3("lake")) if "s3" in needs else {}
@@ -172,7 +177,7 @@ class TestSite:
         for name in pgc.__all__:
             if name not in ("IMPL", "reference"):
                 assert f'id="pgwire_codec.{name}"' in html, name
-        for package in ("capture", "log", "spark"):
+        for package in ("capture", "log", "metrics", "spark"):
             for name in importlib.import_module(f"pgwire_codec.{package}").__all__:
                 assert re.search(rf'id="pgwire_codec\.[\w.]*\b{name}"', html), (package, name)
 

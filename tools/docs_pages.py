@@ -16,6 +16,7 @@ import click
 
 import pgwire_codec as pgc
 from pgwire_codec.cli.app import app
+from pgwire_codec.metrics.instruments import INSTRUMENTS
 from pgwire_codec.protocol import spec
 from pgwire_codec.spark.arrow_types import SPARK
 from pgwire_codec.types import TypeOptions, column_type
@@ -195,6 +196,16 @@ def _error_codes(_: str | None) -> Iterator[str]:
         yield f"| `{code}` | {comments[code]} |"
 
 
+def _metrics(kind: str | None) -> Iterator[str]:
+    """Yield a table of the metrics of a capture or a mirror."""
+    yield "| metric | type | labels | meaning |"
+    yield "|---|---|---|---|"
+    for each in INSTRUMENTS:
+        if each.name.startswith(f"pgwire_codec.{kind}."):
+            labels = ", ".join(f"`{name}`" for name in each.attributes)
+            yield f"| `{each.prometheus_name}` | {each.kind} | {labels} | {each.description} |"
+
+
 def _command(name: str | None) -> Iterator[str]:
     """Yield the help of a command, as ``--help`` prints it."""
     width: dict[str, Any] = {"terminal_width": 80, "max_content_width": 80}
@@ -222,6 +233,7 @@ _MAKERS: dict[str, Callable[[str | None], Iterator[str]]] = {
     "command": _command,
     "error_codes": _error_codes,
     "messages": _messages,
+    "metrics": _metrics,
     "relation_columns": _relation_columns,
     "tuple_kinds": _tuple_kinds,
     "types": _types,

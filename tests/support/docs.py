@@ -100,7 +100,7 @@ class Session:
         """
         code = block.code.replace("/data", self._folder)
         if block.title is not None:
-            path = Path(self._folder, block.title)
+            path = Path(self._folder, block.title.replace("/data", self._folder))
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(code, "utf-8")
             return

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
 
 #: Newest releases of Delta that Maven has, by the release of Spark.
 DELTA: Final = {
     "4.1": ("io.delta:delta-spark_4.1_2.13:4.4.0", "io.delta:delta-storage:4.4.0"),
     "4.2": ("io.delta:delta-spark_4.2_2.13:4.4.0", "io.delta:delta-storage:4.4.0"),
 }
+
+#: Newest releases of Iceberg's Spark runtime, by the release of Spark.
+ICEBERG: Final = {"4.1": ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",)}
 
 #: Settings of a session that has Delta's jars.
 DELTA_SETTINGS: Final = {
@@ -42,12 +50,48 @@ def jar(artifact: str) -> Path:
     return path
 
 
-def delta_settings() -> dict[str, str]:
-    """Return the settings of a session with Delta; none without Delta for this Spark, or Maven."""
-    import pyspark
+def has(artifacts: dict[str, tuple[str, ...]]) -> bool:
+    """Return whether a lakehouse's jars can be had for this Spark."""
+    return _release() in artifacts and shutil.which("mvn") is not None
 
-    artifacts = DELTA.get(".".join(pyspark.__version__.split(".")[:2]), ())
-    if not artifacts or shutil.which("mvn") is None:
+
+def lakehouse_settings() -> dict[str, str]:
+    """Return the settings of a session with the lakehouses that this Spark has jars of."""
+    artifacts = [each for jars in (DELTA, ICEBERG) if has(jars) for each in jars[_release()]]
+    if not artifacts:
         return {}
     jars = ":".join(str(jar(each)) for each in artifacts)
-    return {"spark.driver.extraClassPath": jars, **DELTA_SETTINGS}
+    settings = DELTA_SETTINGS if has(DELTA) else {}
+    return {"spark.driver.extraClassPath": jars, **settings}
+
+
+def iceberg_catalog(spark: SparkSession, warehouse: Path) -> str:
+    """Return the name of a session's Iceberg catalog of tables in a folder."""
+    name = f"lake_{hashlib.sha256(str(warehouse).encode()).hexdigest()[:8]}"
+    settings = {
+        "": "org.apache.iceberg.spark.SparkCatalog",
+        ".type": "hadoop",
+        ".warehouse": str(warehouse),
+    }
+    for setting, value in settings.items():
+        spark.conf.set(f"spark.sql.catalog.{name}{setting}", value)
+    return name
+
+
+def iceberg_table(spark: SparkSession, table: str) -> pa.Table:
+    """Return the rows that a table of a catalog has now."""
+    spark.sql(f"REFRESH TABLE {table}")
+    return spark.table(table).toArrow()
+
+
+def iceberg_snapshots(spark: SparkSession, table: str) -> list[int]:
+    """Return the snapshots that a table of a catalog has had, oldest first."""
+    spark.sql(f"REFRESH TABLE {table}")
+    history = spark.sql(f"SELECT snapshot_id FROM {table}.history ORDER BY made_current_at")
+    return [row[0] for row in history.collect()]
+
+
+def _release() -> str:
+    import pyspark
+
+    return ".".join(pyspark.__version__.split(".")[:2])

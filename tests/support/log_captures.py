@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,27 @@ def capture_into(made: Database, folder: Path, **options: Any) -> LogCapture:
     return LogCapture(
         made.dsn, folder, **{"slot": made.slot, "publication": made.publication, **options}
     )
+
+
+@contextmanager
+def running(capture: LogCapture, **limits: Any) -> Iterator[list[BaseException]]:
+    """Run the capture in a thread and stop it at the end; yield its errors."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            capture.run(**limits)
+        except Exception as error:  # noqa: BLE001  (looked at by the test)
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield failed
+    finally:
+        capture.stop()
+        thread.join(20)
+        assert not thread.is_alive()
 
 
 def flush_lsn(made: Database) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pgwire_codec import log
 from tests.support import build, spark_logs
 from tests.support.applied_tables import Table, apply
+from tests.support.lakehouse import iceberg_catalog, iceberg_snapshots, iceberg_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +28,9 @@ class MirrorOf:
         self.engine = engine
         self.batches: list[Any] = []
         self._spark = spark
+        self.target = f"delta:{self.lake}"
+        if engine == "iceberg":
+            self.target = f"iceberg:{iceberg_catalog(spark, self.lake)}"
 
     def start(self, tables: str = "*", **options: Any) -> Any:
         """Start the mirror, and return its query."""
@@ -34,7 +38,7 @@ class MirrorOf:
 
         options = {"engine": self.engine, "report": self.batches.append} | options
         return mirror(
-            self._spark, self.log, f"delta:{self.lake}", tables,
+            self._spark, self.log, self.target, tables,
             checkpoint=str(self.checkpoint), **options,
         )  # fmt: skip
 
@@ -45,34 +49,48 @@ class MirrorOf:
     def resume(self, table: str) -> None:
         from pgwire_codec.spark import resume_table
 
-        resume_table(self._spark, str(self.lake), table, engine=self.engine)
+        resume_table(self._spark, self.target, table, engine=self.engine)
 
-    def rows(self, table: str | Path) -> list[Row]:
-        """Rows of a table of the lake, by name or path, in the order of their texts."""
-        path = str(self.lake / table.replace(".", "/") if isinstance(table, str) else table)
+    def name(self, table: str) -> str:
+        """Name of a table in Iceberg's catalog."""
+        schema, _, name = table.rpartition(".")
+        return f"{self.target.partition(':')[2]}.`{schema}`.`{name}`"
+
+    def rows(self, table: str) -> list[Row]:
+        """Rows of a table of the lake, in the order of their texts."""
+        if self.engine == "iceberg":
+            return in_order(iceberg_table(self._spark, self.name(table)).to_pylist())
+        schema, _, name = table.rpartition(".")
+        path = str(self.lake / schema / name)
         if self.engine == "delta-spark":
-            found = self._spark.read.format("delta").load(path).toArrow().to_pylist()
-        else:
-            import deltalake
-
-            found = deltalake.DeltaTable(path).to_pyarrow_table().to_pylist()
-        return in_order(found)
-
-    def versions(self) -> dict[str, int]:
-        """Number of commits of each table of the lake."""
+            return in_order(self._spark.read.format("delta").load(path).toArrow().to_pylist())
         import deltalake
 
-        paths = [each.parent for each in self.lake.glob("*/*/_delta_log")]
+        return in_order(deltalake.DeltaTable(path).to_pyarrow_table().to_pylist())
+
+    def versions(self) -> dict[str, int]:
+        """Newest version of each table of the lake."""
+        return {table: versions[-1] for table, versions in self._versions().items()}
+
+    def commits(self) -> dict[str, int]:
+        """Number of commits of each table of the lake."""
+        return {table: len(versions) for table, versions in self._versions().items()}
+
+    def _versions(self) -> dict[str, list[int]]:
+        marks = self.lake.glob("[!_]*/*/metadata" if self.engine == "iceberg" else "*/*/_delta_log")
+        paths = {f"{each.parent.parent.name}.{each.parent.name}": each.parent for each in marks}
+        if self.engine == "iceberg":
+            return {table: iceberg_snapshots(self._spark, self.name(table)) for table in paths}
+        import deltalake
+
         return {
-            f"{path.parent.name}.{path.name}": deltalake.DeltaTable(str(path)).version()
-            for path in paths
+            table: list(range(deltalake.DeltaTable(str(path)).version() + 1))
+            for table, path in paths.items()
         }
 
     def status(self) -> dict[str, Row]:
         """Rows of the status table, by table."""
-        import deltalake
-
-        found = deltalake.DeltaTable(str(self.lake / "_mirror")).to_pyarrow_table().to_pylist()
+        found = self.rows("_mirror.status" if self.engine == "iceberg" else "_mirror")
         return {row["table"]: row for row in found}
 
     def expected(self, name: str) -> list[Row]:

@@ -12,12 +12,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pgwire_codec.demo.server import DEFAULT_SETTINGS, EmbeddedServer
 from pgwire_codec.errors import CaptureError
+
+if TYPE_CHECKING:
+    from tests.support.standbys import Cluster
 
 _numbers = itertools.count(1)
 
@@ -31,7 +34,7 @@ QUICK_AND_STEADY = {"fsync": "off", "full_page_writes": "off", "autovacuum": "of
 class Database:
     """A database that is there for one test."""
 
-    server: EmbeddedServer | InstalledServer
+    server: EmbeddedServer | InstalledServer | Cluster
     name: str
     slot: str
     publication: str = "p"
@@ -159,8 +162,14 @@ class InstalledServer:
     def stop(self) -> None:
         self._run("pg_ctl", "-w", "-D", self.directory / "data", "-m", "fast", "stop")
 
+    def restart(self) -> None:
+        self._run(
+            "pg_ctl", "-w", "-D", self.directory / "data", "-l", self.directory / "log", "restart"
+        )
+
     def dsn_for(self, database: str, user: str = "postgres") -> str:
-        return f"postgresql://{user}@/{database}?host={self.directory}"
+        port = self.settings.get("port", "5432")
+        return f"postgresql://{user}@/{database}?host={self.directory}&port={port}"
 
     def _run(self, program: str, *arguments: str | Path) -> None:
         subprocess.run(
