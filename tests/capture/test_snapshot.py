@@ -351,7 +351,7 @@ class TestRows:
 
 
 def first_record(lsn: int) -> int:
-    """Return where the record begins that follows `lsn`: behind the header, where a page begins.
+    """Return where the record after `lsn` begins: after the header of a page, if there is one.
 
     XLogRecPtrToBytePos in PostgreSQL's xlog.c; pages of 8 KiB, segments of 16 MiB.
     """
