@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-from pgwire_codec.capture.capture import Capture
-from pgwire_codec.capture.catalog.slots import SlotMissing, not_promoted
+from pgwire_codec.capture.checked_start import CheckedStart
 from pgwire_codec.capture.connection.backoff import Backoff
 from pgwire_codec.capture.connection.connect import current_lsn
 from pgwire_codec.capture.connection.interrupt import Interrupt, Interrupted
 from pgwire_codec.capture.disk_room import DiskRoom
 from pgwire_codec.capture.lag import LagMeter
-from pgwire_codec.capture.log_continuity import (
-    LoggedTransactions,
-    RepeatedTransactions,
-    check_begins_with_snapshot,
-    check_positions,
-    check_same_history,
-    midway_note,
-    slot_lost,
-)
+from pgwire_codec.capture.log_continuity import check_begins_with_snapshot, midway_note
 from pgwire_codec.capture.options import (
     FLUSH_SECONDS,
     MIN_FREE_BYTES,
@@ -45,6 +36,7 @@ from pgwire_codec.options import SegmentOptions
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from pgwire_codec.capture.capture import Capture
     from pgwire_codec.capture.catalog.publications import CreatePublication
     from pgwire_codec.capture.options import PluginKeywords
     from pgwire_codec.capture.snapshot.progress import SnapshotProgress
@@ -53,7 +45,6 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
-_TICK: Final = 0.25  # seconds between checks for a stop
 _STEADY_SECONDS: Final = 60.0  # a connection that lasted this long resets the backoff
 
 
@@ -323,7 +314,14 @@ class LogCapture:
         flush_seconds = self._flush_seconds
         if flush_seconds is None:
             flush_seconds = FLUSH_SECONDS if writer.grows else OBJECT_FLUSH_SECONDS
-        capture = self._open_checked(writer)
+        capture = CheckedStart(
+            self._dsn,
+            self._log,
+            self._request,
+            receive_timeout=self._receive_timeout,
+            interrupt=self._interrupt,
+            noted=lambda notes: self._status_board.update(notes=(*self._notes, *notes)),
+        ).open(writer)
         try:
             self._start_session(writer, capture)
             ReceiveLoop(
@@ -382,82 +380,4 @@ class LogCapture:
             connections=self.status.connections + 1,
             confirmed_lsn=capture.confirmed_lsn,
             notes=(*self._notes, *capture.notes),
-        )
-
-    def _open_checked(self, writer: LogWriter) -> Capture:
-        """Start the stream where the log ends, after a check that the slot continues it."""
-        capture = self._open(writer)
-        try:
-            can_repeat = check_positions(writer, capture, self._request.slot, self._log)
-        except BaseException:
-            capture.close()
-            raise
-        if not can_repeat:
-            return capture
-        # The server repeats transactions of the log over the slot, which has but one reader.
-        capture.close()
-        self._check_history(writer)
-        return self._open(writer)
-
-    def _open(self, writer: LogWriter, repeated: Mapping[str, str] | None = None) -> Capture:
-        """Start the stream where the log ends; with ``repeated`` options, where the slot is."""
-        is_new = writer.confirm_lsn == 0
-        request = self._request
-        capture = Capture(
-            self._dsn,
-            slot=request.slot,
-            options=request.options,
-            create_slot=request.create_slot and is_new,
-            create_publication=request.create_publication,
-            failover=request.failover,
-            start_lsn=0 if repeated else writer.confirm_lsn,
-            slot_timeout=request.slot_timeout,
-            receive_timeout=self._receive_timeout,
-            auto_advance=False,
-            interrupt=self._interrupt,
-        )
-        if repeated is not None:
-            capture.repeat(repeated)
-        try:
-            capture.__enter__()
-        except SlotMissing as error:
-            if is_new:
-                raise
-            if error.on_standby:
-                raise not_promoted(error.primary) from error
-            raise slot_lost(writer, request.slot, self._log, "no longer exists") from error
-        # The server may send nothing for a reason that they name.
-        self._status_board.update(notes=(*self._notes, *capture.notes))
-        try:
-            writer.check_source(capture.source)
-        except BaseException:
-            capture.close()
-            raise
-        return capture
-
-    def _check_history(self, writer: LogWriter) -> None:
-        """Raise ``CaptureError`` unless the server repeats the transactions of the log."""
-        from pgwire_codec.log import Log
-
-        log = Log(self._log)
-        last = log.segment(len(log) - 1).header.source if len(log) else log.source
-        # A transaction may be streamed or not, depending on what else is decoded.
-        options = {k: v for k, v in last.plugin_options.items() if k != "streaming"}
-        end = writer.end_lsn
-        capture = self._open(writer, repeated=options)
-        try:
-            logged = LoggedTransactions(log, max(capture.confirmed_lsn - 1, 0))
-            repeated = RepeatedTransactions()
-            while not capture.has_passed(end):
-                if self._interrupt.event.is_set():
-                    raise Interrupted
-                repeated.add(capture.read(max_seconds=_TICK, until_lsn=end))
-        finally:
-            capture.close()
-        check_same_history(
-            logged,
-            repeated,
-            confirm_lsn=writer.confirm_lsn,
-            is_whole=logged.were_selected_by(options),
-            log=str(self._log),
         )
