@@ -31,9 +31,12 @@ class PlannedRange:
         Item of the FROM clause that has the rows.
     first_page : int
     end_page : int or None
-        Page after the last one; None: to the end of the table.
-    bytes, rows : int, float
-        Estimates.
+        Page after the last one. None: the range extends to the end of the file, which may have
+        grown since the pages were counted.
+    bytes : int
+        Size on the server's disk, with its part of the TOAST table.
+    rows : float
+        Estimated number.
     has_order : bool
         Whether the rows are read in the same order each time.
     """

@@ -90,9 +90,11 @@ class TestRanges:
         with under_snapshot(filled) as (session, ranges):
             [(pages,)] = filled.query("SELECT pg_relation_size('t') / 8192")
             assert len(ranges) > 4
-            assert [each.first_page for each in ranges[1:]] == [e.end_page for e in ranges[:-1]]
-            assert (ranges[0].first_page, ranges[-1].end_page) == (0, None)
-            assert 0 < ranges[-1].first_page < pages
+            assert [each.planned.first_page for each in ranges[1:]] == [
+                each.planned.end_page for each in ranges[:-1]
+            ]
+            assert (ranges[0].planned.first_page, ranges[-1].planned.end_page) == (0, None)
+            assert 0 < ranges[-1].planned.first_page < pages
             for each in ranges:
                 cursor = session.cursor()
                 cursor.execute(f"EXPLAIN {each.query(binary=False)} OFFSET 10")
@@ -128,7 +130,7 @@ class TestRanges:
             pytest.skip("TID range scans came with PostgreSQL 14")
         with under_snapshot(pg) as (_, ranges):
             assert len(ranges) > 1
-            assert sum(each.bytes for each in ranges) > 5 << 20
+            assert sum(each.planned.bytes for each in ranges) > 5 << 20
 
     @pytest.mark.since(14, "TID range scans")
     def test_of_one_table_use_all_connections(
@@ -318,7 +320,7 @@ class TestProgress:
         with under_snapshot(pg) as (_, ranges):
             estimated = {"t": 0.0, "little": 0.0, "nothing": 0.0}
             for each in ranges:
-                estimated[each.table.relation.name] += each.rows
+                estimated[each.table.relation.name] += each.planned.rows
         assert ROWS / 10 < estimated["t"] < ROWS * 10
         assert 0 < estimated["little"] < 300
         assert estimated["nothing"] == 0

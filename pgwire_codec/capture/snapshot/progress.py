@@ -36,13 +36,13 @@ class SnapshotProgress:
 
     def __init__(self, tables: int, ranges: Sequence[TableRange]) -> None:
         self._unfinished = Counter(range_.table.relation.oid for range_ in ranges)
-        self._to_come = {range_.number: range_.rows for range_ in ranges}  # not below 0
+        self._to_come = {range_.number: range_.planned.rows for range_ in ranges}  # not below 0
         self._rows_to_come = sum(self._to_come.values())
         self.rows = 0
         self.tables = tables - len(self._unfinished)
         self.tables_expected = tables
         self.bytes = 0
-        self.bytes_expected = sum(range_.bytes for range_ in ranges)
+        self.bytes_expected = sum(range_.planned.bytes for range_ in ranges)
 
     @property
     def rows_expected(self) -> int:
@@ -66,7 +66,7 @@ class SnapshotProgress:
         self._rows_to_come += after - before
         if not is_complete:
             return
-        self.bytes += range_.bytes
+        self.bytes += range_.planned.bytes
         oid = range_.table.relation.oid
         self._unfinished[oid] -= 1
         self.tables += self._unfinished[oid] == 0

@@ -36,7 +36,7 @@ def plan_of(
     binary: bool,
 ) -> SnapshotPlan:
     """Return the plan to record for a snapshot."""
-    from pgwire_codec.log.snapshot_record import PlannedRange, SnapshotPlan
+    from pgwire_codec.log.snapshot_record import SnapshotPlan
 
     return SnapshotPlan(
         lsn=lsn,
@@ -45,18 +45,7 @@ def plan_of(
         keeper_pid=kept.keeper.pid,
         keeper_start=kept.keeper.start,
         tables=_checksum(tables, binary=binary),
-        ranges=[
-            PlannedRange(
-                relation_oid=each.table.relation.oid,
-                source=each.source,
-                first_page=each.first_page,
-                end_page=each.end_page,
-                bytes=each.bytes,
-                rows=each.rows,
-                has_order=each.has_order,
-            )
-            for each in ranges
-        ],
+        ranges=[each.planned for each in ranges],
     )
 
 
@@ -64,16 +53,7 @@ def ranges_of(plan: SnapshotPlan, tables: Sequence[PublishedTable]) -> list[Tabl
     """Return the ranges of a plan."""
     by_oid = {table.relation.oid: table for table in tables}
     return [
-        TableRange(
-            number=number,
-            table=by_oid[each.relation_oid],
-            source=each.source,
-            first_page=each.first_page,
-            end_page=each.end_page,
-            bytes=each.bytes,
-            rows=each.rows,
-            has_order=each.has_order,
-        )
+        TableRange(number, by_oid[each.relation_oid], each)
         for number, each in enumerate(plan.ranges)
     ]
 

@@ -143,7 +143,7 @@ class TableCopies:
                 pieces.flush(is_last=True)
                 return
             except (load_psycopg2().Error, CaptureError) as error:
-                if copied.is_closed or not (range_.has_order and _is_transient(error)):
+                if copied.is_closed or not (range_.planned.has_order and _is_transient(error)):
                     raise
                 failures = 1 if pieces.rows else failures + 1
                 if failures > _MOST_FAILURES:

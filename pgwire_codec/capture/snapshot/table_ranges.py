@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pgwire_codec.capture.catalog.published_tables import PublishedTable
+    from pgwire_codec.log.snapshot_record import PlannedRange
 
 _FIRST_WITH_RANGES: Final = 140000
 #: Bytes of a range, with its part of the TOAST table: about a second of copying.
@@ -31,28 +32,13 @@ class TableRange:
         Place of the range among those of a snapshot.
     table : PublishedTable
         Table under whose name the rows are published.
-    source : str
-        Item of the FROM clause that has the rows.
-    first_page : int
-    end_page : int or None
-        Page after the last one. None: the range extends to the end of the file, which may have
-        grown since the pages were counted.
-    bytes : int
-        Size on the server's disk, with its part of the TOAST table.
-    rows : float
-        Estimated number.
-    has_order : bool
-        Whether the rows are read in the same order each time.
+    planned : PlannedRange
+        Pages and estimates.
     """
 
     number: int
     table: PublishedTable
-    source: str
-    first_page: int
-    end_page: int | None
-    bytes: int
-    rows: float
-    has_order: bool
+    planned: PlannedRange
 
     def copy_command(self, *, binary: bool, skip: int = 0) -> str:
         """Return the COPY command that reads the rows after the first ``skip`` rows."""
@@ -62,12 +48,13 @@ class TableRange:
 
     def query(self, *, binary: bool) -> str:
         """Return the SELECT that reads the rows."""
+        first, end = self.planned.first_page, self.planned.end_page
         conditions = []
-        if self.first_page:
-            conditions.append(f"ctid >= '({self.first_page},0)'::pg_catalog.tid")
-        if self.end_page is not None:
-            conditions.append(f"ctid < '({self.end_page},0)'::pg_catalog.tid")
-        return self.table.query(self.source, conditions, binary=binary)
+        if first:
+            conditions.append(f"ctid >= '({first},0)'::pg_catalog.tid")
+        if end is not None:
+            conditions.append(f"ctid < '({end},0)'::pg_catalog.tid")
+        return self.table.query(self.planned.source, conditions, binary=binary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,30 +82,31 @@ def table_ranges(cursor: Any, tables: Sequence[PublishedTable]) -> list[TableRan
     tables : sequence of PublishedTable
     """
     files = _files(cursor, [table.relation.oid for table in tables])
-    ranges: list[TableRange] = []
-    for table in tables:
-        for range_ in _ranges(cursor, table, files[table.relation.oid], len(ranges)):
-            ranges.append(range_)
-    return ranges
+    planned = (
+        (table, range_)
+        for table in tables
+        for range_ in _ranges(cursor, table, files[table.relation.oid])
+    )
+    return [TableRange(number, *each) for number, each in enumerate(planned)]
 
 
-def _ranges(
-    cursor: Any, table: PublishedTable, files: Sequence[_File], number: int
-) -> Iterator[TableRange]:
-    """Yield the ranges of one table; ``number`` is that of the first one."""
+def _ranges(cursor: Any, table: PublishedTable, files: Sequence[_File]) -> Iterator[PlannedRange]:
+    """Yield the ranges of one table."""
+    from pgwire_codec.log.snapshot_record import PlannedRange
+
+    oid = table.relation.oid
     if not all(file.is_readable for file in files):  # the role may read them through the root only
         rows = sum(_density(cursor, file) * file.pages for file in files if file.is_readable)
         size = sum(file.bytes for file in files)
-        yield TableRange(number, table, table.name, 0, None, size, rows, has_order=False)
+        yield PlannedRange(oid, table.name, 0, None, size, rows, has_order=False)
         return
     for file in files:
         density = _density(cursor, file)
         bounds = _bounds(file, cursor.connection.server_version)
         for first, end in bounds:
             pages = (file.pages if end is None else end) - first
-            yield TableRange(
-                number=number,
-                table=table,
+            yield PlannedRange(
+                relation_oid=oid,
                 source=f"ONLY {file.name}",
                 first_page=first,
                 end_page=end,
@@ -126,7 +114,6 @@ def _ranges(
                 rows=density * pages,
                 has_order=file.is_heap,
             )
-            number += 1
 
 
 def _bounds(file: _File, server_version: int) -> list[tuple[int, int | None]]:
