@@ -85,6 +85,24 @@ def test_refused(served: TlsServer, made: Database, options: dict[str, str], pro
             opened(dsn_of(served, made, password=SECRET, **options))
 
 
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"service": "nowhere"}, 'definition of service "nowhere" not found'),
+        ({"sslrootcert": "/none/root.crt"}, "root certificate file"),
+        ({"sslcert": "/none.crt", "sslkey": "/none.key"}, "requires a valid client certificate"),
+    ],
+)
+def test_files_that_do_not_exist(
+    served: TlsServer, made: Database, tmp_path: Path, options: dict[str, str], problem: str
+) -> None:
+    """Another attempt would find them neither: the capture ends."""
+    dsn = dsn_of(served, made, password=SECRET, **{"user": "with_certificate"} | options)
+    with pytest.raises(CaptureError, match=problem) as raised:
+        LogCapture(dsn, tmp_path, slot=made.slot, publication="p").run(until_lsn="now")
+    assert not raised.value.is_transient
+
+
 def test_a_certificate(served: TlsServer, made: Database, tmp_path: Path) -> None:
     made.execute("INSERT INTO t VALUES (1, 'a')")
     dsn = dsn_of(

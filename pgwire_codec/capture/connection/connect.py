@@ -38,6 +38,10 @@ _REFUSALS: Final = {
 }
 #: Ends of the texts of libpq and of psycopg2 for a connection without the memory that it needs.
 _NO_MEMORY: Final = ("out of memory", "PQconnectdb() failed")
+#: Parts of libpq's texts about files of this machine, which no later attempt finds either.
+_LOCAL_FAULTS: Final = (
+    'service file "', 'definition of service "', 'certificate file "', 'private key file "',
+)  # fmt: skip
 _HIDDEN: Final = (
     "The server's own text is not shown, because it may contain a part of the password."
 )
@@ -150,6 +154,7 @@ def _refusal(
     """
     if not codes and text.endswith(_NO_MEMORY):
         raise MemoryError(text)
+    is_local = any(fault in text for fault in _LOCAL_FAULTS)
     if shows_secret(text, dsn, parse_dsn(arguments).get("password", "")):
         reasons = [_REFUSALS.get(c, f"the server refused it with SQLSTATE {c}") for c in codes]
         text = ", ".join(reasons) or "no server answered"
@@ -158,7 +163,7 @@ def _refusal(
         f"{primary}: {text}",
         hint=hint,
         # Without a code, no server has refused the connection for good.
-        is_transient=not codes or any(map(is_transient, codes)),
+        is_transient=any(map(is_transient, codes)) if codes else not is_local,
         sqlstate=codes[0] if codes else NOT_CONNECTED,
     )
 
