@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 #: Settings of a session that has Delta.
-_DELTA: Final = {
+DELTA_SETTINGS: Final = {
     "spark.sql.extensions": EXTENSION,
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
@@ -88,7 +88,7 @@ def local_spark(
 
     chosen = dict(_SETTINGS)
     if lakehouse == "delta":
-        chosen |= _DELTA
+        chosen |= DELTA_SETTINGS
     if lakehouse is not None and not any(name in settings for name in _JARS):
         chosen["spark.jars.packages"] = _PACKAGES[lakehouse]()
     ensure_java()

@@ -23,13 +23,6 @@ DELTA: Final = {
 #: Newest releases of Iceberg's Spark runtime, by the release of Spark.
 ICEBERG: Final = {"4.1": ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",)}
 
-#: Settings of a session that has Delta's jars.
-DELTA_SETTINGS: Final = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.databricks.delta.snapshotPartitions": "1",  # of 50, for a large table's files
-}
-
 
 def jar(artifact: str) -> Path:
     """Return an artifact from the local Maven repository; Maven fetches it if need be.
@@ -61,8 +54,13 @@ def lakehouse_settings() -> dict[str, str]:
     if not artifacts:
         return {}
     jars = ":".join(str(jar(each)) for each in artifacts)
-    settings = DELTA_SETTINGS if has(DELTA) else {}
-    return {"spark.driver.extraClassPath": jars, **settings}
+    settings = {"spark.driver.extraClassPath": jars}
+    if has(DELTA):
+        from pgwire_codec.spark.local import DELTA_SETTINGS  # needs Spark 4
+
+        # Of 50, for a large table's files.
+        settings |= DELTA_SETTINGS | {"spark.databricks.delta.snapshotPartitions": "1"}
+    return settings
 
 
 def iceberg_catalog(spark: SparkSession, warehouse: Path) -> str:
