@@ -13,6 +13,7 @@ from pgwire_codec.cli.compare_report import print_lines, print_table
 from pgwire_codec.cli.failure import Failure
 from pgwire_codec.cli.lake_options import (
     conf_option,
+    engine_for,
     engine_option,
     json_option,
     log_option,
@@ -43,7 +44,7 @@ changes in time, without another difference.
 
 @click.command(cls=DsnCommand, epilog=_EPILOG)
 @log_option
-@to_option("delta:DIR, the folder of the tables, as path or URI.")
+@to_option("delta:DIR, the folder of the tables, as path or URI; or iceberg:CATALOG[.NAMESPACE].")
 @click.option("--dsn", default="", help="libpq connection string or URI. Default: PGHOST etc.")
 @tables_option
 @click.option(
@@ -51,7 +52,7 @@ changes in time, without another difference.
     multiple=True,
     help="Name of a publication (repeatable), for those with only some rows or columns.",
 )
-@engine_option("Program that reads the tables. Default: delta-rs.")
+@engine_option("Program that reads Delta tables. Default: delta-rs.")
 @click.option(
     "--wait",
     type=click.FloatRange(min=0),
@@ -93,9 +94,8 @@ def compare(
     comparing = spark_module("comparing.compare", "compare")
     local = spark_module("local", "compare")
     Log(log)  # an error that needs no Spark
-    comparing.check_target(target)
-    engine = engine or "delta-rs"
-    with local.local_spark(conf, "delta" if engine == "delta-spark" else None) as spark:
+    engine, lakehouse = engine_for(target, engine)
+    with local.local_spark(conf, lakehouse) as spark:
         found = comparing.compare(spark, log, target, dsn, engine=engine, **options)
     console = Console()
     if console.is_terminal and not as_json:

@@ -57,6 +57,18 @@ def engine_option(text: str) -> Callable[[_Command], _Command]:
     return click.option("--engine", type=click.Choice(["delta-rs", "delta-spark"]), help=text)
 
 
+def engine_for(target: str, engine: str | None) -> tuple[str | None, str | None]:
+    """Return the engine for a target, and the format of which its session needs the jars.
+
+    Raises ``OptionError`` for an unsupported target.
+    """
+    lake = spark_module("mirroring.lake", "a lakehouse")
+    kind, _ = lake.parse_target(target)
+    if engine is None and kind != lake.ICEBERG:
+        engine = "delta-rs"
+    return engine, None if engine == "delta-rs" else kind
+
+
 def spark_module(name: str, user: str) -> Any:
     """Return a module of the package's part for Spark; ``user`` needs it.
 

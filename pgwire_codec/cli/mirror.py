@@ -13,6 +13,7 @@ from rich.console import Console
 
 from pgwire_codec.cli.lake_options import (
     conf_option,
+    engine_for,
     engine_option,
     json_option,
     log_option,
@@ -114,16 +115,13 @@ def mirror(
     lake = spark_module("mirroring.lake", "the mirror")
     local = spark_module("local", "the mirror")
     Log(log)  # an error that needs no Spark
-    kind, _ = lake.parse_target(target)
-    if engine is None and kind != lake.ICEBERG:
-        engine = "delta-rs"
+    engine, lakehouse = engine_for(target, engine)
     console = Console()
     report: MirrorReport = JsonLines()
     if console.is_terminal and not as_json:
         report = TerminalTable(f"{log} → {target}", console)
     last: list[MirroredBatch] = []
 
-    lakehouse = kind if engine != "delta-rs" else None
     with (
         mirror_endpoint(address, log, target) as watch,
         local.local_spark(conf, lakehouse) as spark,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -52,8 +53,7 @@ class Shop:
         from pgwire_codec.spark import compare
 
         options = {"wait": 0, "engine": self.mirror.engine} | options
-        target = f"delta:{self.mirror.lake}"
-        found = compare(self._spark, self.mirror.log, target, self.made.dsn, **options)
+        found = compare(self._spark, self.mirror.log, self.mirror.target, self.made.dsn, **options)
         assert found.is_equal == all(each.state == "equal" for each in found.tables)
         return {each.table.partition(".")[2]: each for each in found.tables}
 
@@ -76,10 +76,19 @@ class Shop:
     def damage(self, table: str, statement: str) -> None:
         """Run a statement on a table of the lake."""
         path = str(self.mirror.lake / "public" / table)
-        if self.mirror.engine == "delta-spark":
-            self._spark.sql(statement.format(f"delta.`{path}`")).collect()
+        if self.mirror.engine == "delta-rs":
+            self._delta_rs(path, statement)
             return
-        self._delta_rs(path, statement)
+        is_iceberg = self.mirror.engine == "iceberg"
+        name = self.mirror.name(f"public.{table}") if is_iceberg else f"delta.`{path}`"
+        self._spark.sql(statement.format(name)).collect()
+
+    def remove(self, table: str) -> None:
+        """Remove a table from the lake."""
+        if self.mirror.engine == "iceberg":
+            self._spark.sql(f"DROP TABLE {self.mirror.name(f'public.{table}')}")
+        else:
+            shutil.rmtree(self.mirror.lake / "public" / table)
 
     @staticmethod
     def _delta_rs(path: str, statement: str) -> None:
@@ -200,14 +209,26 @@ def test_columns_that_one_side_has(shop: Shop) -> None:
     assert shop.compare(tables="public.typed")["typed"].state == "equal"
 
 
-def test_tables_that_one_side_has(shop: Shop) -> None:
-    import shutil
+@pytest.mark.parametrize("engine", ["iceberg"], indirect=True)
+def test_columns_that_changed_after_the_last_snapshot(shop: Shop) -> None:
+    """A snapshot keeps the columns that the table had."""
+    shop.follow()
+    shop.made.execute(
+        "ALTER TABLE typed RENAME COLUMN t TO note", "ALTER TABLE typed DROP COLUMN j"
+    )
+    shop.damage("typed", "ALTER TABLE {} RENAME COLUMN t TO note")
+    shop.damage("typed", "ALTER TABLE {} DROP COLUMN j")
+    shop.damage("typed", "ALTER TABLE {} ADD COLUMN later int")
+    found = shop.compare_captured(tables="public.typed")["typed"]
+    assert (found.state, found.ignored) == ("equal", ("later",))
 
+
+def test_tables_that_one_side_has(shop: Shop) -> None:
     shop.follow()
     shop.made.execute("DROP TABLE empty", "TRUNCATE bag", "CREATE TABLE later (id int)")
     shop.made.execute("INSERT INTO later VALUES (1)")
     shop.capture()
-    shutil.rmtree(shop.mirror.lake / "public" / "typed")
+    shop.remove("typed")
     found = shop.compare(publication="p")
     assert {name: each.state for name, each in found.items()} == {
         "bag": "behind", "empty": "gone", "later": "missing", "typed": "missing",

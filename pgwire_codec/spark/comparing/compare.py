@@ -11,7 +11,7 @@ from pgwire_codec.errors import OptionError
 from pgwire_codec.log import Log
 from pgwire_codec.spark.comparing.comparison_run import ComparisonRun
 from pgwire_codec.spark.comparing.result import Comparison
-from pgwire_codec.spark.mirroring.lake import DELTA, Lake, parse_target
+from pgwire_codec.spark.mirroring.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,7 +84,7 @@ def compare(
     log : str, path or Log
         Location of the log that is mirrored, or the log.
     target : str
-        Folder of Delta tables, as for :func:`mirror`.
+        Folder of Delta tables, or catalog of Iceberg tables, as for :func:`mirror`.
     dsn : str
         libpq connection string or URI of the server, which must not be a standby. The executors
         connect to it, too. The role must be able to read all rows.
@@ -128,20 +128,12 @@ def compare(
     that is altered or truncated meanwhile is read again.
     """
     _check(wait, jobs, max_rows, options)
-    check_target(target)
     publications = [publication] if isinstance(publication, str) else list(publication)
     lake = Lake.of(spark, target, engine, storage_options)
     source = log if isinstance(log, Log) else Log(os.fspath(log))
     names = [each.strip() for each in tables.split(",")] if isinstance(tables, str) else tables
     run = ComparisonRun(spark, source, lake, dsn, names, publications, jobs, max_rows, options)
     return run.run(time.monotonic() + wait)
-
-
-def check_target(target: str) -> None:
-    """Raise ``OptionError`` unless a target has Delta tables."""
-    kind, _ = parse_target(target)
-    if kind != DELTA:
-        raise OptionError(f"compare reads Delta tables only, not {target}")
 
 
 def _check(wait: float, jobs: int, max_rows: int, options: Mapping[str, str]) -> None:

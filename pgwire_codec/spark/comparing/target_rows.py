@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.arrow_types import cast_batch, spark_arrow_schema, spark_schema
-from pgwire_codec.spark.mirroring.lake import Lake
+from pgwire_codec.spark.mirroring.lake import ICEBERG, Lake
 from pgwire_codec.spark.mirroring.status import TableStatus
+from pgwire_codec.spark.sinks.iceberg_catalog import CatalogTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,8 +66,10 @@ def open_version(
 
 
 def target_rows(spark: SparkSession, lake: Lake, relation: Relation, version: int) -> DataFrame:
-    """Return the rows of a version of a table."""
+    """Return the rows of a version of a table; for Iceberg, of a snapshot."""
     path = lake.path(relation)
+    if lake.engine == ICEBERG:
+        return CatalogTable.parse(spark, path).rows_at(spark, version)
     if lake.engine == "delta-spark":
         return spark.read.format("delta").option("versionAsOf", version).load(path)
     return _delta_rs_rows(spark, path, version, dict(lake.storage_options))

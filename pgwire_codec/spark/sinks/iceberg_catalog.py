@@ -11,6 +11,7 @@ from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.spark.sinks.sql import properties_of, quoted
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
 _CATALOG: Final = "spark.sql.catalog."
@@ -74,6 +75,30 @@ class CatalogTable:
             raise TableError(
                 f"{self.sql} is not an Iceberg table", hint="Use a catalog of Iceberg."
             ) from error
+
+    def rows_at(self, spark: Any, snapshot: int) -> DataFrame:
+        """Return the rows of a snapshot, under the names that their columns have now.
+
+        Columns that were added or dropped after the snapshot are left out.
+        """
+        from pyspark.sql import functions
+
+        table = self.load(spark)
+        util = spark._jvm.org.apache.iceberg.util.SnapshotUtil
+        held = util.schemaFor(table, snapshot)
+        now = table.schema()
+        names = {
+            field.name(): now.findField(field.fieldId())
+            for field in (held.columns().get(place) for place in range(held.columns().size()))
+        }
+        rows: DataFrame = spark.sql(f"SELECT * FROM {self.sql} VERSION AS OF {snapshot}")
+        return rows.select(
+            *(
+                functions.col(quoted(name)).alias(field.name())
+                for name, field in names.items()
+                if field is not None
+            )
+        )
 
     def create(self, spark: Any, schema: StructType, properties: Mapping[str, str]) -> None:
         """Create the table, and its namespaces."""
