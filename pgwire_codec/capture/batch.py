@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from pgwire_codec.codec.tables import tagged
 from pgwire_codec.errors import missing_extra
 from pgwire_codec.protocol.epoch import EPOCH_MICROSECONDS
+from pgwire_codec.protocol.tags import ENDS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,6 +66,27 @@ class MessageBatch:
     def nbytes(self) -> int:
         """Bytes of all messages together."""
         return len(self.buffer)
+
+    def until(self, lsn: int) -> MessageBatch:
+        """Return the messages before the first one that ends a transaction after an LSN.
+
+        If there is one, its transaction remains without an end.
+        """
+        tags = self.buffer[self.offsets[:-1]]
+        # The LSN of such a message is that of the transaction's end, of a Message its own.
+        later = (tagged(tags, ENDS) & (self.lsn > lsn)) | ((tags == ord("M")) & (self.lsn >= lsn))
+        if not later.any():
+            return self
+        count = int(later.argmax())
+        return replace(
+            self,
+            buffer=self.buffer[: self.offsets[count]],
+            offsets=self.offsets[: count + 1],
+            lsn=self.lsn[:count],
+            time=self.time[:count],
+            xid=None if self.xid is None else self.xid[:count],
+            confirm_lsn=min(self.confirm_lsn, lsn),
+        )
 
     def messages(self) -> Any:
         """Return the messages as a ``pyarrow.BinaryArray``, without a copy.

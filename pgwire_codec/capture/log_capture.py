@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from time import monotonic
@@ -27,6 +27,8 @@ from pgwire_codec.capture.options import (
 )
 from pgwire_codec.capture.pruner import Pruner
 from pgwire_codec.capture.receive_loop import ReceiveLoop
+from pgwire_codec.capture.requested_tables import RequestedTables
+from pgwire_codec.capture.snapshot.add_tables import TableAdder
 from pgwire_codec.capture.snapshot.take_snapshot import SnapshotTaker
 from pgwire_codec.capture.start_replication import StreamRequest, identify
 from pgwire_codec.capture.status import Status, StatusBoard
@@ -161,6 +163,7 @@ class LogCapture:
         self._backoff = Backoff(max_retries)
         self._retention = retention
         self._pruner: Pruner | None = None
+        self._requested = RequestedTables(log)
         self._min_free_bytes = min_free_bytes
         self._receive_timeout = receive_timeout
         self._status_board = StatusBoard()
@@ -171,10 +174,10 @@ class LogCapture:
     def status(self) -> Status:
         """Current status; may be read from any thread."""
         status, pruner = self._status_board.status, self._pruner
+        notes = (*status.notes, *self._requested.notes)
         if pruner is None:
-            return status
-        notes = (*status.notes, *pruner.notes)
-        return replace(status, pruned_segments=pruner.removed, notes=notes)
+            return replace(status, notes=notes)
+        return replace(status, pruned_segments=pruner.removed, notes=(*notes, *pruner.notes))
 
     @property
     def stalled_seconds(self) -> float:
@@ -311,6 +314,21 @@ class LogCapture:
                 f"the log {self._log} contains an interrupted snapshot",
                 hint="Start the snapshot again with `snapshot=True`, or write to another log.",
             )
+        while True:
+            if writer.confirm_lsn and self._requested.are_due():
+                self._requested.fulfil(self._adder(writer))
+            self._stream(writer, until_lsn, idle_seconds, pausing=self._requested.are_due)
+            if self._interrupt.event.is_set() or not self._requested.are_due():
+                return
+
+    def _stream(
+        self,
+        writer: LogWriter,
+        until_lsn: int | None,
+        idle_seconds: float | None,
+        **options: Any,
+    ) -> None:
+        """Receive the stream from where the log ends."""
         flush_seconds = self._flush_seconds
         if flush_seconds is None:
             flush_seconds = FLUSH_SECONDS if writer.grows else OBJECT_FLUSH_SECONDS
@@ -332,9 +350,29 @@ class LogCapture:
                 status_board=self._status_board,
                 flushed=self._backoff.succeed,
                 room=self._room,
+                **options,
             ).run(until_lsn, idle_seconds)
         finally:
             capture.close()
+
+    def _adder(self, writer: LogWriter) -> Callable[[Sequence[str]], None]:
+        """Return the function that copies tables into the log."""
+
+        def catch_up(lsn: int) -> None:
+            self._stream(writer, lsn, None, cut_lsn=lsn)
+            if self._interrupt.event.is_set():
+                raise Interrupted
+            self._status_board.update(state="snapshot")
+
+        adder = TableAdder(
+            self._dsn,
+            self._request,
+            self._snapshot_jobs,
+            interrupt=self._interrupt,
+            caught_up=catch_up,
+            copied=lambda rows, progress: self._copied(writer, rows, progress),
+        )
+        return lambda names: adder.add(writer, names)
 
     def _take_snapshot(self, writer: LogWriter) -> None:
         self._status_board.update(state="snapshot", confirmed_lsn=None)

@@ -134,6 +134,10 @@ class ReceiveLoop:
         Called when messages have become durable.
     room : DiskRoom
         Of the log's disk. Nothing is read while it is short: the server keeps its WAL.
+    pausing : callable
+        Returns whether the loop has to end, because something else is to be done.
+    cut_lsn : int, optional
+        Messages are not written from the first transaction on that ends after this LSN.
     """
 
     def __init__(
@@ -146,8 +150,13 @@ class ReceiveLoop:
         status_board: StatusBoard,
         flushed: Callable[[], None],
         room: DiskRoom,
+        pausing: Callable[[], bool] = lambda: False,
+        cut_lsn: int | None = None,
     ) -> None:
         self._room = room
+        self._pausing = pausing
+        self._cut_lsn = cut_lsn
+        self._is_cut = False
         self._capture = capture
         self._writer = writer
         self._flush_seconds = self._pause = flush_seconds
@@ -181,7 +190,7 @@ class ReceiveLoop:
     def _receive(self, until_lsn: int | None, idle_seconds: float | None) -> None:
         capture = self._capture
         now = last_message = monotonic()
-        while not self._stopping.is_set():
+        while not (self._stopping.is_set() or self._is_cut or self._pausing()):
             if self._room.is_short():
                 self._wait_for_room()
                 now = last_message = monotonic()
@@ -194,6 +203,9 @@ class ReceiveLoop:
                 until_commit=can_flush,
             )
             now = monotonic()
+            if self._cut_lsn is not None:
+                whole, batch = len(batch), batch.until(self._cut_lsn)
+                self._is_cut = len(batch) < whole
             if len(batch):
                 last_message = now
                 self._append(batch)
@@ -234,17 +246,23 @@ class ReceiveLoop:
             return True
         if self._unflushed:
             # A flush of a transaction's beginning lets nobody read or confirm more.
-            is_whole = self._capture.confirmable_lsn > self._durable_lsn
+            is_whole = self._confirmable_lsn > self._durable_lsn
             return since >= (self._pause if is_whole else max(self._pause, _LARGEST_PAUSE))
-        if self._capture.confirmable_lsn <= self._capture.confirmed_lsn:
+        if self._confirmable_lsn <= self._capture.confirmed_lsn:
             return False
         # WAL without changes for the slot. A server that shuts down waits for its confirmation.
         return self._capture.reply_requested or since >= _ADVANCE_SECONDS
 
+    @property
+    def _confirmable_lsn(self) -> int:
+        """LSN that may be confirmed once all that was written is durable."""
+        lsn = self._capture.confirmable_lsn
+        return lsn if self._cut_lsn is None else min(lsn, self._cut_lsn)
+
     def _begin_flush(self) -> _Flush:
         """Begin to make durable all that was received so far."""
         received = self._capture.received_lsn
-        lsn = max(self._capture.confirmable_lsn, self._durable_lsn)
+        lsn = max(self._confirmable_lsn, self._durable_lsn)
         done = self._background.submit(self._writer.flush, confirm_lsn=lsn, received_lsn=received)
         done.add_done_callback(lambda _: self._capture.wake())
         self._flush = _Flush(done, lsn, received, has_messages=self._unflushed > 0)

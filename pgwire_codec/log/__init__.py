@@ -47,6 +47,7 @@ from pgwire_codec.log.statistics import (
     OpenStatistics,
     statistics,
 )
+from pgwire_codec.log.table_requests import TableRequest, TableRequests
 from pgwire_codec.log.timed_store import WriteTimes
 from pgwire_codec.log.verify import Verification, verify
 from pgwire_codec.log.writer import LogWriter, WriterStatistics
@@ -75,6 +76,8 @@ __all__ = [
     "SegmentPart",
     "SparkCheckpoint",
     "TableCount",
+    "TableRequest",
+    "TableRequests",
     "Verification",
     "WriteTimes",
     "WriterStatistics",

@@ -224,7 +224,7 @@ class TestRows:
         original = capture._copied
 
         def note(writer: Any, rows: CopiedRows, progress: SnapshotProgress) -> None:
-            found.add(rows.range.source)
+            found.add(rows.range.planned.source)
             original(writer, rows, progress)
 
         capture._copied = note  # type: ignore[method-assign]

@@ -277,8 +277,10 @@ def test_writes_and_the_mirror_go_on_meanwhile(shop: Shop, tmp_path: Path) -> No
                 if done.is_set():
                     return
                 cursor.execute("UPDATE typed SET t = %s WHERE id = 7", (str(number),))
-                cursor.execute("UPDATE typed SET id = -id WHERE abs(id) = 100 + %s % 50", (number,))
-                cursor.execute("UPDATE bag SET w = %s WHERE v = %s % 3", (str(number % 5), number))
+                cursor.execute(
+                    "UPDATE typed SET id = -id WHERE abs(id) = 100 + %s %% 50", (number,)
+                )
+                cursor.execute("UPDATE bag SET w = %s WHERE v = %s %% 3", (str(number % 5), number))
                 time.sleep(0.05)
 
     shop.capture()

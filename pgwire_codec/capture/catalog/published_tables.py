@@ -247,6 +247,24 @@ def files_of(cursor: Any, tables: Sequence[PublishedTable]) -> set[tuple[int, in
     return set(cursor.fetchall())
 
 
+def check_unchanged(
+    catalog: Any,
+    snapshot: Any,
+    tables: Sequence[PublishedTable],
+    current: Sequence[PublishedTable],
+) -> None:
+    """Raise ``CaptureError`` if tables changed between a snapshot and their locks.
+
+    ``catalog`` and ``snapshot`` are cursors, of the current state and of the snapshot; ``tables``
+    are as of before the snapshot.
+    """
+    if set(current) != set(tables) or files_of(catalog, tables) != files_of(snapshot, tables):
+        raise CaptureError(
+            "the published tables changed while their snapshot was being taken",
+            is_transient=True,
+        )
+
+
 def _read_publications(cursor: Any, publications: Sequence[str]) -> dict[int, _Published]:
     # Column lists and row filters came with PostgreSQL 15.
     details = (

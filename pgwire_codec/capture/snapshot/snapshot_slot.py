@@ -28,13 +28,9 @@ class SnapshotSlot:
 
     def create(self, commands: Any) -> None:
         """Create the slot; the cursor of a walsender then has its LSN and its snapshot."""
-        head = f"CREATE_REPLICATION_SLOT {quote_identifier(self._request.slot)} LOGICAL pgoutput"
-        if commands.connection.server_version < 150000:  # two_phase is not available
-            commands.execute(f"{head} EXPORT_SNAPSHOT")
-            return
         two_phase = ", TWO_PHASE" if self._request.options.two_phase else ""
         failover = ", FAILOVER" if self._request.failover else ""
-        commands.execute(f"{head} (SNAPSHOT {quote_literal('export')}{two_phase}{failover})")
+        create_exporting(commands, self._request.slot, more=two_phase + failover)
 
     def remove_old(self, cursor: Any, writer: LogWriter) -> None:
         """Drop an existing slot of the name if it belongs to the log alone.
@@ -68,3 +64,16 @@ class SnapshotSlot:
             except psycopg2.Error:
                 return
             return
+
+
+def create_exporting(commands: Any, slot: str, *, temporary: bool = False, more: str = "") -> None:
+    """Create a slot; the cursor of a walsender then has its LSN and its snapshot.
+
+    ``more`` are options for PostgreSQL 15 and later.
+    """
+    kind = "TEMPORARY LOGICAL" if temporary else "LOGICAL"
+    head = f"CREATE_REPLICATION_SLOT {quote_identifier(slot)} {kind} pgoutput"
+    if commands.connection.server_version < 150000:
+        commands.execute(f"{head} EXPORT_SNAPSHOT")
+    else:
+        commands.execute(f"{head} (SNAPSHOT {quote_literal('export')}{more})")

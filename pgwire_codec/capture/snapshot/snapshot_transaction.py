@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pgwire_codec.capture.batch import EPOCH
-from pgwire_codec.protocol.messages import Begin, Commit
+from pgwire_codec.protocol.messages import Begin, Commit, Truncate
 from pgwire_codec.reference import encode_message
 
 if TYPE_CHECKING:
@@ -60,6 +60,11 @@ class SnapshotTransaction:
             offsets = np.cumsum([0, *map(len, description)], dtype=np.int32)
             self.append(np.frombuffer(b"".join(description), np.uint8), offsets)
 
+    def truncate(self, tables: Sequence[PublishedTable]) -> None:
+        """Write a Truncate of tables that were described."""
+        oids = tuple(table.relation.oid for table in tables)
+        self._append_one(Truncate(xid=None, options=0, relation_oids=oids))
+
     def append(self, data: NDArray[np.uint8], offsets: NDArray[np.int32]) -> None:
         """Write concatenated messages."""
         import pyarrow as pa
@@ -80,6 +85,6 @@ class SnapshotTransaction:
             Commit(flags=0, commit_lsn=self._lsn, end_lsn=end_lsn, commit_time=self._commit_time)
         )
 
-    def _append_one(self, message: Begin | Commit) -> None:
+    def _append_one(self, message: Begin | Truncate | Commit) -> None:
         data = np.frombuffer(encode_message(message), np.uint8)
         self.append(data, np.array([0, len(data)], np.int32))
