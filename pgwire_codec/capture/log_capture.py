@@ -16,6 +16,7 @@ from pgwire_codec.capture.connection.interrupt import Interrupt, Interrupted
 from pgwire_codec.capture.disk_room import DiskRoom
 from pgwire_codec.capture.lag import LagMeter
 from pgwire_codec.capture.log_continuity import check_begins_with_snapshot, midway_note
+from pgwire_codec.capture.new_tables import NewTables
 from pgwire_codec.capture.options import (
     FLUSH_SECONDS,
     MIN_FREE_BYTES,
@@ -38,6 +39,7 @@ from pgwire_codec.options import SegmentOptions
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from pgwire_codec.capture.batch import MessageBatch
     from pgwire_codec.capture.capture import Capture
     from pgwire_codec.capture.catalog.publications import CreatePublication
     from pgwire_codec.capture.options import PluginKeywords
@@ -83,6 +85,9 @@ class LogCapture:
     snapshot_jobs : int
         Number of connections to copy the tables over. One large table uses all of them if the
         server is PostgreSQL 14 or later.
+    add_new_tables : bool
+        Copy the rows of each published table that the log has nothing of, also of one that joins
+        the publication later. See :class:`pgwire_codec.log.TableRequests`.
     segments : SegmentOptions
         Compression, limits and permissions of the log's segments.
     flush_seconds : float, optional
@@ -129,6 +134,7 @@ class LogCapture:
         failover: bool = False,
         snapshot: bool = False,
         snapshot_jobs: int = SNAPSHOT_JOBS,
+        add_new_tables: bool = False,
         segments: SegmentOptions | None = None,
         flush_seconds: float | None = None,
         max_retries: int | None = None,
@@ -158,6 +164,7 @@ class LogCapture:
         )
         self._snapshot = snapshot
         self._snapshot_jobs = snapshot_jobs
+        self._add_new_tables = add_new_tables
         self._segments = segments or SegmentOptions()
         self._flush_seconds = flush_seconds
         self._backoff = Backoff(max_retries)
@@ -314,18 +321,26 @@ class LogCapture:
                 f"the log {self._log} contains an interrupted snapshot",
                 hint="Start the snapshot again with `snapshot=True`, or write to another log.",
             )
+        arrived = self._find_new_tables() if self._add_new_tables else None
         while True:
             if writer.confirm_lsn and self._requested.are_due():
-                self._requested.fulfil(self._adder(writer))
-            self._stream(writer, until_lsn, idle_seconds, pausing=self._requested.are_due)
+                self._requested.fulfil(self._adder(writer, arrived))
+            self._stream(writer, until_lsn, idle_seconds, arrived, pausing=self._requested.are_due)
             if self._interrupt.event.is_set() or not self._requested.are_due():
                 return
+
+    def _find_new_tables(self) -> Callable[[MessageBatch], None]:
+        """Request the copies of tables that the log lacks, and of those in batches that arrive."""
+        found = NewTables(self._log)
+        found.request_published(self._dsn, self._request, self._interrupt)
+        return found.request_sent
 
     def _stream(
         self,
         writer: LogWriter,
         until_lsn: int | None,
         idle_seconds: float | None,
+        arrived: Callable[[MessageBatch], None] | None,
         **options: Any,
     ) -> None:
         """Receive the stream from where the log ends."""
@@ -350,16 +365,19 @@ class LogCapture:
                 status_board=self._status_board,
                 flushed=self._backoff.succeed,
                 room=self._room,
+                arrived=arrived,
                 **options,
             ).run(until_lsn, idle_seconds)
         finally:
             capture.close()
 
-    def _adder(self, writer: LogWriter) -> Callable[[Sequence[str]], None]:
+    def _adder(
+        self, writer: LogWriter, arrived: Callable[[MessageBatch], None] | None
+    ) -> Callable[[Sequence[str]], None]:
         """Return the function that copies tables into the log."""
 
         def catch_up(lsn: int) -> None:
-            self._stream(writer, lsn, None, cut_lsn=lsn)
+            self._stream(writer, lsn, None, arrived, cut_lsn=lsn)
             if self._interrupt.event.is_set():
                 raise Interrupted
             self._status_board.update(state="snapshot")

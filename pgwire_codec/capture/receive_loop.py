@@ -136,6 +136,8 @@ class ReceiveLoop:
         Of the log's disk. Nothing is read while it is short: the server keeps its WAL.
     pausing : callable
         Returns whether the loop has to end, because something else is to be done.
+    arrived : callable, optional
+        Called with each batch before it is written.
     cut_lsn : int, optional
         Messages are not written from the first transaction on that ends after this LSN.
     """
@@ -151,10 +153,12 @@ class ReceiveLoop:
         flushed: Callable[[], None],
         room: DiskRoom,
         pausing: Callable[[], bool] = lambda: False,
+        arrived: Callable[[MessageBatch], None] | None = None,
         cut_lsn: int | None = None,
     ) -> None:
         self._room = room
         self._pausing = pausing
+        self._arrived = arrived
         self._cut_lsn = cut_lsn
         self._is_cut = False
         self._capture = capture
@@ -227,6 +231,8 @@ class ReceiveLoop:
         self._room.wait(self._capture.keepalive)
 
     def _append(self, batch: MessageBatch) -> None:
+        if self._arrived is not None:
+            self._arrived(batch)
         self._unflushed += batch.nbytes
         arguments = (batch.messages(), batch.lsn, batch.time)
         self._writing.append(self._background.submit(self._writer.append, *arguments))

@@ -65,10 +65,11 @@ class RequestedTables:
                 self.notes += (f"not copied: {', '.join(request.tables)}: {error}",)
                 if error.is_transient:
                     self._next_look = monotonic() + _RETRY_SECONDS
-                else:
+                    continue
+                if not request.is_automatic:
                     self._requests.fail(name, request, error.primary, error.hint)
-            else:
-                self._requests.remove(name)
+                    continue
+            self._requests.remove(name)
 
     def _look(self) -> None:
         try:

@@ -89,6 +89,11 @@ def _mode(ctx: click.Context, param: click.Parameter, value: str) -> int:
     show_default=True,
     help="Number of connections that the snapshot copies over.",
 )
+@click.option(
+    "--add-new-tables",
+    is_flag=True,
+    help="Copy each published table that the log has nothing of, also later ones.",
+)
 @click.option("--create-slot", is_flag=True, help="Create the slot if it does not exist.")
 @click.option(
     "--failover",

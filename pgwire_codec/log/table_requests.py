@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from pgwire_codec.errors import OptionError
@@ -27,11 +27,14 @@ class TableRequest:
     ----------
     tables : list of str
         Names, ``schema.table``.
+    is_automatic : bool
+        Whether the capture itself has requested them.
     error, hint : str or None
         Why it cannot be fulfilled, and what to do about that.
     """
 
     tables: list[str]
+    is_automatic: bool = False
     error: str | None = None
     hint: str | None = None
 
@@ -59,7 +62,7 @@ class TableRequests:
         """True if a look for requests costs next to nothing, as it does not in an object store."""
         return self._store.grows
 
-    def add(self, tables: Sequence[str]) -> str:
+    def add(self, tables: Sequence[str], *, is_automatic: bool = False) -> str:
         """Write a request durably, and return its name.
 
         Raises
@@ -77,7 +80,7 @@ class TableRequests:
             )
         name = uuid.uuid4().hex
         with self._store.lock():  # it makes the folder
-            self._write(name, TableRequest(list(tables)))
+            self._write(name, TableRequest(list(tables), is_automatic))
         return name
 
     def get(self, name: str) -> TableRequest | None:
@@ -100,7 +103,7 @@ class TableRequests:
 
     def fail(self, name: str, request: TableRequest, error: str, hint: str | None) -> None:
         """Record why a request cannot be fulfilled; the capture does not try again."""
-        self._write(name, TableRequest(request.tables, error, hint))
+        self._write(name, replace(request, error=error, hint=hint))
 
     def _write(self, name: str, request: TableRequest) -> None:
         self._store.write(name + _SUFFIX, dump(request))

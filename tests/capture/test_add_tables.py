@@ -288,6 +288,40 @@ def test_the_slot_may_be_before_the_copy(
     assert replayed(tmp_path, "public.later") == rows_of(two, "later")
 
 
+@pytest.mark.parametrize("streaming", ["off", "on"])
+def test_new_tables_are_added(two: Database, tmp_path: Path, streaming: Any) -> None:
+    """By their first change, or when the capture starts, if they have none."""
+    two.execute(
+        f"ALTER DATABASE {two.name} SET logical_decoding_work_mem = '64kB'",
+        "CREATE TABLE silent (k int PRIMARY KEY, v text)",
+        "INSERT INTO silent VALUES (1, 'a'), (2, 'b')",
+        "INSERT INTO t VALUES (1, 'a')",
+        f"SELECT pg_drop_replication_slot('{two.slot}')",
+    )
+    options: Any = {"snapshot": True, "add_new_tables": True, "streaming": streaming}
+    requests = log.TableRequests(tmp_path)
+    capture = capture_into(two, tmp_path, **options)
+    with running(capture) as failed:
+        assert wait_until(lambda: capture.status.state == "streaming")
+        two.execute("ALTER PUBLICATION p ADD TABLE later, silent")
+        two.execute(
+            "INSERT INTO later SELECT n, repeat('y', 500) FROM generate_series(3000, 9000) n"
+        )
+        assert wait_until(lambda: len(replayed(tmp_path, "public.later")) == 8001, SECONDS)
+        two.execute("CREATE TABLE dropped (k int)", "ALTER PUBLICATION p ADD TABLE dropped")
+        two.execute("INSERT INTO dropped VALUES (1); DROP TABLE dropped")
+        assert wait_until(lambda: "public.dropped" in tables_of(tmp_path), SECONDS)
+        assert wait_until(lambda: requests.pending() == {}, SECONDS)
+        assert "public.dropped" in " ".join(capture.status.notes)
+    assert not failed
+    assert replayed(tmp_path, "public.silent") == Counter()
+    capture_into(two, tmp_path, **options).run(until_lsn=flush_lsn(two))
+    for table in ("t", "later", "silent"):
+        assert replayed(tmp_path, f"public.{table}") == rows_of(two, table)
+    truncated = [row["_op"] for row in decoded(tmp_path, "public.t")].count("T")
+    assert truncated == 0
+
+
 def test_names(tmp_path: Path) -> None:
     requests = log.TableRequests(tmp_path)
     for wrong in ([], ["later"], ["public."], ["public.later", ".x"]):

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pgwire_codec import log
 from tests.support.log_captures import capture_into, flush_lsn
 from tests.support.mirrored_server import SETUP, TABLES, Changes, check
-from tests.support.mirrors import MirrorOf
+from tests.support.mirrors import MirrorOf, in_order
 from tests.support.servers import database
 
 if TYPE_CHECKING:
@@ -66,3 +67,45 @@ def test_the_tables_of_a_server(
             )
             follow()
             check(made, mirror.rows, "n")
+
+
+def test_a_table_that_is_published_later(
+    spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, engine: str
+) -> None:
+    """Its rows of before are missing, also those that an update needs, until they are copied."""
+    mirror = MirrorOf(spark, tmp_path, engine)
+    with database(request.getfixturevalue("pg18")) as made:
+        made.execute(
+            "CREATE TABLE first (id int PRIMARY KEY)",
+            "CREATE TABLE later (id int PRIMARY KEY, v int, note text)",
+            "ALTER TABLE later ALTER note SET STORAGE EXTERNAL",
+            "INSERT INTO later SELECT n, n, repeat('x', 3000) FROM generate_series(1, 20) n",
+            "CREATE PUBLICATION p FOR TABLE first",
+        )
+
+        def follow() -> None:
+            capture = capture_into(made, tmp_path / "log", snapshot=True)
+            capture.run(until_lsn=flush_lsn(made))
+            mirror.run()
+
+        def expected() -> list[dict[str, object]]:
+            names = ("id", "v", "note")
+            rows = made.query("SELECT * FROM later")
+            return in_order([dict(zip(names, row, strict=True)) for row in rows])
+
+        follow()
+        made.execute("ALTER PUBLICATION p ADD TABLE later", "UPDATE later SET v = -v WHERE id < 5")
+        follow()
+        assert mirror.status()["public.later"]["state"] == "set aside"
+        log.TableRequests(tmp_path / "log").add(["public.later"])
+        made.execute("DELETE FROM later WHERE id = 7", "INSERT INTO first VALUES (1)")
+        follow()
+        mirror.resume("public.later")
+        follow()
+        assert mirror.rows("public.later") == expected()
+        made.execute("UPDATE later SET v = -v WHERE id > 15")
+        log.TableRequests(tmp_path / "log").add(["public.later"])
+        follow()
+        assert mirror.rows("public.later") == expected()
+        assert mirror.status()["public.later"]["error"] is None
+        assert mirror.rows("public.first") == [{"id": 1}]
