@@ -37,6 +37,9 @@ _STAGED_AS: Final = "spark.wap.id"
 
 _SNAPSHOT_PROPERTY: Final = "spark.sql.iceberg.snapshot-property."
 
+#: Node of a plan that reads a table of a catalog.
+_TABLE: Final = "DataSourceV2Relation"
+
 _METRIC: Final = "spark.merge-into.num-target-rows-"
 
 
@@ -201,7 +204,7 @@ class Iceberg:
     def _view(self, rows: DataFrame) -> Iterator[str]:
         """Yield the name of a view of rows, for all sessions."""
         view = f"pgwire_codec_{uuid4().hex}"
-        _in_deterministic_plan(rows).createGlobalTempView(view)
+        _in_plan_of_their_own(rows).createGlobalTempView(view)
         try:
             yield f"{quoted(self._spark.conf.get('spark.sql.globalTempDatabase'))}.{view}"
         finally:
@@ -241,17 +244,21 @@ class Iceberg:
             )
 
 
-def _in_deterministic_plan(rows: DataFrame) -> DataFrame:
-    """Return rows in a plan that Spark lets ``MERGE INTO`` have twice: to find files, and to merge.
+def _in_plan_of_their_own(rows: DataFrame) -> DataFrame:
+    """Return rows in a plan that Spark's ``MERGE INTO`` accepts as the source.
 
-    A plan with numbers that Spark has given to rows is not one, although these rows are kept.
+    It has the plan twice: to find files, and to merge. A plan with numbers that Spark has given to
+    rows is not deterministic then, although these rows are kept. One with the target itself, as for
+    values under a former key, has columns that Spark confuses with those of the target.
     """
     found, spark = cast(Any, rows), cast(Any, rows.sparkSession)
-    plan = found._jdf.queryExecution()
-    if plan.analyzed().deterministic():
+    execution = found._jdf.queryExecution()
+    leaves = execution.analyzed().collectLeaves()
+    names = {leaves.apply(place).nodeName() for place in range(leaves.length())}
+    if execution.analyzed().deterministic() and _TABLE not in names:
         return rows
     session = spark._jsparkSession
-    made = session.internalCreateDataFrame(plan.toRdd(), found._jdf.schema(), False)
+    made = session.internalCreateDataFrame(execution.toRdd(), found._jdf.schema(), False)
     return cast("DataFrame", type(found)(made, spark))
 
 

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 #: Before and after the key of a missing row, in the error that a task raises.
 MISSING: Final = "pgwire_codec:missing_row:"
 
-_MISSING: Final = re.compile(rf"{MISSING}(.*?){MISSING}", re.DOTALL)
+#: Errors of another class can have it, too: in the plan that they show.
+_MISSING: Final = re.compile(rf"USER_RAISED_EXCEPTION\] {MISSING}(.*?){MISSING}", re.DOTALL)
 
 _SHOWN: Final = 40  # characters of a value in an error
 
