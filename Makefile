@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help venv test thorough quick test-spark test-postgresql crash lint sanitize fuzz demo bench \
-	bench-versions bench-peers bench-wheel bench-compare bench-page bench-capture bench-log bench-spark bench-size wheel test-arm64 docs changelog tutorial clean
+	bench-versions bench-peers bench-wheel bench-compare bench-page bench-capture bench-log bench-spark bench-size wheel image test-arm64 docs changelog tutorial clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -53,6 +53,7 @@ lint: venv ## check style, format, types and imports
 	$(BIN)/lint-imports
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint --max-line-length 100 pgwire_codec
 	./tools/actionlint $(BIN)/python
+	./tools/lint-deploy $(BIN)/python
 
 # What leaks is asked of a part of the tests only: other libraries leak at their end, too.
 SANITIZED = cd build/sanitize && \
@@ -140,6 +141,9 @@ wheel: venv ## build sdist and manylinux wheel, and run all tests on it in an em
 		build/wheel/built/*.whl
 	$(BIN)/auditwheel show build/wheel/*.whl
 	JOBS=$(JOBS) ./tools/test-wheel $(BIN)/python build/wheel/*.whl build/wheel
+
+image: ## build the images with Docker, and run a capture and a mirror in them
+	./tools/test-image
 
 test-arm64: venv ## cross-compile the wheel for ARM and run the quick tests on it under qemu
 	JOBS=$(JOBS) ./tools/test-arm64 $(BIN)/python

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
 
 ROOT = Path(__file__).parent.parent
-_PLACE = re.compile(r"^<!-- from the code: (\w+)(?: ([\w -]+))? -->$", re.MULTILINE)
+_PLACE = re.compile(r"^<!-- from the code: (\w+)(?: ([\w ./@-]+))? -->$", re.MULTILINE)
 _UNRELEASED = re.compile(r"^The entries of the next release[^<]*<!-- .* -->$", re.MULTILINE)
 _FRAGMENTS = re.compile(r"\+[\w-]+\.(added|changed|fixed|removed)\.md")
 
@@ -228,9 +228,22 @@ def _first_sentence(name: str) -> str:
     return re.split(r"[.;](?:\s|$)", " ".join(_doc(name).split()))[0] + "."
 
 
+_LANGUAGES = {"": "dockerfile", ".env": "ini", ".service": "ini", ".yaml": "yaml"}
+
+
+def _deployment(name: str | None) -> Iterator[str]:
+    """Yield a file of deploy/."""
+    assert name is not None
+    path = ROOT / "deploy" / name
+    yield f'```{_LANGUAGES[path.suffix]} title="deploy/{name}"'
+    yield from path.read_text(encoding="utf-8").splitlines()
+    yield "```"
+
+
 _MAKERS: dict[str, Callable[[str | None], Iterator[str]]] = {
     "added_fields": _added_fields,
     "command": _command,
+    "deployment": _deployment,
     "error_codes": _error_codes,
     "messages": _messages,
     "metrics": _metrics,

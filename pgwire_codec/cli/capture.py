@@ -27,9 +27,11 @@ from pgwire_codec.capture.options import (
 )
 from pgwire_codec.capture.status import Status
 from pgwire_codec.cli.arguments import PASSWORD_COMMAND, DsnCommand, name_options, size
-from pgwire_codec.cli.capture_report import JsonReport, StatusReport, TerminalReport
+from pgwire_codec.cli.capture_report import JsonReport, StatusReport, TerminalReport, summary
 from pgwire_codec.cli.metrics import capture_endpoint, metrics_option
 from pgwire_codec.cli.retention import retention_of, retention_options
+from pgwire_codec.cli.service_manager import ServiceManager
+from pgwire_codec.metrics.health import STALLED_AFTER
 from pgwire_codec.options import Compression
 from pgwire_codec.protocol.lsn import parse_lsn
 
@@ -260,16 +262,24 @@ def _show_while_alive(
     worker: _Worker, report: StatusReport, meter: LagMeter, signalled: list[int]
 ) -> None:
     """Report the status until the capture ends; stop it at the first signal."""
+    manager = ServiceManager()
     due, shown = 0.0, None
     while worker.is_alive():
         if signalled:
+            manager.stopping()
             worker.running.stop()
         status = _worded(worker.running.status)
         # A change of state is reported at once.
         if time.monotonic() >= due or (status.state, status.problem) != shown:
             report.show(status, meter.measure(status))
+            manager.status(summary(status))
             due = time.monotonic() + report.interval
             shown = (status.state, status.problem)
+        # A server that is down is waited for; one that refuses the capture ends the start.
+        if status.state in ("streaming", "waiting") or status.snapshot_tables_expected:
+            manager.ready()
+        if worker.running.stalled_seconds < STALLED_AFTER:
+            manager.alive()
         worker.join(_POLL_SECONDS)
 
 

@@ -171,6 +171,16 @@ def rows(status: Status, rates: Rates, lag: Lag | None) -> list[tuple[str, str]]
     return found + [("note", note) for note in status.notes]
 
 
+def summary(status: Status) -> str:
+    """Return the status in a line of text."""
+    if status.problem is not None:
+        return f"{status.state}: {status.problem}"
+    if status.state == "snapshot":
+        return f"{status.state}: {_snapshot(status, Rates())}"
+    confirmed = _position(status.confirmed_lsn) or "nothing"
+    return f"{status.state}: {format_count(status.messages, 'message')}, confirmed {confirmed}"
+
+
 def _snapshot(status: Status, rates: Rates) -> str:
     """Return the snapshot's progress: rows, tables, bytes and the remaining time."""
     if status.state != "snapshot":

@@ -22,7 +22,8 @@ from pgwire_codec.cli.lake_options import (
     to_option,
 )
 from pgwire_codec.cli.metrics import metrics_option, mirror_endpoint
-from pgwire_codec.cli.mirror_report import JsonLines, MirrorReport, TerminalTable
+from pgwire_codec.cli.mirror_report import JsonLines, MirrorReport, TerminalTable, summary
+from pgwire_codec.cli.service_manager import ServiceManager
 from pgwire_codec.errors import TableError
 from pgwire_codec.format import format_count
 from pgwire_codec.log import Log
@@ -121,6 +122,7 @@ def mirror(
     if console.is_terminal and not as_json:
         report = TerminalTable(f"{log} → {target}", console)
     last: list[MirroredBatch] = []
+    manager = ServiceManager()
 
     with (
         mirror_endpoint(address, log, target) as watch,
@@ -147,9 +149,14 @@ def mirror(
             watch.known(lake.Lake.of(spark, target, engine, None).status(spark).read().values())
         with _signals() as signalled:
             running = query.start_mirror(spark, log, target, tables, chosen)
+            manager.ready()
             with nullcontext() if watch is None else watch.running(running.query):
                 while running.query.isActive:
+                    manager.alive()
+                    if last:
+                        manager.status(summary(last[0]))
                     if signalled:
+                        manager.stopping()
                         running.stop()
                     time.sleep(_POLL_SECONDS)
             failure = running.failure

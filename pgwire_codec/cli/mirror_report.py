@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from pgwire_codec.format import format_duration, format_number, printable
+from pgwire_codec.format import format_count, format_duration, format_number, printable
 from pgwire_codec.protocol.lsn import format_lsn
 
 if TYPE_CHECKING:
@@ -32,6 +32,14 @@ class MirrorReport(Protocol):
 def lag_seconds(table: TableStatus, now: datetime) -> float | None:
     """Return the time from a table's last commit on the server; None if that is not known."""
     return None if table.commit_time is None else (now - table.commit_time).total_seconds()
+
+
+def summary(batch: MirroredBatch) -> str:
+    """Return the result of a micro-batch in a line of text."""
+    aside = [each.table for each in batch.tables if each.state == "set aside"]
+    text = f"applied micro-batch {batch.batch}, up to {format_lsn(batch.until)}, to "
+    text += format_count(len(batch.tables), "table")
+    return f"{text}; set aside: {', '.join(aside)}" if aside else text
 
 
 class JsonLines:

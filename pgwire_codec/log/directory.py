@@ -20,6 +20,7 @@ from pgwire_codec.log.bounds import (
 )
 from pgwire_codec.log.checked_json import RESTORE
 from pgwire_codec.log.index_file import INDEX
+from pgwire_codec.log.local_store import LOCK
 from pgwire_codec.log.segment import SEGMENT, SIDECAR, Segment, segment_name
 from pgwire_codec.log.sidecar import segment_from_bytes
 from pgwire_codec.log.snapshot_record import PLAN, ROWS
@@ -231,10 +232,11 @@ def _classify_indexes(found: Directory) -> None:
 
 
 def not_a_log(store: Store) -> LogError:
-    """Return the error for a directory without a log."""
+    """Return the error for a directory without a log, which is transient if one can still begin."""
     return LogError(
         f"{store.name} is not a log: it has neither {MANIFEST} nor segments",
         hint="Capture into it first, with pgwire-codec capture --log.",
+        is_transient=set(store.names()) <= {LOCK},
     )
 
 

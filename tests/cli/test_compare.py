@@ -125,7 +125,7 @@ def test_usage(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     given = arguments(tmp_path)
     result = run(*given[:2], tmp_path / "none", *given[3:])
-    assert result.exit_code == 4
+    assert result.exit_code == 3
     assert "none is not a log" in result.stderr
     result = run(*given[:4], "iceberg:/lake", *given[5:])
     assert result.exit_code == 2

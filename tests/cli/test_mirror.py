@@ -107,7 +107,7 @@ def test_usage(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "'x' is not NAME=VALUE" in result.stderr
     result = run("mirror", "--log", tmp_path / "none", *options)
-    assert result.exit_code == 4
+    assert result.exit_code == 3
     assert "none is not a log: it has neither" in result.stderr
     writer = Writer(tmp_path)
     writer.commit(relation(1, ID), build.insert(1, "1"))

@@ -36,7 +36,7 @@ def test_the_command(tmp_path: Path) -> None:
 
 def test_the_command_reports_errors(tmp_path: Path) -> None:
     result = run(tmp_path, "-o", tmp_path / "report.html")
-    assert (result.exit_code, "is not a log" in result.stderr) == (4, True)
+    assert (result.exit_code, "is not a log" in result.stderr) == (3, True)
     directory = tmp_path / "log"
     write(corpus.capture("dml.pg18.v1-text"), directory)
     result = run(directory, "-o", tmp_path / "nowhere" / "report.html")

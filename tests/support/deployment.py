@@ -1,0 +1,166 @@
+"""The files of deploy/, read as systemd and Compose read them, and datagrams for systemd."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.servers import Database
+from tests.support.slot_captures import wait_until
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+
+#: In place of the installed command.
+COMMAND = [sys.executable, "-c", "from pgwire_codec.cli import main; main()"]
+
+
+def unit(name: str) -> dict[str, str]:
+    """Return the settings of a unit; the last value of each."""
+    text = (DEPLOY / "systemd" / f"pgwire-codec-{name}@.service").read_text(encoding="utf-8")
+    lines = text.replace("\\\n", " ").splitlines()
+    return dict(line.split("=", 1) for line in lines if re.match(r"[A-Za-z]+=", line))
+
+
+def environment_file() -> dict[str, str]:
+    """Return the variables of the example's environment file."""
+    lines = (DEPLOY / "systemd" / "shop.env").read_text(encoding="utf-8").splitlines()
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
+def command_of_unit(name: str, variables: Mapping[str, str], state: Path) -> list[str]:
+    """Return the words of a unit's ExecStart, for the instance ``shop``.
+
+    ``$NAME`` as a word becomes the variable's words, and ``${NAME}`` its value.
+    """
+    command = unit(name)["ExecStart"].replace("%i", "shop").replace("%S", str(state))
+    words: list[str] = []
+    for word in shlex.split(command):
+        if match := re.fullmatch(r"\$(\w+)", word):
+            words += shlex.split(variables[match[1]])
+        else:
+            words.append(re.sub(r"\$\{(\w+)\}", lambda match: variables[match[1]], word))
+    assert words[0] == "/opt/pgwire-codec/bin/pgwire-codec"
+    return words[1:]
+
+
+def service(name: str) -> dict[str, Any]:
+    """Return a service of the Compose file."""
+    import yaml
+
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]
+    found: dict[str, Any] = services[name]
+    return found
+
+
+def instruction(name: str) -> Any:
+    """Return the words of an instruction of the Dockerfile that has a JSON array."""
+    text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+    [match] = re.findall(rf"^{name}.*?(\[.*\])$", text, re.MULTILINE)
+    return json.loads(match)
+
+
+def libpq_variables(made: Database) -> dict[str, str]:
+    """Return libpq's environment variables for a database."""
+    import psycopg2.extensions
+
+    parts = psycopg2.extensions.parse_dsn(made.dsn)
+    names = {"host": "PGHOST", "port": "PGPORT", "dbname": "PGDATABASE", "user": "PGUSER"}
+    return {names[name]: value for name, value in parts.items() if name in names}
+
+
+class Notified:
+    """Receives the datagrams that a process sends to its service manager. A context manager.
+
+    A thread reads them as they arrive: the system keeps ten, and the sender waits.
+    """
+
+    def __init__(self, *, is_abstract: bool = False) -> None:
+        self._folder = tempfile.mkdtemp(prefix="pgwire_codec_")  # its path has to be short
+        self._path = Path(self._folder) / "notify"
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(f"\0{self._path}" if is_abstract else str(self._path))
+        self.address = f"@{self._path}" if is_abstract else str(self._path)
+        self.received: list[str] = []
+        self._read = 0  # by the test
+        self._thread = threading.Thread(target=self._receive)
+
+    def __enter__(self) -> Notified:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._end()
+        self._path.unlink(missing_ok=True)
+        Path(self._folder).rmdir()
+
+    def until(self, start: str, seconds: float = 60.0) -> str:
+        """Return the next datagram that starts so; fail if none comes."""
+        found: list[str] = []
+
+        def has_come() -> bool:
+            while not found and self._read < len(self.received):
+                self._read += 1
+                found.extend(t for t in [self.received[self._read - 1]] if t.startswith(start))
+            return bool(found)
+
+        assert wait_until(has_come, seconds), f"no {start} in {self.received}"
+        return found[0]
+
+    def rest(self) -> list[str]:
+        """Return all that was received from a process that has ended; nothing more is."""
+        self._end()
+        return self.received
+
+    def _receive(self) -> None:
+        while text := self._socket.recv(4096).decode():
+            self.received.append(text)
+
+    def _end(self) -> None:
+        """Have the thread read what was sent before, and end it."""
+        if self._thread.is_alive():
+            self._socket.sendto(b"", self._socket.getsockname())
+            self._thread.join()
+            self._socket.close()
+
+
+@contextmanager
+def started(
+    arguments: list[str], variables: Mapping[str, str], folder: Path
+) -> Iterator[subprocess.Popen[str]]:
+    """Run the command in an environment of these variables only; kill it at the end."""
+    kept = {name: os.environ[name] for name in ("PATH", "JAVA_HOME") if name in os.environ}
+    # As systemd does: the watchdog is for this process, not for its children.
+    shell = ["/bin/sh", "-c", 'WATCHDOG_PID=$$ exec "$@"', "sh"]
+    with subprocess.Popen(
+        [*shell, *COMMAND, *arguments],
+        env=kept | {"PYTHONPATH": str(ROOT)} | dict(variables),
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+
+
+def stopped(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """End a process as a service manager does; return its exit status and stderr."""
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=120)
+    return process.returncode, errors
