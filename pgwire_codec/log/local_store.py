@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -18,6 +18,8 @@ from pgwire_codec.options import SegmentOptions
 
 _TEMPORARY: Final = ".tmp"
 LOCK: Final = "lock"
+_PRUNING_LOCK: Final = "pruning-lock"
+_PRUNING_SECONDS: Final = 10.0  # that a pruning waits for another one
 _PID_DIGITS: Final = 20  # more than any system's process IDs have
 _NOFOLLOW: Final[int] = getattr(os, "O_NOFOLLOW", 0)
 _BINARY: Final[int] = getattr(os, "O_BINARY", 0)
@@ -127,8 +129,31 @@ class LocalStore:
         path = self._directory / LOCK
         with ExitStack() as held:
             with writing(path):
-                held.enter_context(_locked(path, self.name, self._file_mode))
+                held.enter_context(_locked(path, self._file_mode, self._being_written))
             yield
+
+    @contextmanager
+    def pruning_lock(self) -> Iterator[None]:
+        path = self._directory / _PRUNING_LOCK
+        with ExitStack() as held:
+            with writing(path):
+                locked = _locked(path, self._file_mode, self._being_pruned, _PRUNING_SECONDS)
+                held.enter_context(locked)
+            yield
+
+    def _being_written(self, pid: int | None) -> LogError:
+        return LogError(
+            f"the log {self.name} is being written by {_holder('writer', pid)}",
+            hint="A log has one writer at a time. End the other one, or write to another log.",
+            is_transient=True,
+        )
+
+    def _being_pruned(self, pid: int | None) -> LogError:
+        return LogError(
+            f"the log {self.name} is being pruned by {_holder('thread', pid)}",
+            hint="Prune it again when the other pruning has ended.",
+            is_transient=True,
+        )
 
     def _make_directory(self) -> None:
         search = (self._file_mode & 0o444) >> 2  # those who may read may search
@@ -200,31 +225,35 @@ def _sync_data(descriptor: int) -> None:
 
 
 @contextmanager
-def _locked(path: Path, log: str, mode: int) -> Iterator[None]:
-    """Hold the lock of a log.
+def _locked(
+    path: Path, mode: int, error_of: Callable[[int | None], LogError], seconds: float = 0.0
+) -> Iterator[None]:
+    """Hold a lock of a log.
 
     Parameters
     ----------
     path : pathlib.Path
         The lock file, which contains the holder's process ID. It is kept when the lock is released:
         others may already wait for it.
-    log : str
-        Name of the log in errors.
     mode : int
         Permissions of the lock file.
+    error_of : callable
+        Returns the error for the holder's process ID, if that is known.
+    seconds : float
+        Time to wait for the lock.
 
     Raises
     ------
     LogError
-        When another writer holds the lock, in this process or another one, or when the file is a
-        symbolic link, which is not followed.
+        When it is held, in this process or another one, or when the file is a symbolic link, which
+        is not followed.
     MissingExtraError
         When filelock is not installed.
     """
     filelock = _load_filelock()
     lock = filelock.FileLock(
         path,
-        timeout=0,
+        timeout=seconds,
         mode=mode,
         thread_local=False,  # another thread may close the log
         fallback_to_soft=False,  # a lock that outlives its process would have to be broken by hand
@@ -234,13 +263,7 @@ def _locked(path: Path, log: str, mode: int) -> Iterator[None]:
     try:
         lock.acquire()
     except filelock.Timeout:
-        pid = _read_pid(path)
-        whom = "another writer of this process" if pid == os.getpid() else "another process"
-        raise LogError(
-            f"the log {log} is being written by {whom} (pid {pid or 'unknown'})",
-            hint="A log has one writer at a time. End the other one, or write to another log.",
-            is_transient=True,
-        ) from None
+        raise error_of(_read_pid(path)) from None
     except OSError as error:
         if path.is_symlink():
             raise LogError(
@@ -252,6 +275,11 @@ def _locked(path: Path, log: str, mode: int) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def _holder(kind: str, pid: int | None) -> str:
+    whom = f"another {kind} of this process" if pid == os.getpid() else "another process"
+    return f"{whom} (pid {pid or 'unknown'})"
 
 
 def _load_filelock() -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from pgwire_codec.log.store_errors import creating, reading, too_short, writing
 class ObjectStore:
     """Objects, which are written whole. See :class:`Store`.
 
-    It has no lock: users must ensure that only one process writes to the log.
+    It has no locks: users must ensure that only one process writes to the log, and one prunes it.
     """
 
     grows = False
@@ -84,6 +84,9 @@ class ObjectStore:
         with creating(self.name, is_remote=True):
             self._filesystem.create_dir(self._directory)
         yield
+
+    def pruning_lock(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def _path(self, name: str) -> str:
         return f"{self._directory}/{name}"

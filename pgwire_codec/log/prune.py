@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +18,7 @@ from pgwire_codec.log.reader import Log
 from pgwire_codec.log.segment import SEGMENT, SIDECAR
 from pgwire_codec.log.sidecar import segment_to_bytes
 from pgwire_codec.log.state import StateTracker
-from pgwire_codec.log.store import open_store
+from pgwire_codec.log.store import Store, open_store
 from pgwire_codec.transactions.committed import Committed
 
 if TYPE_CHECKING:
@@ -30,7 +32,8 @@ def prune(
 
     A segment is kept if a transaction that commits later, or is open or prepared, has changes in
     it. All segments after it are kept, too, and so are the last sealed segment and the growing one.
-    The log may be written and read meanwhile.
+    The log may be written and read meanwhile. A pruning by another process is waited for, up to
+    10 seconds; in an object store, only one process may prune a log.
 
     Parameters
     ----------
@@ -44,12 +47,37 @@ def prune(
     -------
     list of str
         Names of the segments' files that were removed.
+
+    Raises
+    ------
+    LogError
+        When another pruning does not end.
     """
     before_lsn = commit_lsn_of(before_lsn, "before_lsn")
     if before_lsn < 0:
         raise OptionError(f"before_lsn must be 0 or more, not {before_lsn}")
+    with exclusive(uri, filesystem) as (store, log):
+        return remove_unneeded(store, log, before_lsn)
+
+
+@contextmanager
+def exclusive(
+    uri: str | os.PathLike[str], filesystem: FileSystem | None
+) -> Iterator[tuple[Store, Log]]:
+    """Open a log that nobody else prunes inside of the context.
+
+    Two prunings at once could exchange their manifests, and the log would begin at a segment that
+    was removed.
+    """
+    log = Log(uri, filesystem=filesystem)  # before the lock's file is made
     store = open_store(uri, filesystem)
-    log = Log(uri, filesystem=filesystem)
+    with store.pruning_lock():
+        log.refresh()
+        yield store, log
+
+
+def remove_unneeded(store: Store, log: Log, before_lsn: int) -> list[str]:
+    """Remove the segments of a log, as :func:`prune` does."""
     count = _unneeded(log, before_lsn)
     if not count:
         return []

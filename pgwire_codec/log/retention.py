@@ -11,13 +11,13 @@ import numpy as np
 
 from pgwire_codec.errors import OptionError
 from pgwire_codec.log.consumers import Consumer, earliest
-from pgwire_codec.log.prune import prune
-from pgwire_codec.log.reader import Log
+from pgwire_codec.log.prune import exclusive, remove_unneeded
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
     from pgwire_codec.log.index import LogIndex
+    from pgwire_codec.log.reader import Log
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +113,8 @@ def retain(
         When the position of a consumer is not known, or is not one of this log. Nothing is removed
         then.
     """
-    log = Log(uri, filesystem=filesystem)
-    return prune(uri, retention.needless_lsn(log, now), filesystem=filesystem)
+    with exclusive(uri, filesystem) as (store, log):
+        return remove_unneeded(store, log, retention.needless_lsn(log, now))
 
 
 def _leading(found: np.ndarray) -> int:

@@ -70,6 +70,12 @@ class Store(Protocol):
     def lock(self) -> Any:
         """Return a context that excludes other writers. Raise ``LogError`` when there is one."""
 
+    def pruning_lock(self) -> Any:
+        """Return a context that excludes other prunings, which are waited for, of an existing log.
+
+        Raise ``LogError`` when one does not end.
+        """
+
 
 def open_store(
     uri: str | os.PathLike[str],

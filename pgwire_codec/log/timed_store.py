@@ -78,6 +78,9 @@ class TimedStore:
     def lock(self) -> Any:
         return self._store.lock()
 
+    def pruning_lock(self) -> Any:
+        return self._store.pruning_lock()
+
 
 class TimedAppender:
     """A new file whose writes are timed. See :class:`Appender`."""

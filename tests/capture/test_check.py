@@ -243,6 +243,15 @@ class TestServer:
         ready.execute(found["role"].remedy[0].removeprefix("Run as a superuser: "))
         assert findings(ready, dsn, snapshot=False) == {}
 
+    def test_a_member_of_the_role_of_rds(self, ready: Database) -> None:
+        """Amazon lets it replicate; this server, which is not Amazon's, refuses the connection."""
+        managed = "rds_replication"
+        ready.execute(f"CREATE ROLE {managed}")
+        ready.roles.append(managed)
+        role = ready.create_role(f"NOREPLICATION IN ROLE {managed}")
+        dsn = ready.server.dsn_for(ready.name, role)
+        assert set(findings(ready, dsn, snapshot=False)) == {"replication_connection"}
+
     def test_slots(self, ready: Database) -> None:
         ready.query("SELECT pg_create_physical_replication_slot('physical', true)")
         found = only(ready, slot="physical")

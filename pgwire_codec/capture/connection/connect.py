@@ -42,6 +42,8 @@ _NO_MEMORY: Final = ("out of memory", "PQconnectdb() failed")
 _LOCAL_FAULTS: Final = (
     'service file "', 'definition of service "', 'certificate file "', 'private key file "',
 )  # fmt: skip
+#: Role of Amazon RDS whose members may replicate without the attribute REPLICATION.
+_MANAGED_ROLE: Final = "rds_replication"
 _HIDDEN: Final = (
     "The server's own text is not shown, because it may contain a part of the password."
 )
@@ -229,7 +231,10 @@ def _walsender_refusal(dsn: str, arguments: str, text: str) -> CaptureError:
 def check_may_replicate(cursor: Any) -> None:
     """Raise ``CaptureError`` when the cursor's role may not open replication connections."""
     cursor.execute(
-        "SELECT current_user, rolreplication OR rolsuper FROM pg_roles WHERE rolname = current_user"
+        "SELECT current_user, rolreplication OR rolsuper OR EXISTS (SELECT FROM pg_roles managed"
+        " WHERE managed.rolname = %s AND pg_has_role(managed.oid, 'MEMBER'))"
+        " FROM pg_roles WHERE rolname = current_user",
+        (_MANAGED_ROLE,),
     )
     role, may_replicate = cursor.fetchone()
     if not may_replicate:
