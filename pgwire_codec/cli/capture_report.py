@@ -175,8 +175,9 @@ def summary(status: Status) -> str:
     """Return the status in a line of text."""
     if status.problem is not None:
         return f"{status.state}: {status.problem}"
-    if status.state == "snapshot":
-        return f"{status.state}: {_snapshot(status, Rates())}"
+    if status.state != "streaming":
+        known = status.state == "snapshot" and status.snapshot_tables_expected
+        return f"{status.state}: {_snapshot(status, Rates())}" if known else status.state
     confirmed = _position(status.confirmed_lsn) or "nothing"
     return f"{status.state}: {format_count(status.messages, 'message')}, confirmed {confirmed}"
 

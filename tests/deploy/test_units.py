@@ -62,10 +62,10 @@ def test_capture(table_of_one_server: Database, tmp_path: Path, notified: Notifi
     given = variables(made, tmp_path, notified)
     arguments = command_of_unit("capture", given, tmp_path)
     with started(arguments, given | {"SLOT": "not used"}, tmp_path) as process:
-        notified.until("READY=1")
-        notified.until("STATUS=streaming: ")
+        notified.until("READY=1", process)
+        notified.until("STATUS=streaming: ", process)
         for _ in range(3):
-            notified.until("WATCHDOG=1")
+            notified.until("WATCHDOG=1", process)
         assert answers(port(given["CAPTURE_METRICS"]), "/healthz", 200)
         folder = tmp_path / "pgwire-codec" / "shop" / "log"
         made.execute("INSERT INTO t VALUES (2, 'b')")
@@ -88,11 +88,11 @@ def test_a_server_that_is_down(
     """The unit is started, and its status has the reason for which it waits."""
     given = variables(table_of_one_server, tmp_path, notified) | {"PGPORT": "1"}
     with started(command_of_unit("capture", given, tmp_path), given, tmp_path) as process:
-        status = notified.until("STATUS=waiting: ")
+        status = notified.until("STATUS=waiting: ", process)
         assert "No such file or directory" in status
         assert "\n" not in status
-        notified.until("READY=1")
-        notified.until("WATCHDOG=1")
+        notified.until("READY=1", process)
+        notified.until("WATCHDOG=1", process)
         assert stopped(process) == (0, "")
     assert "STOPPING=1" in notified.rest()
 
@@ -142,14 +142,14 @@ def test_mirror(table_of_one_server: Database, tmp_path: Path) -> None:
         capturing = given | {"NOTIFY_SOCKET": of_capture.address}
         arguments = command_of_unit("capture", given, tmp_path)
         with started(arguments, capturing, tmp_path) as capture:
-            of_capture.until("STATUS=streaming")
+            of_capture.until("STATUS=streaming", capture)
             with started(mirror, given, tmp_path) as process:
-                receiver.until("READY=1", 300)
-                status = receiver.until("STATUS=", 300)
+                receiver.until("READY=1", process, 300)
+                status = receiver.until("STATUS=", process, 300)
                 assert status.startswith("STATUS=applied micro-batch 0, up to ")
                 assert status.endswith(" to 1 table")
-                receiver.until("WATCHDOG=1")
-                receiver.until("WATCHDOG=1")
+                receiver.until("WATCHDOG=1", process)
+                receiver.until("WATCHDOG=1", process)
                 assert answers(port(given["MIRROR_METRICS"]), "/healthz", 200)
                 returned = stopped(process)
                 assert returned[0] == 0, returned[1]

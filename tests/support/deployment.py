@@ -106,18 +106,20 @@ class Notified:
         self._path.unlink(missing_ok=True)
         Path(self._folder).rmdir()
 
-    def until(self, start: str, seconds: float = 60.0) -> str:
-        """Return the next datagram that starts so; fail if none comes."""
-        found: list[str] = []
+    def until(self, start: str, process: subprocess.Popen[str], seconds: float = 60.0) -> str:
+        """Return the next datagram that starts so; fail if none comes, or the process ends."""
 
         def has_come() -> bool:
-            while not found and self._read < len(self.received):
-                self._read += 1
-                found.extend(t for t in [self.received[self._read - 1]] if t.startswith(start))
-            return bool(found)
+            return self._read < len(self.received) or process.poll() is not None
 
-        assert wait_until(has_come, seconds), f"no {start} in {self.received}"
-        return found[0]
+        while wait_until(has_come, seconds) and self._read < len(self.received):
+            text = self.received[self._read]
+            self._read += 1
+            if text.startswith(start):
+                return text
+        process.kill()
+        _, errors = process.communicate()
+        raise AssertionError(f"no {start} in {self.received}: {errors}")
 
     def rest(self) -> list[str]:
         """Return all that was received from a process that has ended; nothing more is."""
