@@ -25,7 +25,8 @@ from pgwire_codec.demo.apply import AppliedTable, differences
 from tests.crash.random_workload import DDL, KEYS, Workload, settle
 from tests.support.servers import Database
 
-_COMMAND = "from pgwire_codec.cli import main; main()"
+#: Python code of the command line.
+COMMAND = "from pgwire_codec.cli import main; main()"
 _ORACLE = "_oracle"
 
 Interruption = Literal["kill", "fast", "immediate"]
@@ -102,7 +103,7 @@ def command(
 ) -> list[str]:
     """Return the command of a capture with these options, and others that are random."""
     return [
-        sys.executable, "-c", _COMMAND, "capture", "--json", "--dsn", made.dsn,
+        sys.executable, "-c", COMMAND, "capture", "--json", "--dsn", made.dsn,
         "--slot", made.slot, "--publication", "p", "--log", str(folder),
         "--streaming", options["streaming"],
         "--flush-seconds", str(chance.choice([0.005, 0.1, 1.0])),

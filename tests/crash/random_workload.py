@@ -24,23 +24,33 @@ CREATE TABLE journal (id bigserial PRIMARY KEY, worker int, number int);
 """
 
 WORKERS = 3
-_FIRST_OF_WORKER = 1_000_000
+_FIRST_OF_WORKER = 1_000_000_000  # more rows than a worker makes
 _MOST_COLUMNS = 6
-#: Classes of errors after which a worker starts again: the server is away, or a lock is not
-#: available, as while a restarted server's prepared transactions hold it.
-_PASSING = ("08", "57", "55")
+_PASSING = ("08", "57", "55", "40")
+
+
+def passes(error: psycopg2.Error) -> bool:
+    """Return whether a client goes on after an error, with a new connection.
+
+    The server is away, or a lock is not available, as while a restarted server's prepared
+    transactions hold it, or there was a deadlock.
+    """
+    return error.pgcode is None or error.pgcode[:2] in _PASSING
 
 
 class Workload:
     """Workers, each with rows of its own, until the ``with`` block ends.
 
-    ``committed`` counts their transactions.
+    Each begins ``pace`` transactions in a second, or as many as it can. ``committed`` counts their
+    transactions.
     """
 
-    def __init__(self, dsn: str, seed: int) -> None:
+    def __init__(self, dsn: str, seed: int, pace: float = 50.0) -> None:
         self.dsn = dsn
         self._stopping = threading.Event()
-        self._workers = [_Worker(dsn, seed, number, self._stopping) for number in range(WORKERS)]
+        self._workers = [
+            _Worker(dsn, seed, number, self._stopping, pace) for number in range(WORKERS)
+        ]
 
     def __enter__(self) -> Workload:
         for worker in self._workers:
@@ -62,7 +72,9 @@ class Workload:
 
 
 class _Worker(threading.Thread):
-    def __init__(self, dsn: str, seed: int, worker: int, stopping: threading.Event) -> None:
+    def __init__(
+        self, dsn: str, seed: int, worker: int, stopping: threading.Event, pace: float
+    ) -> None:
         super().__init__(name=f"worker {worker}")
         self.number = 0
         self.failed: Exception | None = None
@@ -70,6 +82,7 @@ class _Worker(threading.Thread):
         self._random = random.Random(f"{seed} {worker}")
         self._worker = worker
         self._stopping = stopping
+        self._pace = pace
         self._next = (worker + 1) * _FIRST_OF_WORKER
         self._columns = 0
         self._cursor: Any = None
@@ -81,9 +94,9 @@ class _Worker(threading.Thread):
                     self._connect()
                     while not self._stopping.is_set():
                         self._transaction()
-                        self._stopping.wait(self._random.expovariate(50))
+                        self._stopping.wait(self._random.expovariate(self._pace))
                 except psycopg2.Error as error:
-                    if error.pgcode is not None and error.pgcode[:2] not in _PASSING:
+                    if not passes(error):
                         raise
                     self._stopping.wait(0.05)
         except Exception as error:  # noqa: BLE001  (raised by the workload)

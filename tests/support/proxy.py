@@ -1,4 +1,4 @@
-"""A proxy in front of a server, on loopback, that stops forwarding or adds frames to a stream."""
+"""A proxy in front of a server, on loopback, that stalls, cuts or resets, or adds frames."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from urllib.parse import quote
 from tests.support.servers import Database
 
 _COPY_BOTH = b"W"
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends RST
 
 
 class Proxy:
@@ -22,19 +23,27 @@ class Proxy:
     ----------
     frozen : threading.Event
         While it is set nothing is forwarded, in either direction; new connections are accepted.
+    cutting : threading.Event
+        While it is set a connection is closed in the middle of the next data.
     frames : list of bytes
         Frames that are sent before the server's own once a replication stream begins.
     """
 
     def __init__(self, path: str) -> None:
         self.frozen = threading.Event()
+        self.cutting = threading.Event()
         self.frames: list[bytes] = []
         self._path = path
+        self._resets = 0
         self._stopping = False
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
+
+    def reset(self) -> None:
+        """Reset the present connections; what they have not forwarded is lost."""
+        self._resets += 1
 
     def stop(self) -> None:
         self._stopping = True
@@ -48,24 +57,34 @@ class Proxy:
         while not self._stopping:
             client, _ = self._listener.accept()
             thread = threading.Thread(target=self._serve, args=(client,))
-            self._threads.append(thread)
+            self._threads = [*(each for each in self._threads if each.is_alive()), thread]
             thread.start()
 
     def _serve(self, client: socket.socket) -> None:
         with client, socket.socket(socket.AF_UNIX) as server, selectors.DefaultSelector() as ready:
-            server.connect(self._path)
+            try:
+                server.connect(self._path)
+            except OSError:  # no server is there: the client's connection is closed
+                return
+            resets = self._resets
             ready.register(client, selectors.EVENT_READ, server)
             ready.register(server, selectors.EVENT_READ, client)
             pending = b""  # of the server's messages, the part of one
             while not self._stopping:
+                if resets != self._resets:
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                    return
                 for key, _ in ready.select(0.05):
                     if self.frozen.is_set():
-                        self._pause()
+                        self._pause(resets)
                         break
                     source, target = key.fileobj, key.data
                     assert isinstance(source, socket.socket)
                     try:
                         data = source.recv(1 << 16)
+                        if self.cutting.is_set():
+                            target.sendall(data[: len(data) // 2])
+                            return
                         if data and source is server and self.frames:
                             data, pending = self._with_frames(pending + data)
                         target.sendall(data)
@@ -74,8 +93,8 @@ class Proxy:
                     if not data and not pending:
                         return
 
-    def _pause(self) -> None:
-        while self.frozen.is_set() and not self._stopping:
+    def _pause(self, resets: int) -> None:
+        while self.frozen.is_set() and resets == self._resets and not self._stopping:
             threading.Event().wait(0.02)
 
     def _with_frames(self, data: bytes) -> tuple[bytes, bytes]:

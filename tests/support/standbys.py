@@ -63,7 +63,7 @@ class Node:
     def __init__(self, directory: Path, binaries: Path) -> None:
         self.directory = directory
         self.data = directory / "data"
-        self._binaries = binaries
+        self.binaries = binaries
         self._user = _owner()
         directory.mkdir()
         if self._user is not None:
@@ -80,10 +80,10 @@ class Node:
         shutil.rmtree(self.data, ignore_errors=True)
         conninfo = f"host={primary.directory} user=postgres dbname=postgres"
         # Distributions that lack it are not newer than the embedded one, which copies older ones.
-        has_it = (self._binaries / "pg_basebackup").exists()
+        has_it = (self.binaries / "pg_basebackup").exists()
         self._run(
             "pg_basebackup", "-d", conninfo, "-D", self.data, "-R", "-S", STANDBY, "-c", "fast",
-            binaries=self._binaries if has_it else _embedded(),
+            binaries=self.binaries if has_it else _embedded(),
         )  # fmt: skip
 
     def start(self) -> None:
@@ -114,7 +114,7 @@ class Node:
 
     def _run(self, program: str, *arguments: str | Path, binaries: Path | None = None) -> None:
         done = subprocess.run(
-            [(binaries or self._binaries) / program, *arguments],
+            [(binaries or self.binaries) / program, *arguments],
             cwd=self.directory,
             user=self._user,
             stdout=subprocess.DEVNULL,
@@ -152,6 +152,10 @@ class Cluster:
     def stop_primary(self, mode: Stop) -> None:
         """Stop the primary; ``immediate`` is a crash."""
         self.primary.stop(mode)
+
+    def restart_primary(self, mode: Stop) -> None:
+        self.primary.stop(mode)
+        self.primary.start()
 
     def promote(self) -> None:
         """Promote the standby. There is no other one then; see :meth:`make_standby`."""

@@ -1,0 +1,66 @@
+"""The end of a soak: the log and the mirror's tables, compared with the server; the evidence."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from pgwire_codec import log
+from pgwire_codec.format import format_count, format_size
+from tests.crash.random_workload import settle
+from tests.soak.commands import Commands
+from tests.soak.log_follower import LogFollower
+from tests.support.servers import Database
+from tests.support.standbys import Node
+
+_SECONDS = 400.0  # for each command
+#: Of a comparison: a table that the soak dropped is gone.
+_GOOD = ("equal", "gone")
+
+
+def differences(
+    made: Database, follower: LogFollower, commands: Commands, say: Callable[[str], None]
+) -> list[str]:
+    """Capture and mirror what is left, and return what differs from the server."""
+    settle(made.dsn)
+    _run([*commands.capture(), "--until-lsn", "now", "--max-retries", "10"])
+    follower.advance()
+    found = [*follower.faults, *follower.differences(made)]
+    report = log.verify(commands.log)
+    found += map(str, report.damage)
+    left = log.Log(commands.log)
+    size = sum(each.stat().st_size for each in commands.log.iterdir())
+    say(
+        f"the log has {format_count(len(left), 'segment')} of {format_size(size)} left, from "
+        f"message {left.begin.ordinal:,} of {left.end.ordinal:,} on; it was compared"
+    )
+    if commands.has_mirror:
+        _run([*commands.mirror(), "--once"])
+        lines = _run(commands.compare(), 0, 1).splitlines()
+        tables = [json.loads(line) for line in lines if line.startswith("{")]
+        say("mirror: " + ", ".join(f"{each['table']} {each['state']}" for each in tables))
+        found += [f"mirror: {each}" for each in tables if each["state"] not in _GOOD]
+        if not tables:
+            found.append("mirror: no table was compared")
+    return found
+
+
+def keep(folder: Path, nodes: Iterable[Node], log_folder: Path) -> None:
+    """Copy the servers' logs and the log into a folder, before they are removed."""
+    for node in nodes:
+        server_log = node.directory / "log"
+        if server_log.exists():
+            shutil.copy(server_log, folder / f"server-{node.directory.name}.log")
+    if log_folder.exists() and not (folder / "log").exists():
+        shutil.copytree(log_folder, folder / "log")
+
+
+def _run(arguments: list[str], *statuses: int) -> str:
+    """Run a command to its end, and return what it printed."""
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=_SECONDS)
+    if done.returncode not in (statuses or (0,)):
+        raise AssertionError(f"status {done.returncode} of {arguments}: {done.stderr}")
+    return done.stdout

@@ -1,0 +1,110 @@
+"""Memory and file descriptors of processes, recorded into a file."""
+
+from __future__ import annotations
+
+import csv
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+
+_SECONDS = 5.0
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A process at a moment; ``seconds`` since the soak began, ``age`` of the process.
+
+    ``anonymous`` is the part of ``rss`` that is not of files, such as programs.
+    """
+
+    seconds: float
+    process: str
+    pid: int
+    age: float
+    rss: int
+    pss: int
+    anonymous: int
+    descriptors: int
+    threads: int
+
+
+class Recorder(threading.Thread):
+    """Records, every few seconds, the processes that a function returns, and a child of Java's."""
+
+    def __init__(self, path: Path, started: float, processes: Callable[[], dict[str, int]]) -> None:
+        super().__init__(name="recorder", daemon=True)
+        self.samples: list[Sample] = []
+        self._path = path
+        self._started = started
+        self._processes = processes
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        with self._path.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow([field.name for field in fields(Sample)])
+            while not self._stopping.wait(_SECONDS):
+                for sample in self.look():
+                    self.samples.append(sample)
+                    writer.writerow(astuple(sample))
+                file.flush()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join()
+
+    def look(self) -> Iterator[Sample]:
+        """Yield a sample of each process."""
+        seconds = round(time.monotonic() - self._started, 1)
+        for name, pid in self._processes().items():
+            named = {name: pid}
+            # A process that ends meanwhile, or has ended, has no sample.
+            with suppress(OSError):
+                named |= {f"{name} (Java)": each for each in _children(pid) if _is_java(each)}
+            for each, number in named.items():
+                with suppress(OSError, KeyError):
+                    yield _sample(seconds, each, number)
+
+
+def _sample(seconds: float, name: str, pid: int) -> Sample:
+    folder = Path(f"/proc/{pid}")
+    memory = _fields(folder / "smaps_rollup")
+    status = _fields(folder / "status")
+    # The 22nd field of stat; the second may contain blanks.
+    begun = int((folder / "stat").read_text().rpartition(")")[2].split()[19]) / _TICKS
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - begun
+    return Sample(
+        seconds=seconds,
+        process=name,
+        pid=pid,
+        age=round(age, 1),
+        rss=memory["Rss"] << 10,
+        pss=memory["Pss"] << 10,
+        anonymous=memory["Anonymous"] << 10,
+        descriptors=len(os.listdir(folder / "fd")),  # noqa: PTH208  (only their number)
+        threads=status["Threads"],
+    )
+
+
+def _fields(path: Path) -> dict[str, int]:
+    """Return the numbers of a file of lines as ``Name:  12 kB``."""
+    found = {}
+    for line in path.read_text().splitlines():
+        name, _, rest = line.partition(":")
+        value = rest.split()[:1]
+        if value and value[0].isdecimal():
+            found[name] = int(value[0])
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _is_java(pid: int) -> bool:
+    return Path(f"/proc/{pid}/comm").read_text().strip() == "java"
