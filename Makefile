@@ -8,6 +8,7 @@ FUZZ_SECONDS ?= 600
 RUNS ?= 100
 RESTARTS ?= 20
 PROMOTIONS ?= 20
+HOURS ?= 1
 BASE ?= main
 VERSION ?= next
 JOBS ?= 3
@@ -16,7 +17,7 @@ JOBS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test thorough quick test-spark test-postgresql crash lint sanitize fuzz demo bench \
+.PHONY: help venv test thorough quick test-spark test-postgresql crash soak lint sanitize fuzz demo bench \
 	bench-versions bench-peers bench-wheel bench-compare bench-page bench-capture bench-log bench-spark bench-size wheel image test-arm64 docs changelog tutorial clean
 
 help: ## list the targets
@@ -70,6 +71,9 @@ test-postgresql: venv ## run the tests of capturing on another major: MAJOR=12 t
 
 crash: venv ## kill captures, restart servers, promote standbys, compare the log (RUNS=100 RESTARTS=20 PROMOTIONS=20)
 	$(BIN)/python -m tests.crash --kills $(RUNS) --restarts $(RESTARTS) --promotions $(PROMOTIONS)
+
+soak: venv ## run capture and mirror under load and faults, compare them, record memory (HOURS=1 SEED=…)
+	$(BIN)/python -m tests.soak --hours $(HOURS) $(if $(SEED),--seed $(SEED))
 
 sanitize: venv ## run the quick tests with the core under gcc's sanitizers
 	$(BIN)/python -m pip install --quiet "setuptools>=77"

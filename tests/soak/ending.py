@@ -16,7 +16,7 @@ from tests.soak.log_follower import LogFollower
 from tests.support.servers import Database
 from tests.support.standbys import Node
 
-_SECONDS = 400.0  # for each command
+_SECONDS = 900.0  # for each command
 #: Of a comparison: a table that the soak dropped is gone.
 _GOOD = ("equal", "gone")
 

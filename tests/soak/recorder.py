@@ -36,19 +36,26 @@ class Sample:
 class Recorder(threading.Thread):
     """Records, every few seconds, the processes that a function returns, and a child of Java's."""
 
-    def __init__(self, path: Path, started: float, processes: Callable[[], dict[str, int]]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        begun: float,
+        processes: Callable[[], dict[str, int]],
+        interval: float = _SECONDS,
+    ) -> None:
         super().__init__(name="recorder", daemon=True)
         self.samples: list[Sample] = []
         self._path = path
-        self._started = started
+        self._begun = begun
         self._processes = processes
+        self._interval = interval
         self._stopping = threading.Event()
 
     def run(self) -> None:
         with self._path.open("w", newline="") as file:
             writer = csv.writer(file)
             writer.writerow([field.name for field in fields(Sample)])
-            while not self._stopping.wait(_SECONDS):
+            while not self._stopping.wait(self._interval):
                 for sample in self.look():
                     self.samples.append(sample)
                     writer.writerow(astuple(sample))
@@ -60,7 +67,7 @@ class Recorder(threading.Thread):
 
     def look(self) -> Iterator[Sample]:
         """Yield a sample of each process."""
-        seconds = round(time.monotonic() - self._started, 1)
+        seconds = round(time.monotonic() - self._begun, 1)
         for name, pid in self._processes().items():
             named = {name: pid}
             # A process that ends meanwhile, or has ended, has no sample.

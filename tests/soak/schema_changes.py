@@ -103,7 +103,7 @@ class SchemaChanges:
             (table, column) for table in {*own, *_LOADED} for column in self._added(cursor, table)
         ]
         if not found:
-            return self._create_table(cursor, own)
+            return self._add_column(cursor, own)
         table, column = self._chance.choice(sorted(found))
         statement = f"ALTER TABLE {table} DROP COLUMN {column}"
         cursor.execute(statement)

@@ -100,7 +100,8 @@ def test_the_chart_has_a_line_for_each_process_and_each_fault(tmp_path: Path) ->
 
 
 def test_this_process_is_recorded(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path / "samples.csv", time.monotonic(), lambda: {"me": os.getpid()})
+    path = tmp_path / "samples.csv"
+    recorder = Recorder(path, time.monotonic(), lambda: {"me": os.getpid()}, 0.01)
     [sample] = recorder.look()
     assert sample.rss >= sample.pss > 1 << 20
     assert sample.rss >= sample.anonymous > 1 << 20
@@ -108,6 +109,14 @@ def test_this_process_is_recorded(tmp_path: Path) -> None:
     with (tmp_path / "one more").open("w"):
         [after] = recorder.look()
     assert after.descriptors == sample.descriptors + 1
+    recorder.start()
+    deadline = time.monotonic() + 60
+    while not recorder.samples and time.monotonic() < deadline:
+        time.sleep(0.01)
+    recorder.stop()
+    lines = path.read_text().splitlines()
+    assert lines[0].startswith("seconds,process,pid,age,rss,pss,")
+    assert len(lines) == 1 + len(recorder.samples) > 1
 
 
 def test_a_small_disk_is_full_until_it_is_emptied(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ _SETTINGS = {
     "wal_retrieve_retry_interval": "200ms",
 }
 _SYNC_SECONDS = 120.0
+_CONTROL_SECONDS = "300"  # of pg_ctl, for a start or stop on a busy machine
 
 _numbers = itertools.count(1)
 
@@ -117,6 +118,7 @@ class Node:
             [(binaries or self.binaries) / program, *arguments],
             cwd=self.directory,
             user=self._user,
+            env={**os.environ, "PGCTLTIMEOUT": _CONTROL_SECONDS},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE if program == "pg_basebackup" else subprocess.DEVNULL,
         )
