@@ -58,7 +58,7 @@ def test_no_process_is_killed_in_the_later_part() -> None:
 def test_memory_that_grows_is_not_flat(growth: float, flat: bool) -> None:
     verdict = _verdicts(_life(200, growth))["rss", True]
     assert verdict.is_flat is flat
-    assert len(verdict.medians) == 7  # of two minutes each, from ten minutes to 25
+    assert len(verdict.values) == 7  # of two minutes each, from ten minutes to 25
 
 
 def test_memory_that_grew_before_is_flat() -> None:
@@ -74,12 +74,12 @@ def test_a_short_life_is_not_judged() -> None:
     assert str(verdict).startswith("not judged")
 
 
-@pytest.mark.parametrize(("later", "flat"), [(103, True), (120, False)])
-def test_processes_are_compared_at_equal_age(later: float, flat: bool) -> None:
-    lives = [*_life(100, 0.3, length=900), *_life(later, 0.3, length=100, pid=2)]
+def test_processes_are_shown_at_equal_age() -> None:
+    lives = [*_life(100, 0.3, length=900), *_life(150, 0.3, length=100, pid=2)]
     verdict = _verdicts(lives)["rss", False]
-    assert verdict.is_flat is flat
-    assert len(verdict.medians) == 2
+    assert [value >> 20 for value in verdict.values] == [100, 150]
+    assert verdict.is_flat is None
+    assert "+50.0%" in str(verdict)
 
 
 @pytest.mark.parametrize(("more", "flat"), [(3, True), (4, False)])
@@ -89,6 +89,14 @@ def test_a_few_more_descriptors_are_flat(more: int, flat: bool) -> None:
         for each in _life(100, 0)
     ]
     assert _verdicts(life)["descriptors", True].is_flat is flat
+
+
+def test_descriptors_of_work_are_no_leak() -> None:
+    life = [
+        replace(each, descriptors=300 if number % 5 else 20)
+        for number, each in enumerate(_life(100, 0))
+    ]
+    assert _verdicts(life)["descriptors", True].values == (20,) * 7
 
 
 def test_the_chart_has_a_line_for_each_process_and_each_fault(tmp_path: Path) -> None:
