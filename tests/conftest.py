@@ -23,7 +23,7 @@ pytest_plugins = ["tests.support.servers"]
 
 #: Files that need more than the core: they are left out if the package is not installed.
 NEEDS = {
-    "psycopg2": ["capture/*", "demo/*", "families/test_server.py"],
+    "psycopg2": ["capture/*", "demo/*", "families/test_server.py", "soak/*"],
     "prometheus_client": ["metrics/*"],
     "adbc_driver_postgresql": ["benchmarks/test_benchmarks.py"],
 }

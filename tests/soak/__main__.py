@@ -49,9 +49,7 @@ def main() -> int:
     except (Exception, KeyboardInterrupt):  # noqa: BLE001  (a soak that fails is a result)
         failed = True
         say(traceback.format_exc())
-    finally:
-        if soak.recorder is not None:
-            chart.draw(folder / "chart.svg", soak.recorder.samples, soak.outcome.faults)
+    chart.draw(folder / "chart.svg", soak.recorder.samples, soak.outcome.faults)
     _report(soak.outcome, say)
     if failed or not soak.outcome.is_good:
         for path in sorted(folder.glob("*.err")):

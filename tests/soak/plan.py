@@ -19,6 +19,8 @@ OTHERS = (
     "schema change",
     "schema change",
 )
+#: Those that need a small disk.
+DISK_FAULTS = {"full disk", "nearly full disk"}
 #: Part of the soak in which processes are killed. After it, the memory of those that are left is
 #: that of long-lived ones.
 KILLS_UNTIL = 0.35

@@ -15,7 +15,7 @@ from tests.soak.commands import Commands
 from tests.soak.faults import Faults
 from tests.soak.load import Load, create_tables
 from tests.soak.log_follower import LogFollower
-from tests.soak.plan import Plan
+from tests.soak.plan import DISK_FAULTS, Plan
 from tests.soak.recorder import Recorder
 from tests.soak.schema_changes import SchemaChanges
 from tests.soak.services import Service
@@ -24,7 +24,6 @@ from tests.support.proxy import Proxy
 from tests.support.standbys import cluster, database_of
 
 _DISK = 384 << 20
-_DISK_FAULTS = {"full disk", "nearly full disk"}
 _SERVER = {"autovacuum": "on", "wal_sender_timeout": "15s"}
 _START_SECONDS = 600.0
 _STOP_SECONDS = 300.0
@@ -86,8 +85,10 @@ class Soak:
             without = (*without, "kill mirror")
         self._has_mirror = has_mirror
         self._plan = Plan(Random(f"{seed} plan"), seconds, without)
-        self._has_disk = not set(without) >= _DISK_FAULTS
+        self._has_disk = not set(without) >= DISK_FAULTS
         self._services: dict[str, Service] = {}
+        self._begun = time.monotonic()
+        self.recorder = Recorder(folder / "samples.csv", self._begun, self._processes)
         self._entered = ExitStack()
 
     def __enter__(self) -> Soak:
@@ -150,8 +151,6 @@ class Soak:
             self._made, self._proxies, place / "log", self.folder, position, options,
             self._has_mirror,
         )  # fmt: skip
-        self._started = time.monotonic()
-        self.recorder = Recorder(self.folder / "samples.csv", self._started, self._processes)
         self.recorder.start()
         entered.callback(self.recorder.stop)
 
@@ -169,7 +168,7 @@ class Soak:
                 if not is_first and self._plan.is_over(time.monotonic() - begun):
                     break
                 self._watch(self._plan.next_pause())
-                self.outcome.faults.append((time.monotonic() - self._started, kind))
+                self.outcome.faults.append((time.monotonic() - self._begun, kind))
                 self._say(f"{kind} …")
                 self._say(f"{kind}: {faults.cause(kind)}")
             is_first = False

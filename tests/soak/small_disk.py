@@ -42,6 +42,10 @@ class SmallDisk:
         self._filler.unlink(missing_ok=True)
 
 
+class NoSmallDiskError(Exception):
+    """This machine has no namespaces for this user."""
+
+
 class _FullError(Exception):
     """Another process took some of the bytes."""
 
@@ -71,8 +75,8 @@ def small_disk(folder: Path, size: int) -> Iterator[SmallDisk]:
     ) as holder:
         assert holder.stdout is not None
         if holder.stdout.readline() != "mounted\n":
-            raise OSError(
-                "no small disk could be mounted: run the soak as root, or --without 'full disk' "
+            raise NoSmallDiskError(
+                "no tmpfs could be mounted: run the soak as root, or --without 'full disk' "
                 "--without 'nearly full disk'"
             )
         yield SmallDisk(Path(f"/proc/{holder.pid}/root{folder}"))
