@@ -10,9 +10,9 @@ from random import Random
 from tests.soak.plan import Plan
 from tests.soak.schema_changes import SchemaChanges
 from tests.soak.services import Service
-from tests.soak.small_disk import SmallDisk
 from tests.support.proxy import Proxy
 from tests.support.servers import Database
+from tests.support.small_disk import SmallDisk
 from tests.support.standbys import Cluster
 
 #: Free bytes below which the capture waits.
@@ -21,7 +21,7 @@ MIN_FREE = 32 << 20
 
 @dataclass
 class Faults:
-    """What the faults act on; ``disk`` and ``mirror`` are None if there is none."""
+    """The faults, and the parts of a soak that they act on; it may lack a disk and a mirror."""
 
     chance: Random
     plan: Plan

@@ -19,8 +19,8 @@ from tests.soak.plan import DISK_FAULTS, Plan
 from tests.soak.recorder import Recorder
 from tests.soak.schema_changes import SchemaChanges
 from tests.soak.services import Service
-from tests.soak.small_disk import SmallDisk, small_disk
 from tests.support.proxy import Proxy
+from tests.support.small_disk import SmallDisk, small_disk
 from tests.support.standbys import cluster, database_of
 
 _DISK = 384 << 20

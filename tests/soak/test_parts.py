@@ -18,7 +18,7 @@ from tests.soak.flatness import SETTLED, Verdict, judge
 from tests.soak.plan import KILLS, KILLS_UNTIL, OTHERS, Plan
 from tests.soak.recorder import Recorder, Sample
 from tests.soak.services import Service
-from tests.soak.small_disk import NoSmallDiskError, small_disk
+from tests.support.small_disk import NoSmallDiskError, small_disk
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a soak reads Linux's /proc")
 

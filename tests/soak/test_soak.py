@@ -10,7 +10,7 @@ import pytest
 
 from tests.soak.plan import DISK_FAULTS, KILLS, OTHERS
 from tests.soak.run import Soak
-from tests.soak.small_disk import NoSmallDiskError, small_disk
+from tests.support.small_disk import NoSmallDiskError, small_disk
 
 pytestmark = [
     pytest.mark.slow,
