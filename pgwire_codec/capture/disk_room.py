@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from threading import Event
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -66,5 +67,8 @@ class DiskRoom:
         self._status_board.update(state=state, problem=None)
 
     def _free(self) -> int:
-        found = os.statvfs(self._folder)
+        folder = Path(self._folder).absolute()
+        while not folder.exists():  # a new log's is not made yet
+            folder = folder.parent
+        found = os.statvfs(folder)
         return found.f_bavail * found.f_frsize

@@ -248,6 +248,12 @@ class LogCapture:
         source = self._persist(self._identify)
         if source is None:
             return self._end()
+        # To open a log is to write to it.
+        if self._room.is_short():
+            with self._pruning():
+                self._room.wait(lambda: None)
+        if self._interrupt.event.is_set():
+            return self._end()
         options = asdict(self._segments)
         with (
             LogWriter(self._log, source, times=self.write_times, **options) as writer,
@@ -312,6 +318,8 @@ class LogCapture:
     def _capture(
         self, writer: LogWriter, until_lsn: int | None, idle_seconds: float | None
     ) -> None:
+        if self._room.is_short():  # a session begins with a write
+            self._room.wait(lambda: None)
         if self._snapshot and (writer.confirm_lsn == 0 or writer.end_ordinal == 0):
             self._take_snapshot(writer)
         elif self._snapshot:
