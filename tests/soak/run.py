@@ -37,7 +37,6 @@ class Outcome:
     transactions: int = 0
     changes: int = 0
     restarts: dict[str, int] = field(default_factory=dict)  # after a process ended by itself
-    notes: list[str] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)
     verdicts: list[flatness.Verdict] = field(default_factory=list)
 
@@ -101,26 +100,32 @@ class Soak:
         self._entered.close()
 
     def run(self) -> Outcome:
-        with self._load:
-            self._start("capture", self.commands.capture())
-            self._wait_for_stream()
-            self._follower.start()
-            mirror = None
-            if self._has_mirror:
-                mirror = self._start("mirror", [*self.commands.mirror(), "--every", "10 seconds"])
-            self._cause_faults(mirror)
-        self._say("the load has ended")
-        for service in self._services.values():
-            service.stop(_STOP_SECONDS)
-            self.outcome.restarts[service.name] = service.restarts
-        self.recorder.stop()
-        self._follower.stop()
-        self.outcome.differences += ending.differences(
-            self._made, self._follower, self.commands, self._say
-        )
-        self.outcome.transactions = self._follower.transactions
-        self.outcome.changes = self._follower.changes
-        self.outcome.verdicts += flatness.judge(self.recorder.samples)
+        """Run the soak; the outcome has what was done, even if it raises."""
+        try:
+            with self._load:
+                self._start("capture", self.commands.capture())
+                self._wait_for_stream()
+                self._follower.start()
+                mirror = None
+                if self._has_mirror:
+                    mirror_command = [*self.commands.mirror(), "--every", "10 seconds"]
+                    mirror = self._start("mirror", mirror_command)
+                self._cause_faults(mirror)
+            self._say("the load has ended")
+            for service in self._services.values():
+                service.stop(_STOP_SECONDS)
+            self.recorder.stop()
+            self._follower.stop()
+            self.outcome.differences += ending.differences(
+                self._made, self._follower, self.commands, self._say
+            )
+        finally:
+            self.outcome.transactions = self._follower.transactions
+            self.outcome.changes = self._follower.changes
+            self.outcome.restarts = {
+                service.name: service.restarts for service in self._services.values()
+            }
+            self.outcome.verdicts += flatness.judge(self.recorder.samples)
         return self.outcome
 
     def _begin(self, entered: ExitStack) -> None:
