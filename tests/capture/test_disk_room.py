@@ -13,6 +13,7 @@ import pytest
 
 from pgwire_codec import log
 from pgwire_codec.capture import LogCapture, SegmentOptions
+from tests.crash.harness import COMMAND, capture_process, wait_for_stream
 from tests.support.servers import Database
 from tests.support.slot_captures import confirmed_by_server, wait_until
 from tests.support.small_disk import NoSmallDiskError, SmallDisk, small_disk
@@ -70,8 +71,22 @@ def _waits(capture: LogCapture) -> bool:
     return capture.status.state == "waiting" and "is nearly full" in problem
 
 
-def _rows(folder: Path) -> int:
-    return sum(len(batch) for batch in log.Log(folder).read())
+def _kill(made: Database, folder: Path) -> None:
+    """Capture a row, and kill the capture."""
+    with capture_process(
+        [
+            *(sys.executable, "-c", COMMAND, "capture", "--json", "--dsn", made.dsn),
+            *("--slot", made.slot, "--publication", "p", "--log", str(folder), "--min-free", "0"),
+        ]
+    ) as process:
+        wait_for_stream(process)
+        made.execute("INSERT INTO t VALUES (0, 'before')")
+        assert wait_until(lambda: list(_keys(folder)) == [0], _SECONDS)
+
+
+def _keys(folder: Path) -> Iterator[int]:
+    for batch in log.Log(folder).read():
+        yield from batch.new["k"].to_pylist()
 
 
 def test_a_capture_waits_for_room_and_confirms_nothing(
@@ -91,25 +106,27 @@ def test_a_capture_waits_for_room_and_confirms_nothing(
         assert wait_until(lambda: capture.status.transactions == 2, _SECONDS)
         assert capture.status.problem is None
     assert confirmed_by_server(made) > confirmed
-    assert _rows(folder) == 2
+    assert list(_keys(folder)) == [1, 2]
 
 
-@pytest.mark.parametrize("exists", [False, True], ids=["new log", "log"])
+@pytest.mark.parametrize("before", ["no log", "log", "log of a killed capture"])
 def test_a_capture_waits_before_it_opens_its_log(
-    exists: bool, table_of_one_server: Database, disk: SmallDisk
+    before: str, table_of_one_server: Database, disk: SmallDisk
 ) -> None:
     made, folder = table_of_one_server, disk.path / "log"
-    if exists:
+    if before == "log":
         _capture(made, folder).run(until_lsn="now")
-    before = sorted(disk.path.rglob("*"))
+    elif before != "no log":  # the next start seals its segment
+        _kill(made, folder)
+    files = set(disk.path.rglob("*"))
     made.execute("INSERT INTO t VALUES (1, 'one')")
     disk.fill()
     with running(made, folder) as capture:
         assert wait_until(lambda: _waits(capture), _SECONDS)
         disk.empty()
         assert wait_until(lambda: capture.status.transactions == 1, _SECONDS)
-    assert set(before) <= set(disk.path.rglob("*"))
-    assert _rows(folder) == 1
+    assert files <= set(disk.path.rglob("*"))
+    assert list(_keys(folder))[-1] == 1
 
 
 def test_a_capture_prunes_its_log_while_it_waits(
