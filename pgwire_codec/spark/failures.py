@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from typing import Final
 
@@ -9,11 +11,43 @@ from pgwire_codec.errors import PgwireError, TableError
 
 _OURS: Final = re.compile(r"pgwire_codec\.errors\.\w+: (.*)")
 
+#: Texts of the operating system for a disk that is full. Every engine's errors contain them.
+_FULL: Final = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))
+
+#: Text of Spark's error when a Python process has not started within 10 seconds.
+_BUSY: Final = "Python worker failed to connect back"
+
 
 def failure_of(text: str) -> PgwireError:
     """Return the error for the text of one that Spark raised."""
+    if _BUSY in text:
+        return PgwireError(
+            "a Python process of Spark did not start within 10 seconds",
+            hint="The machine is busy. Start again when it is less so.",
+            is_transient=True,
+        )
     lines = [line for line in text.splitlines() if line.strip()]
-    return error_in(text) or PgwireError(lines[0] if lines else "the query failed")
+    return (
+        full_disk(text, "a file")
+        or error_in(text)
+        or PgwireError(lines[0] if lines else "the query failed")
+    )
+
+
+def full_disk(text: str, place: str) -> PgwireError | None:
+    """Return the error for the text of one that a full disk caused; None for any other one.
+
+    ``place`` was to be written, unless the text contains an error that names another one.
+    """
+    for reason in _FULL:
+        if reason in text:
+            named = re.search(rf"cannot write [^\n]*: {reason}", text)
+            return PgwireError(
+                named[0] if named else f"cannot write {place}: {reason}",
+                hint="Free some space, and start again. Changes that were applied are safe.",
+                is_transient=True,
+            )
+    return None
 
 
 def error_in(text: str) -> TableError | None:

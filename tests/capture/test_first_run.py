@@ -20,6 +20,7 @@ from pgwire_codec import log
 from pgwire_codec.errors import CaptureError, LogError
 from pgwire_codec.protocol.lsn import parse_lsn
 from tests.support.build import wire
+from tests.support.commands import SHELL
 from tests.support.log_captures import applied, capture_into, decoded, slots
 from tests.support.logs import append
 from tests.support.servers import Database
@@ -27,8 +28,6 @@ from tests.support.slot_captures import confirmed_by_server, opened, read, wait_
 
 pytestmark = pytest.mark.slow
 
-#: A shell whose mounts end with it. Root of a new user namespace may not enter a server's folder.
-SHELL = ("unshare", "-m" if os.geteuid() == 0 else "-rm", "sh", "-c")
 COMMAND = (sys.executable, "-c", "from pgwire_codec.cli import main; main()")
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from tests.support import build
 from tests.support.build import column
-from tests.support.commands import run
+from tests.support.commands import SHELL, run
 from tests.support.mirrors import ID, Writer, in_order, relation
 
 ROOT = Path(__file__).parents[2]
@@ -99,6 +101,35 @@ def test_a_signal_ends_it_after_the_batch(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(120) == 0, process.stderr.read()
     assert rows(tmp_path, "t1") == [{"id": 1}]
+
+
+@pytest.mark.slow
+def test_a_full_disk(tmp_path: Path) -> None:
+    """It ends the command, and sets no table aside: with space, all goes on."""
+    pytest.importorskip("pyspark")
+    pytest.importorskip("deltalake")
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    mount = f"mount -t tmpfs -o size=256k tmpfs {lake}"
+    if subprocess.run([*SHELL, mount], capture_output=True).returncode:
+        pytest.skip("no file system can be mounted here")
+    writer = Writer(tmp_path)
+    random = Random(1)
+    for key in range(2000):
+        wide = build.insert(2, str(key), random.randbytes(200).hex())
+        writer.commit(
+            relation(1, ID), build.insert(1, str(key)), relation(2, ID, column("v")), wide
+        )
+    writer.flush()
+    script = f"{mount} && {shlex.join(command(tmp_path, '--once'))}; s=$?; ls {lake}; exit $s"
+    done = subprocess.run([*SHELL, script], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 3, done.stderr
+    error = "Error: cannot write public.t2: No space left on device\nhint: Free some space"
+    assert error in done.stderr
+    assert done.stdout == "public\n"  # neither a line for a table, nor a status
+    status, lines, _ = mirrored(tmp_path)
+    assert (status, {each["state"] for each in lines}) == (0, {"ok"})
+    assert len(rows(tmp_path, "t2")) == 2000
 
 
 def test_usage(tmp_path: Path) -> None:

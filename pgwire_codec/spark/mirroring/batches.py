@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pgwire_codec.errors import PgwireError
 from pgwire_codec.log import Log
-from pgwire_codec.spark.failures import error_in
+from pgwire_codec.spark.failures import error_in, full_disk
 from pgwire_codec.spark.mirroring.evolution import Policy
 from pgwire_codec.spark.mirroring.lake import Lake
 from pgwire_codec.spark.mirroring.status import GONE, OK, RESUMING, SET_ASIDE, TableStatus
@@ -193,7 +193,8 @@ class MirrorBatches:
     ) -> dict[str, Any]:
         """Do the work of tables, some at once; return the statuses, or the errors.
 
-        An error that is not one of this package may pass: the work is done again, alone.
+        An error that is not one of this package may pass: the work is done again, alone. A full
+        disk is not an error of a table, and ends the micro-batch.
         """
         from pyspark import inheritable_thread_target
 
@@ -217,6 +218,9 @@ class MirrorBatches:
             if isinstance(result, Exception) and not isinstance(result, PgwireError):
                 LOGGER.warning("%s failed, and is tried again: %s", name, result)
                 found[name] = run(name)
+            full = full_disk(str(found[name]), name) if isinstance(found[name], Exception) else None
+            if full is not None:
+                raise full
         for name, result in found.items():
             if isinstance(result, Exception):
                 LOGGER.warning("%s is set aside: %s", name, result)
