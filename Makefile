@@ -9,6 +9,7 @@ RUNS ?= 100
 RESTARTS ?= 20
 PROMOTIONS ?= 20
 HOURS ?= 1
+MIRROR_KILLS ?= 30
 BASE ?= main
 VERSION ?= next
 JOBS ?= 3
@@ -69,8 +70,9 @@ test-spark: venv ## run Spark's tests on another release: SPARK=3.5, 4.0, 4.1, 4
 test-postgresql: venv ## run the tests of capturing on another major: MAJOR=12 to 19
 	./tools/test-postgresql $(BIN)/python $(MAJOR)
 
-crash: venv ## kill captures, restart servers, promote standbys, compare the log (RUNS=100 RESTARTS=20 PROMOTIONS=20)
-	$(BIN)/python -m tests.crash --kills $(RUNS) --restarts $(RESTARTS) --promotions $(PROMOTIONS)
+crash: venv ## kill captures and mirrors, restart servers, promote standbys (RUNS=100 RESTARTS=20 PROMOTIONS=20 MIRROR_KILLS=30)
+	$(BIN)/python -m tests.crash --kills $(RUNS) --restarts $(RESTARTS) --promotions $(PROMOTIONS) \
+		--mirror-kills $(MIRROR_KILLS)
 
 soak: venv ## run capture and mirror under load and faults, compare them, record memory (HOURS=1 SEED=…)
 	$(BIN)/python -m tests.soak --hours $(HOURS) $(if $(SEED),--seed $(SEED))
@@ -86,7 +88,7 @@ sanitize: venv ## run the quick tests with the core under gcc's sanitizers
 fuzz: venv ## compare the core with the reference on mutated inputs (FUZZ_SECONDS=600)
 	FUZZ_SECONDS=$(FUZZ_SECONDS) ./fuzz/run $(BIN)/python
 
-demo: venv ## run the demonstration: a shop's changes from an embedded server to tables
+demo: venv ## run the demonstration: a shop's tables from an embedded server to a lakehouse
 	$(BIN)/pgwire-codec demo
 
 # pypgoutput without what it depends on: that would put a second psycopg2 in the first one's place.

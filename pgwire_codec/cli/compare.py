@@ -102,10 +102,11 @@ def compare(
         print_table(found.tables, console)
     else:
         print_lines(found.tables)
-    _raise_unequal(found.tables)
+    raise_unequal(found.tables)
 
 
-def _raise_unequal(tables: tuple[TableComparison, ...]) -> None:
+def raise_unequal(tables: tuple[TableComparison, ...]) -> None:
+    """Raise ``Failure`` with the tables that are not equal, if there are some."""
     passing = [each.table for each in tables if each.state in _PASSING]
     other = [each.table for each in tables if each.state not in ("equal", *_PASSING)]
     if other:

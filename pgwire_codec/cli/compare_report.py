@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 from rich.table import Table
@@ -34,7 +34,8 @@ def print_table(tables: Iterable[TableComparison], console: Console) -> None:
     """Print a table, and the rows that differ below it."""
     shown = Table(box=None)
     for name in ("table", "server rows", "target rows", "different", "server LSN", "state"):
-        shown.add_column(name, justify="left" if name in ("table", "state") else "right")
+        justify: Literal["left", "right"] = "left" if name in ("table", "state") else "right"
+        shown.add_column(name, justify=justify, overflow="fold")
     for each in tables:
         counts = (each.server_rows, each.target_rows, each.differing)
         cells = (

@@ -1,48 +1,49 @@
-"""The demo: a shop's changes from PostgreSQL to typed tables on Spark, compared with the server."""
+"""The demo: a shop's tables, from PostgreSQL to a lakehouse, compared with the server."""
 
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-import pyarrow.parquet as pq
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
 
-from pgwire_codec.capture import Status
 from pgwire_codec.demo import shop, steps, workload
-from pgwire_codec.demo.apply import AppliedTable, differences
 from pgwire_codec.demo.server import EmbeddedServer
 from pgwire_codec.errors import OptionError
+from pgwire_codec.spark import compare
 
-#: How many differing rows of a table are printed.
-_SHOWN = 3
+if TYPE_CHECKING:
+    from pgwire_codec.spark.comparing.result import Comparison
+    from pgwire_codec.spark.mirroring.batches import MirroredBatch
+
+#: The step of the workload before tables get new columns.
+_BEFORE_COLUMNS: Final = workload.STEPS[workload.STEPS.index("tables get new columns") - 1]
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """Result of comparing one decoded table with the server's."""
+class DemoResult:
+    """Result of the demo.
 
-    table: str
-    applied: AppliedTable
-    compared: int
-    different: list[str]
+    Attributes
+    ----------
+    folder : Path
+        Folder of ``log`` and ``lake``.
+    comparison : Comparison
+        The tables of the lake, compared with those of the server.
+    """
+
+    folder: Path
+    comparison: Comparison
 
 
-def main(
-    *,
-    dsn: str | None = None,
-    output: Path | None = None,
-    keep: bool = False,
-    console: Console | None = None,
-) -> int:
+def run(
+    *, dsn: str | None = None, output: Path | None = None, keep: bool = False, console: Console
+) -> DemoResult:
     """Run the demo.
 
     Parameters
@@ -51,37 +52,20 @@ def main(
         A server to use; it gets a schema, a publication and a slot named ``pgwire_demo``, which are
         removed again. By default an embedded PostgreSQL 18.
     output : Path, optional
-        An empty or new folder for log and tables. By default a temporary one, which stays.
+        An empty or new folder for log and lake. By default a temporary one, which stays.
     keep : bool
         Leave schema, publication and slot on the server of ``dsn``.
-
-    Returns
-    -------
-    int
-        0 when every table is the server's, else 1.
+    console : Console
+        Shows the progress.
     """
-    console = console or Console()
-    started = time.monotonic()
     folder = _output_folder(output)
     with _server(dsn, console) as server:
         shop.create(server)
         try:
-            comparisons = _run(server, folder, console)
+            return _run(server, folder, console)
         finally:
             if not keep:
                 shop.drop(server)
-    console.print(_result(comparisons))
-    for each in comparisons:
-        for line in each.different[:_SHOWN]:
-            console.print(Text(f"{each.table}: {line}", style="red"))
-    console.print(f"Log:    {folder / 'log'} (see: pgwire-codec log info)")
-    console.print(f"Tables: {folder / 'tables'} (Parquet, one folder a table)")
-    different = sum(len(each.different) for each in comparisons)
-    console.print(
-        f"{different} differences, {time.monotonic() - started:.0f} s",
-        style="red" if different else "green",
-    )
-    return 1 if different else 0
 
 
 def _output_folder(output: Path | None) -> Path:
@@ -107,84 +91,63 @@ def _server(dsn: str | None, console: Console) -> Iterator[str]:
         server.stop()
 
 
-def _run(dsn: str, folder: Path, console: Console) -> list[Comparison]:
-    log, tables = folder / "log", folder / "tables"
-    with Progress(
+def _run(dsn: str, folder: Path, console: Console) -> DemoResult:
+    log, lake = folder / "log", folder / "lake"
+    applied: list[int] = []  # changes of each micro-batch
+    with _progress(console) as progress, ExitStack() as running:
+        change, captured, mirror, compared = (
+            progress.add_task(name, total=total, start=False, what="")
+            for name, total in (
+                ("Change the shop", len(workload.STEPS) + 1),
+                ("Capture into the log", None),
+                ("Mirror into Delta", None),
+                ("Compare with the server", None),
+            )
+        )
+
+        def show_batch(batch: MirroredBatch) -> None:
+            applied.append(sum(table.changes for table in batch.changed))
+            tables = f"{len(batch.tables)} tables, {len(applied)} batches"
+            progress.update(mirror, what=f"{sum(applied):,} changes, {tables}")
+
+        def show_step(name: str) -> None:
+            progress.update(change, advance=1, what=name)
+            status = capture.capture.status
+            size = f"{status.bytes / 1e6:.1f} MB"
+            progress.update(captured, what=f"{status.messages:,} messages, {size}")
+
+        def after(step: workload.Step) -> None:
+            show_step(step.name)
+            if step.name == _BEFORE_COLUMNS:
+                # The columns are then added to tables that the lake has.
+                steps.catch_up(dsn, capture, query)
+
+        progress.start_task(captured)
+        steps.capture_until_now(dsn, log)  # from here on the slot keeps every change
+        capture = running.enter_context(steps.capturing(dsn, log))
+        progress.update(mirror, what="start Spark")
+        progress.start_task(mirror)
+        spark = running.enter_context(steps.local_spark(steps.SMALL))
+        with steps.mirroring(spark, log, lake, folder / "checkpoint", show_batch) as query:
+            progress.start_task(change)
+            workload.run(dsn, report=after)
+            shop.publish_reviews(dsn)
+            steps.catch_up(dsn, capture, query)
+            show_step("a table is published")
+        for task in (change, captured, mirror):
+            progress.update(task, total=1, completed=1)
+        progress.start_task(compared)
+        comparison = compare(spark, log, f"delta:{lake}", dsn, publication=shop.PUBLICATION)
+        progress.update(compared, total=1, completed=1)
+    return DemoResult(folder, comparison)
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[what]}"),
+        BarColumn(bar_width=10),
         TimeElapsedColumn(),
+        TextColumn("{task.fields[what]}"),
         console=console,
-    ) as progress:
-        steps.capture_until_now(dsn, log)  # from here on the slot keeps every change
-        _change(dsn, progress)
-        _capture(dsn, log, progress)
-        _decode(log, tables, progress)
-        return _compare_all(dsn, tables, progress)
-
-
-def _change(dsn: str, progress: Progress) -> None:
-    task = progress.add_task("Change the shop", total=len(workload.STEPS), what="")
-    workload.run(dsn, report=lambda step: progress.update(task, advance=1, what=step.name))
-    progress.update(task, completed=len(workload.STEPS), what="")
-
-
-def _capture(dsn: str, log: Path, progress: Progress) -> None:
-    task = progress.add_task("Capture into the log", total=None, what="")
-
-    def report(status: Status) -> None:
-        size = f"{status.bytes / 1e6:.1f} MB, {status.segments} segments"
-        progress.update(task, what=f"{status.messages:,} messages, {size}")
-
-    steps.capture_until_now(dsn, log, report)
-    progress.update(task, total=1, completed=1)
-
-
-def _decode(log: Path, tables: Path, progress: Progress) -> None:
-    task = progress.add_task("Decode on Spark", total=len(shop.KEYS), what="start Spark")
-    with steps.local_spark() as spark:
-        steps.decode_tables(
-            spark, log, tables, lambda table: progress.update(task, advance=1, what=table)
-        )
-    progress.update(task, what="")
-
-
-def _compare_all(dsn: str, tables: Path, progress: Progress) -> list[Comparison]:
-    task = progress.add_task("Compare with the server", total=len(shop.KEYS), what="")
-    comparisons = []
-    for table in shop.KEYS:
-        comparisons.append(_compare(dsn, table, tables / table))
-        progress.update(task, advance=1, what=table)
-    progress.update(task, what="")
-    return comparisons
-
-
-def _compare(dsn: str, table: str, changes: Path) -> Comparison:
-    applied = AppliedTable(shop.KEYS[table])
-    applied.apply(pq.read_table(changes).to_pylist())
-    server = shop.typed_rows(dsn, table)
-    found = differences(applied, server)
-    return Comparison(
-        table,
-        applied,
-        len(server),
-        [f"{key}: decoded {ours}, the server has {theirs}" for key, ours, theirs in found],
     )
-
-
-def _result(comparisons: list[Comparison]) -> Table:
-    result = Table(title="Decoded on Spark, compared with PostgreSQL", box=SIMPLE_HEAD)
-    result.add_column("table", no_wrap=True)
-    for name in ("inserts", "updates", "deletes", "truncates", "rows compared", "differences"):
-        result.add_column(name, justify="right", no_wrap=True)
-    for each in comparisons:
-        counts = each.applied.counts
-        result.add_row(
-            each.table,
-            *(f"{counts[operation]:,}" for operation in "IUDT"),
-            f"{each.compared:,}",
-            f"{len(each.different):,}",
-            style="red" if each.different else None,
-        )
-    return result

@@ -1,11 +1,10 @@
-"""The demo shop on any PostgreSQL server: its schema and tables, and their rows."""
+"""The demo shop on any PostgreSQL server: its schema and tables."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from pgwire_codec.capture.connection.connect import connect
-from pgwire_codec.capture.connection.session_settings import pin
 from pgwire_codec.errors import CaptureError
 
 SCHEMA: Final = "pgwire_demo"
@@ -24,6 +23,8 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {
 }
 #: The tables as SQL names them.
 TABLES: Final = tuple(f"{SCHEMA}.{table}" for table in KEYS)
+#: A table that :func:`publish_reviews` creates.
+REVIEWS: Final = f"{SCHEMA}.reviews"
 
 _DDL: Final = f"""
 CREATE SCHEMA {SCHEMA};
@@ -82,6 +83,24 @@ def create(dsn: str, *, drop_existing: bool = False) -> None:
         connection.close()
 
 
+def publish_reviews(dsn: str) -> None:
+    """Create one more table, add it to the publication, and insert rows."""
+    connection = connect(dsn)
+    try:
+        cursor = connection.cursor()
+        cursor.execute(
+            f"CREATE TABLE {REVIEWS} (id integer PRIMARY KEY, sku text NOT NULL, stars smallint,"
+            " said_at timestamptz)"
+        )
+        cursor.execute(f"ALTER PUBLICATION {PUBLICATION} ADD TABLE {REVIEWS}")
+        cursor.execute(
+            f"INSERT INTO {REVIEWS} SELECT n, 'SKU-' || n % 90, nullif(n % 6, 0), now()"
+            " FROM generate_series(1, 300) n"
+        )
+    finally:
+        connection.close()
+
+
 def drop(dsn: str, *, slot: str = SLOT, publication: str = PUBLICATION) -> None:
     """Remove all that a demo leaves on the server: slot, publication, schema, if they exist.
 
@@ -109,69 +128,5 @@ def drop(dsn: str, *, slot: str = SLOT, publication: str = PUBLICATION) -> None:
         cursor.execute("SELECT format('DROP PUBLICATION IF EXISTS %%I', %s::text)", (publication,))
         cursor.execute(cursor.fetchone()[0])
         cursor.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
-    finally:
-        connection.close()
-
-
-def typed_rows(dsn: str, table: str) -> list[dict[str, object]]:
-    """Read a table of :data:`KEYS` with psycopg2's own conversion of every type.
-
-    Types that are strings on Spark are read as text: jsonb, and numeric without precision.
-    """
-    connection = connect(dsn)
-    try:
-        cursor = connection.cursor()
-        pin(cursor)
-        cursor.execute(
-            "SELECT format(CASE WHEN atttypid = 'jsonb'::regtype"
-            " OR atttypid = 'numeric'::regtype AND atttypmod = -1"
-            " THEN '%%1$I::text AS %%1$I' ELSE '%%I' END, attname) FROM pg_attribute"
-            " WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
-            (f"{SCHEMA}.{table}",),
-        )
-        columns = ", ".join(expression for (expression,) in cursor.fetchall())
-        cursor.execute(f"SELECT {columns} FROM {SCHEMA}.{table}")
-        names = [column.name for column in cursor.description]
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-    finally:
-        connection.close()
-
-
-def rows(dsn: str, table: str) -> list[dict[str, str | None]]:
-    """Read a table with every value in the text form that a walsender sends.
-
-    Parameters
-    ----------
-    dsn : str
-        Of the database.
-    table : str
-        A name of :data:`KEYS`, or any qualified name as in SQL.
-
-    Returns
-    -------
-    list of dict
-        Column name to text or None; ordered by the whole row, so that lists compare.
-    """
-    connection = connect(dsn)
-    try:
-        cursor = connection.cursor()
-        pin(cursor)
-        qualified = f"{SCHEMA}.{table}" if table in KEYS else table
-        # format() calls the type's output function as pgoutput does; a cast to text strips the
-        # padding of char(n) and spells booleans out.
-        cursor.execute(
-            "SELECT attname, format('CASE WHEN num_nulls(%%1$I) = 0 THEN format(''%%%%s'', %%1$I)"
-            " END', attname) FROM pg_attribute"
-            " WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
-            (qualified,),
-        )
-        columns: list[tuple[str, str]] = cursor.fetchall()
-        cursor.execute(
-            f"SELECT {', '.join(expression for _, expression in columns)} FROM {qualified}"
-        )
-        found = sorted(cursor.fetchall(), key=lambda row: [(v is not None, v or "") for v in row])
-        return [
-            {name: value for (name, _), value in zip(columns, row, strict=True)} for row in found
-        ]
     finally:
         connection.close()

@@ -1,23 +1,35 @@
-"""Steps of the demo: server, replication slot, log, ``format("pgoutput")``, Parquet."""
+"""Steps of the demo: a capture into a log, and a mirror of it into a lakehouse, which both run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from pgwire_codec.capture import LogCapture, SegmentOptions, Status
 from pgwire_codec.capture.connection.connect import connect, current_lsn
 from pgwire_codec.capture.options import Streaming
-from pgwire_codec.demo.shop import KEYS, PUBLICATION, SCHEMA, SLOT, TABLES
+from pgwire_codec.demo.shop import PUBLICATION, SLOT, TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from pgwire_codec.spark.mirroring.batches import MirroredBatch
 
 _SEGMENT_BYTES: Final = 256 << 10  # several segments, so that Spark has several partitions
-_REPORT_SECONDS: Final = 0.1
+_POLL_SECONDS: Final = 0.05
+
+#: Settings for a small shop and a short life: Java's second compiler costs more than it saves.
+SMALL: Final = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.sql.shuffle.partitions": "2",
+}
 
 
 def open_capture(dsn: str, log: Path) -> LogCapture:
@@ -47,52 +59,86 @@ def open_capture(dsn: str, log: Path) -> LogCapture:
     )
 
 
-def capture_until_now(
-    dsn: str, log: Path, report: Callable[[Status], None] = lambda status: None
-) -> Status:
-    """Capture the slot's present changes into a new or existing log.
+def capture_until_now(dsn: str, log: Path) -> Status:
+    """Capture the slot's present changes into a new or existing log."""
+    return open_capture(dsn, log).run(until_lsn="now")
 
-    ``report`` is called with the capture's status.
+
+@dataclass(frozen=True, slots=True)
+class RunningCapture:
+    """A capture that runs in a thread.
+
+    Attributes
+    ----------
+    capture : LogCapture
+    result : Future of Status
+        Result of its run.
     """
-    capture = open_capture(dsn, log)
-    with ThreadPoolExecutor(1, "capture") as executor:
-        running = executor.submit(capture.run, until_lsn=current_lsn(dsn))
-        try:
-            while not wait([running], _REPORT_SECONDS).done:
-                report(capture.status)
-        finally:
-            capture.stop()  # if an exception, such as of Ctrl-C, ended the wait
-    status = running.result()
-    report(status)
-    return status
+
+    capture: LogCapture
+    result: Future[Status]
+
+    def wait_for(self, lsn: int) -> None:
+        """Wait until the log has everything before an LSN; raise the error of a capture."""
+        while (self.capture.status.confirmed_lsn or 0) < lsn:
+            if self.result.done():
+                self.result.result()
+            time.sleep(_POLL_SECONDS)
 
 
 @contextmanager
-def local_spark() -> Iterator[SparkSession]:
+def capturing(dsn: str, log: Path) -> Iterator[RunningCapture]:
+    """Capture the shop's changes into a log until the block ends."""
+    capture = open_capture(dsn, log)
+    with ThreadPoolExecutor(1, "capture") as executor:
+        running = RunningCapture(capture, executor.submit(capture.run))
+        try:
+            yield running
+        finally:
+            capture.stop()
+    running.result.result()
+
+
+@contextmanager
+def local_spark(settings: Mapping[str, str] = MappingProxyType({})) -> Iterator[SparkSession]:
     """Start a quiet Spark on two cores of this machine, which listens on loopback only."""
     from pgwire_codec.spark import local  # which needs Spark
 
-    settings = {
+    usual = {
         "spark.app.name": "pgwire_codec demo",
         "spark.master": "local[2]",
         "spark.driver.memory": "2g",
-        # Not the default INT96, which has no time zone.
-        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     }
-    with local.local_spark(settings) as session:
+    with local.local_spark(usual | dict(settings)) as session:
         yield session
 
 
-def decode_tables(
-    spark: SparkSession, log: Path, tables: Path, report: Callable[[str], None]
-) -> None:
-    """Decode the log on Spark into one Parquet data set of changes for each table."""
-    for table in KEYS:
-        changes = (
-            spark.read.format("pgoutput")
-            .option("path", str(log))
-            .option("table", f"{SCHEMA}.{table}")
-            .load()
-        )
-        changes.write.parquet(str(tables / table))
-        report(table)
+@contextmanager
+def mirroring(
+    spark: SparkSession,
+    log: Path,
+    lake: Path,
+    checkpoint: Path,
+    report: Callable[[MirroredBatch], None],
+) -> Iterator[StreamingQuery]:
+    """Mirror the tables of a log into Delta until the block ends."""
+    from pgwire_codec.spark import mirror
+
+    query = mirror(spark, log, f"delta:{lake}", checkpoint=str(checkpoint), report=report)
+    try:
+        yield query
+    finally:
+        query.stop()
+
+
+def catch_up(dsn: str, capture: RunningCapture, query: StreamingQuery) -> None:
+    """Wait until the lake has all that the server has committed; raise the error of a mirror."""
+    from pyspark.errors import StreamingQueryException
+
+    from pgwire_codec.spark.failures import failure_of
+
+    capture.wait_for(current_lsn(dsn))
+    try:
+        query.processAllAvailable()
+    except StreamingQueryException as error:
+        raise failure_of(str(error)) from error

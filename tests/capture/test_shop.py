@@ -11,13 +11,14 @@ from pgwire_codec.capture import Capture
 from pgwire_codec.demo import shop, workload
 from pgwire_codec.demo.server import EmbeddedServer
 from pgwire_codec.errors import CaptureError, MissingExtraError
+from tests.support import shop_rows
 from tests.support.servers import Database
 
 pytestmark = pytest.mark.slow
 
 
 def content(dsn: str) -> dict[str, list[dict[str, str | None]]]:
-    return {table: shop.rows(dsn, table) for table in shop.KEYS}
+    return {table: shop_rows.rows(dsn, table) for table in shop.KEYS}
 
 
 def test_the_workload_has_every_kind_of_message(pg: Database) -> None:
@@ -55,9 +56,9 @@ def test_the_same_rows_for_the_same_seed(pg: Database) -> None:
 def test_what_was_rolled_back_is_not_there(pg: Database) -> None:
     shop.create(pg.dsn)
     workload.run(pg.dsn)
-    customers = shop.rows(pg.dsn, "customers")
+    customers = shop_rows.rows(pg.dsn, "customers")
     assert {row["name"] for row in customers} & {"lost", "never"} == set()
-    assert "never" not in {row["kind"] for row in shop.rows(pg.dsn, "events")}
+    assert "never" not in {row["kind"] for row in shop_rows.rows(pg.dsn, "events")}
 
 
 def test_without_two_phase(pg: Database) -> None:
@@ -72,7 +73,7 @@ def test_rows_are_written_as_the_server_sends_them(pg: Database) -> None:
         "INSERT INTO r VALUES ('b', true, NULL, '2024-01-01 00:00+01'), (NULL, false, 1, NULL)",
         f"ALTER DATABASE {pg.name} SET timezone = 'Asia/Kolkata'",
     )
-    assert shop.rows(pg.dsn, "r") == [
+    assert shop_rows.rows(pg.dsn, "r") == [
         {"c": None, "b": "f", "n": "1", "t": None},
         {"c": "b   ", "b": "t", "n": None, "t": "2023-12-31 23:00:00+00"},
     ]
@@ -83,7 +84,7 @@ def test_an_existing_schema_is_left_alone(pg: Database) -> None:
     pg.execute(f"INSERT INTO {shop.SCHEMA}.carts VALUES (1, 'mine')")
     with pytest.raises(CaptureError, match='schema "pgwire_demo" already exists'):
         shop.create(pg.dsn)
-    assert shop.rows(pg.dsn, "carts") == [{"id": "1", "sku": "mine"}]
+    assert shop_rows.rows(pg.dsn, "carts") == [{"id": "1", "sku": "mine"}]
 
 
 def test_drop_leaves_nothing(pg: Database) -> None:

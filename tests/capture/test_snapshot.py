@@ -19,6 +19,7 @@ from pgwire_codec.capture.snapshot.copy_session import CopySession
 from pgwire_codec.demo import shop, workload
 from pgwire_codec.errors import CaptureError
 from pgwire_codec.protocol.lsn import parse_lsn
+from tests.support import shop_rows
 from tests.support.log_captures import applied, capture_into, decoded, flush_lsn, messages, slots
 from tests.support.servers import Database, InstalledServer, database
 from tests.support.slot_captures import opened, read, tags
@@ -207,10 +208,12 @@ class TestRows:
             name = f"{shop.SCHEMA}.{table}"
             rows = {
                 tuple(row[column] for column in key): row
-                for row in map(dict, shop.rows(pg.dsn, table))
+                for row in map(dict, shop_rows.rows(pg.dsn, table))
             }
             assert applied(tmp_path, name, *key, types="text").rows == rows
-        assert status.snapshot_rows == sum(len(shop.rows(pg.dsn, table)) for table in shop.KEYS)
+        assert status.snapshot_rows == sum(
+            len(shop_rows.rows(pg.dsn, table)) for table in shop.KEYS
+        )
 
     @pytest.mark.since(15, "column lists and row filters")
     def test_column_lists_and_row_filters(self, pg: Database, tmp_path: Path) -> None:
@@ -515,7 +518,9 @@ class TestBesideTheStream:
             capture = capture_into(pg, folder, slot=f"{pg.slot}_{number}", streaming="on")
             capture.run(until_lsn=flush_lsn(pg))
             for table, key in shop.KEYS.items():
-                server = {tuple(row[c] for c in key): dict(row) for row in shop.rows(pg.dsn, table)}
+                server = {
+                    tuple(row[c] for c in key): dict(row) for row in shop_rows.rows(pg.dsn, table)
+                }
                 # Columns that a table got meanwhile are not in the rows that came before.
                 found = {
                     row_key: {**dict.fromkeys(server.get(row_key, {})), **row}

@@ -29,20 +29,26 @@ def test_wrong_usage_is_status_2() -> None:
     assert run("inspect", "--limit", "-1", "x").exit_code == 2
 
 
-@pytest.mark.parametrize(("returned", "status"), [(0, 0), (1, 4)])
+@pytest.mark.parametrize(("state", "status"), [("equal", 0), ("differs", 1), ("behind", 3)])
 def test_demo_passes_its_options_on(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, returned: int, status: int
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, state: str, status: int
 ) -> None:
     given: dict[str, object] = {}
+    table = SimpleNamespace(
+        table="s.t", state=state, server_rows=2, target_rows=1, differing=1, unsettled=0,
+        lsn=16, error=None, hint=None, differences=(),
+    )  # fmt: skip
 
-    def main(**options: object) -> int:
+    def main(**options: object) -> object:
         given.update(options)
-        return returned
+        return SimpleNamespace(folder=tmp_path, comparison=SimpleNamespace(tables=(table,)))
 
-    stand_in = SimpleNamespace(main=main)
+    stand_in = SimpleNamespace(run=main)
     monkeypatch.setattr("pgwire_codec.cli.demo.import_module", lambda name: stand_in)
     result = run("demo", "--dsn", "x", "--output", tmp_path, "--keep")
     assert result.exit_code == status
+    assert ("0 differences" in result.stdout) == (state == "equal")
+    del given["console"]
     assert given == {"dsn": "x", "output": tmp_path, "keep": True}
 
 

@@ -20,9 +20,9 @@ import pyarrow as pa
 import pgwire_codec as pgc
 from pgwire_codec import log
 from pgwire_codec.capture import peek
-from pgwire_codec.demo import shop
-from pgwire_codec.demo.apply import AppliedTable, differences
 from tests.crash.random_workload import DDL, KEYS, Workload, settle
+from tests.support import shop_rows
+from tests.support.keyed_rows import AppliedTable, differences
 from tests.support.servers import Database
 
 #: Python code of the command line.
@@ -184,7 +184,7 @@ def _faults(made: Database, folder: Path, options: dict[str, Any] | None) -> lis
         except KeyError as error:
             faults.append(f"{table}: a change of a row {error} that no change has made")
             continue
-        server = shop.rows(made.dsn, f"public.{table}")
+        server = shop_rows.rows(made.dsn, f"public.{table}")
         # Columns that came later are not in the rows of before.
         columns = dict.fromkeys(server[0]) if server else {}
         for row_key, row in applied.rows.items():

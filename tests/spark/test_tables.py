@@ -337,10 +337,11 @@ def test_a_servers_tables(
 ) -> None:
     """TOAST, keys of two columns, REPLICA IDENTITY FULL, truncates: what a real server sends."""
     from pgwire_codec.demo import shop
-    from pgwire_codec.demo.apply import AppliedTable, differences
+    from tests.support import shop_rows
+    from tests.support.keyed_rows import AppliedTable, differences
 
     key = shop.KEYS[table]
-    server = shop.typed_rows(pg18.dsn, table)
+    server = shop_rows.typed_rows(pg18.dsn, table)
     source = spark.read.format("pgoutput").option("table", f"{shop.SCHEMA}.{table}")
 
     def compare(rows: list[Row]) -> None:

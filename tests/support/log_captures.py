@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from pgwire_codec import log
 from pgwire_codec.capture import LogCapture
-from pgwire_codec.demo.apply import AppliedTable
 from pgwire_codec.protocol.lsn import parse_lsn
+from tests.support.keyed_rows import AppliedTable
 from tests.support.servers import Database
 
 
