@@ -8,17 +8,27 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from pgwire_codec.demo.server import EmbeddedServer
 from tests.crash.harness import Interruption, Outcome, run
+from tests.crash.mirror_kills import MirrorOutcome
+from tests.crash.mirror_kills import run as mirror_run
 from tests.crash.promotions import run as promotions_run
 from tests.support.servers import database
 from tests.support.standbys import cluster, database_of
 
 MAJORS = (16, 18)
-_CHAIN = 4  # promotions of one cluster, one after the other
+_PROMOTIONS = 4  # of one cluster, one after the other
+_MIRROR_KILLS = 6  # of the mirror of one log, one after the other
+
+#: A run in a folder, with a seed; it yields what it is called, then its outcome.
+_Run = Callable[[Path, int], Outcome | MirrorOutcome]
 
 
 def main() -> int:
@@ -26,42 +36,44 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=100, help="runs that kill the capture")
     parser.add_argument("--restarts", type=int, default=20, help="runs that restart the server")
     parser.add_argument("--promotions", type=int, default=0, help="promotions of a standby")
+    parser.add_argument("--mirror-kills", type=int, default=0, help="kills of a mirror's driver")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30), help="of the first")
     asked = parser.parse_args()
     kinds: list[Interruption] = ["kill"] * asked.kills
     kinds += [("fast", "immediate")[number % 2] for number in range(asked.restarts)]  # type: ignore[misc]
-    chains = [min(_CHAIN, asked.promotions - done) for done in range(0, asked.promotions, _CHAIN)]
     failed = []
-    totals = dict.fromkeys(("interruptions", "transactions", "changes", "sessions", "repeated"), 0)
+    totals: Counter[str] = Counter()
     started = time.monotonic()
     with ExitStack() as stack:
-        servers = [stack.enter_context(EmbeddedServer(major)) for major in MAJORS if kinds]
-        for number, kind in enumerate([*kinds, *chains]):
-            seed = asked.seed + number
-            name = f"{kind:9} seed {seed}"
+        servers = _Servers(stack)
+        runs: list[tuple[str, _Run]] = [
+            *((kind, partial(servers.interrupt, kind)) for kind in kinds),
+            *(
+                ("promotion", partial(_promote, promotions))
+                for promotions in _chains(asked.promotions, _PROMOTIONS)
+            ),
+            *(
+                ("mirror", partial(servers.kill_mirror, kills))
+                for kills in _chains(asked.mirror_kills, _MIRROR_KILLS)
+            ),
+        ]
+        for number, (kind, one) in enumerate(runs):
+            name = f"{kind:9} seed {asked.seed + number}"
             try:
                 with tempfile.TemporaryDirectory() as folder:
-                    if isinstance(kind, int):
-                        name = f"promotion seed {seed}"
-                        outcome = _promote(Path(folder) / "log", seed, kind)
-                    else:
-                        server = servers[seed // 2 % len(servers)]
-                        name += f" PostgreSQL {server.postgres_version}"
-                        with database(server) as made:
-                            outcome = run(made, Path(folder) / "log", seed, kind)
+                    outcome = one(Path(folder), asked.seed + number)
             except Exception:  # noqa: BLE001  (a run that fails is a result)
                 failed.append(name)
                 print(f"FAILED    {name}\n{traceback.format_exc()}", flush=True)
                 continue
-            for field in totals:
-                totals[field] += getattr(outcome, field)
+            totals.update({k: v for k, v in asdict(outcome).items() if isinstance(v, int)})
             print(f"{'FAILED' if outcome.faults else 'equal':9} {name}: {outcome}", flush=True)
             if outcome.faults:
                 failed.append(name)
     counts = ", ".join(f"{value:,} {field}" for field, value in totals.items())
     seconds = time.monotonic() - started
     print(
-        f"{len(kinds) + len(chains)} runs from seed {asked.seed} in {seconds:.0f} s: {counts}; "
+        f"{len(runs)} runs from seed {asked.seed} in {seconds:.0f} s: {counts}; "
         f"{len(failed)} failed"
     )
     for name in failed:
@@ -69,9 +81,37 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _promote(folder: Path, seed: int, promotions: int) -> Outcome:
+def _chains(count: int, length: int) -> Iterator[int]:
+    """Yield the lengths of runs that make up a number of interruptions."""
+    for done in range(0, count, length):
+        yield min(length, count - done)
+
+
+class _Servers:
+    """Servers of each major, started when they are needed."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._started: dict[int, EmbeddedServer] = {}
+
+    def interrupt(self, kind: Interruption, folder: Path, seed: int) -> Outcome:
+        with database(self._of(seed)) as made:
+            return run(made, folder / "log", seed, kind)
+
+    def kill_mirror(self, kills: int, folder: Path, seed: int) -> MirrorOutcome:
+        with database(self._of(seed)) as made:
+            return mirror_run(made, folder, seed, kills)
+
+    def _of(self, seed: int) -> EmbeddedServer:
+        major = MAJORS[seed // 2 % len(MAJORS)]
+        if major not in self._started:
+            self._started[major] = self._stack.enter_context(EmbeddedServer(major))
+        return self._started[major]
+
+
+def _promote(promotions: int, folder: Path, seed: int) -> Outcome:
     with cluster() as pair, database_of(pair) as made:
-        return promotions_run(pair, made, folder, seed, promotions)
+        return promotions_run(pair, made, folder / "log", seed, promotions)
 
 
 if __name__ == "__main__":
