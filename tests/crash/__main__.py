@@ -27,7 +27,7 @@ MAJORS = (16, 18)
 _PROMOTIONS = 4  # of one cluster, one after the other
 _MIRROR_KILLS = 6  # of the mirror of one log, one after the other
 
-#: A run in a folder, with a seed; it yields what it is called, then its outcome.
+#: A run in a folder, with a seed.
 _Run = Callable[[Path, int], Outcome | MirrorOutcome]
 
 
@@ -58,10 +58,13 @@ def main() -> int:
             ),
         ]
         for number, (kind, one) in enumerate(runs):
-            name = f"{kind:9} seed {asked.seed + number}"
+            seed = asked.seed + number
+            name = f"{kind:9} seed {seed}"
+            if kind != "promotion":
+                name += f" PostgreSQL {_major(seed)}"
             try:
                 with tempfile.TemporaryDirectory() as folder:
-                    outcome = one(Path(folder), asked.seed + number)
+                    outcome = one(Path(folder), seed)
             except Exception:  # noqa: BLE001  (a run that fails is a result)
                 failed.append(name)
                 print(f"FAILED    {name}\n{traceback.format_exc()}", flush=True)
@@ -103,10 +106,14 @@ class _Servers:
             return mirror_run(made, folder, seed, kills)
 
     def _of(self, seed: int) -> EmbeddedServer:
-        major = MAJORS[seed // 2 % len(MAJORS)]
+        major = _major(seed)
         if major not in self._started:
             self._started[major] = self._stack.enter_context(EmbeddedServer(major))
         return self._started[major]
+
+
+def _major(seed: int) -> int:
+    return MAJORS[seed // 2 % len(MAJORS)]
 
 
 def _promote(promotions: int, folder: Path, seed: int) -> Outcome:
