@@ -264,6 +264,9 @@ class TestRefused:
         create_slot(made, failover=False)
         captured(made, tmp_path)
         pair.wait_for_standby()
+        # The standby has the copy of the dropped slot until its next look.
+        query = f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{made.slot}'"
+        assert wait_until(lambda: not pair.standby.query(query), 60)
         fail_over(pair)
         with pytest.raises(CaptureError, match="no longer exists") as raised:
             captured(made, tmp_path)

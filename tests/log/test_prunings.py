@@ -103,7 +103,7 @@ def test_the_writer_is_not_excluded(folder: Path) -> None:
 
 
 def test_no_log(tmp_path: Path) -> None:
-    """Nothing is created where there is none."""
+    """Nothing is created in its place."""
     with pytest.raises(log.LogError, match="is not a log"):
         log.prune(tmp_path / "log", 1)
     assert list(tmp_path.iterdir()) == []
