@@ -190,7 +190,7 @@ class TestRepeated:
     def test_stopped_while_it_compares(
         self, server: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from pgwire_codec.capture import log_capture
+        from pgwire_codec.capture import checked_start
 
         with made_on(server) as made:
             capture(made, tmp_path)
@@ -201,7 +201,7 @@ class TestRepeated:
             server.restart("immediate")
             running = capture_into(made, tmp_path)
             monkeypatch.setattr(
-                log_capture.RepeatedTransactions, "add", lambda self, batch: running.stop()
+                checked_start.RepeatedTransactions, "add", lambda self, batch: running.stop()
             )
             assert running.run().state == "stopped"
             monkeypatch.undo()
