@@ -269,7 +269,7 @@ class TestMemory:
                 [sys.executable, "-c", _LIMITED, table.dsn, table.slot, folder, str(megabytes)],
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=600,  # of a busy machine; a capture that waits for ever does not end
             )
             killed = f"killed by {signal.Signals(-done.returncode)}" if done.returncode < 0 else ""
             ends.append(done.stdout.strip() or done.stderr.strip() or killed)
