@@ -26,7 +26,7 @@ pytest.importorskip("psycopg2")
 pytest.importorskip("prometheus_client")
 
 NAMES = ("capture", "mirror")
-EXAMPLE = "/var/lib/pgwire-codec"  # where systemd has the state of units
+EXAMPLE = "/var/lib"  # systemd's %S
 
 
 @pytest.fixture(params=[False, True], ids=["file", "abstract"])
