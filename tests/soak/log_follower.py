@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from pgwire_codec import format_lsn, log
-from pgwire_codec.demo import shop
-from pgwire_codec.demo.apply import AppliedTable, differences
 from tests.soak.load import INSERTED_ONLY, KEYS
+from tests.support import shop_rows
+from tests.support.keyed_rows import AppliedTable, differences
 from tests.support.servers import Database
 
 _SECONDS = 5.0  # between two readings
@@ -95,7 +95,7 @@ class LogFollower:
         found = []
         for (name,) in names:
             table = self._tables.get(name, AppliedTable((KEYS.get(name, "id"),)))
-            server = shop.rows(made.dsn, f"public.{name}")
+            server = shop_rows.rows(made.dsn, f"public.{name}")
             columns = list(server[0]) if server else []
             applied = AppliedTable(table.key)
             # Rows have the columns of their last change.
