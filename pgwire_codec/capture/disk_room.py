@@ -68,7 +68,15 @@ class DiskRoom:
 
     def _free(self) -> int:
         folder = Path(self._folder).absolute()
-        while not folder.exists():  # a new log's is not made yet
-            folder = folder.parent
-        found = os.statvfs(folder)
+        while True:
+            try:
+                found = os.statvfs(folder)
+            except OSError:
+                if folder == folder.parent:
+                    raise
+                folder = folder.parent  # a new log's is not made yet
+            else:
+                break
+        if not found.f_blocks:  # such as /proc, which does not fill up
+            return self._least
         return found.f_bavail * found.f_frsize

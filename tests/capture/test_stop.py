@@ -198,7 +198,7 @@ class TestFrozen:
     def test_while_it_copies(self, table: Database, freezer: Freezer, tmp_path: Path) -> None:
         rows = 200_000
         if table.major >= 15:  # a row filter makes the copy slow, so that few rows are enough
-            rows = 10_000
+            rows = 30_000
             slow = "octet_length(repeat('x', 20000 + k)) > 0"
             table.execute(f"ALTER PUBLICATION p SET TABLE t WHERE ({slow})")
         table.execute(
