@@ -63,4 +63,7 @@ class Commands:
         return [
             *(sys.executable, "-c", COMMAND, name, "--json", "--log", str(self.log)),
             *("--to", f"delta:{self.folder / 'lake'}", "--conf", "spark.driver.memory=1g"),
+            # Touched at the start, so that the memory shows what grows beside the heap. A leak in
+            # the heap ends the process.
+            *("--conf", "spark.driver.extraJavaOptions=-Xms1g -XX:+AlwaysPreTouch"),
         ]

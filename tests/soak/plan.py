@@ -62,6 +62,10 @@ class Plan:
     def next_pause(self) -> float:
         return self._chance.uniform(0.2, 1.8) * self.pause
 
+    def waits(self) -> bool:
+        """Return whether the capture streams again before the next fault; some overlap."""
+        return self._chance.random() < 0.8
+
     def hold(self) -> float:
         """Return the length of a fault."""
         return self._chance.uniform(0.2, 1.0) * self.longest_hold

@@ -24,8 +24,9 @@ from tests.support.small_disk import SmallDisk, small_disk
 from tests.support.standbys import cluster, database_of
 
 _DISK = 384 << 20
-_SERVER = {"autovacuum": "on", "wal_sender_timeout": "15s"}
+_SERVER = {"autovacuum": "on"}
 _START_SECONDS = 600.0
+_RECOVERY_SECONDS = 600.0
 _STOP_SECONDS = 900.0  # the mirror ends its micro-batch
 
 
@@ -104,7 +105,7 @@ class Soak:
         try:
             with self._load:
                 self._start("capture", self.commands.capture())
-                self._wait_for_stream()
+                self._wait_for_stream(_START_SECONDS)
                 self._follower.start()
                 mirror = None
                 if self._has_mirror:
@@ -116,9 +117,8 @@ class Soak:
                 service.stop(_STOP_SECONDS)
             self.recorder.stop()
             self._follower.stop()
-            self.outcome.differences += ending.differences(
-                self._made, self._follower, self.commands, self._say
-            )
+            for each in ending.differences(self._made, self._follower, self.commands, self._say):
+                self.outcome.differences.append(each)
         finally:
             self.outcome.transactions = self._follower.transactions
             self.outcome.changes = self._follower.changes
@@ -172,13 +172,15 @@ class Soak:
             for kind in self._plan.round(time.monotonic() - begun):
                 if not is_first and self._plan.is_over(time.monotonic() - begun):
                     break
+                if self._plan.waits():
+                    self._wait_for_stream(_RECOVERY_SECONDS)
                 self._watch(self._plan.next_pause())
                 self.outcome.faults.append((time.monotonic() - self._begun, kind))
                 self._say(f"{kind} …")
                 self._say(f"{kind}: {faults.cause(kind)}")
             is_first = False
         # The last fault must be survived, too.
-        self._watch(self._plan.pause)
+        self._wait_for_stream(_RECOVERY_SECONDS)
 
     def _watch(self, seconds: float) -> None:
         """Wait, and raise what went wrong meanwhile."""
@@ -197,14 +199,12 @@ class Soak:
         self._entered.callback(service.end)
         return service
 
-    def _wait_for_stream(self) -> None:
-        """Wait until the capture has copied the tables and streams."""
-        capture = self._services["capture"]
-        deadline = time.monotonic() + _START_SECONDS
-        while '"state": "streaming"' not in capture.out.read_text():
-            capture.check()
-            assert time.monotonic() < deadline, "the capture does not stream"
-            time.sleep(0.2)
+    def _wait_for_stream(self, seconds: float) -> None:
+        """Wait until the capture streams: it has copied the tables, or survived a fault."""
+        deadline = time.monotonic() + seconds
+        while '"state": "streaming"' not in self._services["capture"].last_line():
+            assert time.monotonic() < deadline, f"the capture does not stream in {seconds:.0f} s"
+            self._watch(0.2)
 
     def _processes(self) -> dict[str, int]:
         return {name: service.process.pid for name, service in [*self._services.items()]}

@@ -15,6 +15,7 @@ from pgwire_codec.cli import RETRY
 
 _POLL = 0.1
 _RESTART_SECONDS = 1.0
+_TAIL_BYTES = 1 << 16
 
 
 class Service(threading.Thread):
@@ -67,6 +68,13 @@ class Service(threading.Thread):
         if self._failure is not None:
             raise AssertionError(f"{self._failure}: {_tail(self.err)}")
 
+    def last_line(self) -> str:
+        """Return the last line of its output that is complete."""
+        with self.out.open("rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - _TAIL_BYTES, 0))
+            lines = file.read().decode("utf-8", "replace").split("\n")
+        return lines[-2] if len(lines) > 1 else ""
+
     def kill(self, pause: float, *, group: bool) -> None:
         """Kill the process, with SIGKILL, and start it again after a pause.
 
@@ -91,7 +99,8 @@ class Service(threading.Thread):
             return
         self.process.send_signal(signal.SIGTERM)
         status = self.process.wait(seconds)
-        if status != 0:
+        # The signal itself ends a process that is still starting.
+        if status not in (0, -signal.SIGTERM):
             raise AssertionError(f"{self.name} ended with status {status}: {_tail(self.err)}")
 
     def end(self) -> None:
