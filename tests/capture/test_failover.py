@@ -169,6 +169,24 @@ class TestWaiting:
         assert running.status.state == "stopped"
         assert log.Log(tmp_path).source.timeline == 2
 
+    def test_for_a_primary_that_is_stopped_without_its_standby(
+        self, pair: Cluster, made: Database, tmp_path: Path
+    ) -> None:
+        """The walsender waits for the standby, and ends with an error of its own."""
+        running = capture_into(made, tmp_path)
+        thread = threading.Thread(target=running.run, daemon=True)
+        thread.start()
+        assert state_of(running, "streaming")
+        pair.standby.stop("fast")
+        insert(made, range(3))
+        pair.restart_primary("fast")
+        pair.standby.start()
+        assert wait_until(lambda: running.status.messages >= 9, 60)
+        assert running.status.errors["55000"] == 1  # object_not_in_prerequisite_state
+        running.stop()
+        thread.join(10)
+        assert captured(made, tmp_path) == keys(made) == list(range(3))
+
     @pytest.mark.thorough
     def test_for_a_slot_that_the_standby_does_not_have_yet(
         self, pair: Cluster, made: Database, tmp_path: Path

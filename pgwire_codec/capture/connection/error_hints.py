@@ -27,6 +27,10 @@ _TRANSIENT: Final = (
     "08", "25P03", "40", _OBJECT_IN_USE, "55P03", "53", "57014", "57P01", "57P02", "57P03", "57P05",
 )  # fmt: skip
 
+#: In an error of a stream: the server stops, and cannot wait for a standby that does not follow it.
+#: Until then it only warns, and sends nothing (NeedToWaitForStandbys in walsender.c).
+_STANDBY_SLOTS: Final = "synchronized_standby_slots"
+
 _REOPEN: Final = "Open the capture again: whatever was not confirmed is sent again."
 _ENDED: Final = ("the server ended the stream", _REOPEN)
 
@@ -103,9 +107,15 @@ def capture_error_of_code(
     primary, hint = "the server reported an error", server_hint
     if sqlstate in _EXPLANATIONS:
         primary, hint = (each.format(slot=slot) for each in _EXPLANATIONS[sqlstate])
+    stops_without_standby = _STANDBY_SLOTS in text
+    if stops_without_standby:
+        primary, hint = "the server ended the stream", (
+            f"The server was stopped while a standby that {_STANDBY_SLOTS} names did not follow "
+            f"it. {_REOPEN}"
+        )
     return CaptureError(
         f"{primary}: {text}" if text else primary,
         hint=hint,
-        is_transient=is_transient(sqlstate),
+        is_transient=stops_without_standby or is_transient(sqlstate),
         sqlstate=sqlstate or CONNECTION_LOST,
     )
