@@ -185,9 +185,9 @@ class Cluster:
             time.sleep(0.1)
 
     def wait_for_standby(self) -> None:
-        """Wait until the standby has all of the primary's WAL."""
+        """Wait until the standby has replayed all of the primary's WAL."""
         [(lsn,)] = self.primary.query("SELECT pg_current_wal_flush_lsn()")
-        query = f"SELECT pg_last_wal_receive_lsn() >= '{lsn}'"
+        query = f"SELECT pg_last_wal_replay_lsn() >= '{lsn}'"
         deadline = time.monotonic() + _SYNC_SECONDS
         while self.standby.query(query) != [(True,)]:
             assert time.monotonic() < deadline
