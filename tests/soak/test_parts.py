@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from subprocess import PIPE, Popen
 
 import pytest
 
@@ -110,21 +111,40 @@ def test_the_chart_has_a_line_for_each_process_and_each_fault(tmp_path: Path) ->
     assert drawn.count("network &lt;stall&gt;") == 2
 
 
-def test_this_process_is_recorded(tmp_path: Path) -> None:
-    path = tmp_path / "samples.csv"
-    recorder = Recorder(path, time.monotonic(), lambda: {"me": os.getpid()}, 0.01)
-    [sample] = recorder.look()
+_OPENS_A_FILE = """
+import sys, time
+time.sleep(0.2)
+print(flush=True)
+input()
+with open(sys.argv[1], "w"):
+    print(flush=True)
+    input()
+"""
+
+
+def test_a_process_is_recorded(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _OPENS_A_FILE, str(tmp_path / "one more")]
+    # Not the tests' own process, which may have a child of Java's, and Spark's sockets.
+    with Popen(command, stdin=PIPE, stdout=PIPE, text=True, bufsize=1) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        path = tmp_path / "samples.csv"
+        recorder = Recorder(path, time.monotonic(), lambda: {"opener": process.pid}, 0.01)
+        process.stdout.readline()
+        [sample] = recorder.look()
+        process.stdin.write("\n")
+        process.stdout.readline()
+        [after] = recorder.look()
+        recorder.start()
+        deadline = time.monotonic() + 60
+        while not recorder.samples and time.monotonic() < deadline:
+            time.sleep(0.01)
+        recorder.stop()
+        process.communicate("\n", timeout=60)
     assert sample.rss >= sample.pss > 1 << 20
     assert sample.rss >= sample.anonymous > 1 << 20
-    assert sample.age > 0
-    with (tmp_path / "one more").open("w"):
-        [after] = recorder.look()
+    assert 60 > sample.age >= 0.2
     assert after.descriptors == sample.descriptors + 1
-    recorder.start()
-    deadline = time.monotonic() + 60
-    while not recorder.samples and time.monotonic() < deadline:
-        time.sleep(0.01)
-    recorder.stop()
     lines = path.read_text().splitlines()
     assert lines[0].startswith("seconds,process,pid,age,rss,pss,")
     assert len(lines) == 1 + len(recorder.samples) > 1
