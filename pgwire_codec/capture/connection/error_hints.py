@@ -109,12 +109,10 @@ def capture_error_of_code(
         primary, hint = (each.format(slot=slot) for each in _EXPLANATIONS[sqlstate])
     stops_without_standby = _STANDBY_SLOTS in text
     if stops_without_standby:
-        primary, hint = (
-            "the server ended the stream",
-            (
-                f"The server was stopped while a standby that {_STANDBY_SLOTS} names did not follow "
-                f"it. {_REOPEN}"
-            ),
+        primary = "the server ended the stream"
+        hint = (
+            f"The server was stopped while a standby that {_STANDBY_SLOTS} names did not follow "
+            f"it. {_REOPEN}"
         )
     return CaptureError(
         f"{primary}: {text}" if text else primary,
