@@ -9,6 +9,11 @@ from typing import Final
 
 from pgwire_codec.errors import PgwireError, TableError
 
+#: Hint for a table that a mirror has set aside for changes that it cannot apply.
+COPY_AGAIN: Final = (
+    "Have the capture copy the table again (pgwire-codec log add-table), and then resume the table."
+)
+
 _OURS: Final = re.compile(r"pgwire_codec\.errors\.\w+: (.*)")
 
 #: Texts of the operating system for a disk that is full. Every engine's errors contain them.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pgwire_codec import log
 from tests.support import build
 from tests.support.build import column
 from tests.support.log_captures import capture_into, flush_lsn
@@ -57,13 +58,23 @@ def test_altered_between_two_updates_of_a_transaction(
         status = follow()
         assert status["state"] == "set aside"
         assert "was sent with the replica identity id, and the table has x" in status["error"]
-        assert "Take a new snapshot" in status["hint"]
+        assert "log add-table" in status["hint"]
         # Up to the transaction before.
         assert mirror.rows("public.t") == [
             {"id": 1, "x": 5, "v": "a2"},
             {"id": 2, "x": 6, "v": "b"},
         ]
         assert mirror.rows("public.other") == [{"id": 1}]
+        log.TableRequests(tmp_path / "log").add(["public.t"])
+        follow()
+        made.execute("UPDATE t SET v = 'b2' WHERE x = 60", "INSERT INTO t VALUES (3, 7, 'c')")
+        mirror.resume("public.t")
+        assert follow()["state"] == "ok"
+        assert mirror.rows("public.t") == [
+            {"id": 1, "x": 50, "v": "a2"},
+            {"id": 2, "x": 60, "v": "b2"},
+            {"id": 3, "x": 7, "v": "c"},
+        ]
 
 
 def begin(made: MirrorOf, writer: Writer) -> None:

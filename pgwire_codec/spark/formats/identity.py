@@ -8,6 +8,7 @@ from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.errors import TableError
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.protocol.messages import Relation
+from pgwire_codec.spark.failures import COPY_AGAIN
 
 
 def key_columns(relation: Relation) -> list[str] | None:
@@ -32,8 +33,7 @@ def check_identity(batch: ChangeBatch, relation: Relation) -> None:
         f"sent with the replica identity {_shown(batch.relation)}, and the table has "
         f"{_shown(relation)} at the end of the range",
         hint="The old values of the other columns were not sent, so the row cannot be found by "
-        "them. Take a new snapshot into a new log. Alter a replica identity in a transaction of "
-        "its own.",
+        f"them. {COPY_AGAIN} Alter a replica identity in a transaction of its own.",
     )
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from pgwire_codec.errors import TableError
 from pgwire_codec.protocol.messages import Relation, RelationColumn
+from pgwire_codec.spark.failures import COPY_AGAIN
 
 #: Version of the first server whose publications can have lists of columns.
 COLUMN_LISTS: Final = 150000
@@ -115,6 +116,5 @@ def _exchanged(relation: Relation, old: str, new: str) -> TableError:
     return TableError(
         f"column {old} of {relation.namespace}.{relation.name} was renamed to {new}, and the names "
         "of other columns changed with it",
-        hint="A name that goes from one column to another cannot be followed. Take a new snapshot "
-        "into a new log.",
+        hint=f"A name that goes from one column to another cannot be followed. {COPY_AGAIN}",
     )

@@ -9,18 +9,20 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
+from pgwire_codec.changes.metadata import metadata_names
 from pgwire_codec.errors import LogError, TableError
 from pgwire_codec.log import Log
 from pgwire_codec.log.relation_history import RelationHistory, VersionInForce
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.protocol.messages import Relation
+from pgwire_codec.spark.failures import COPY_AGAIN
 from pgwire_codec.spark.formats.identity import key_columns
 from pgwire_codec.spark.formats.packed import ChangeFacts, TableRange
 from pgwire_codec.spark.mirroring.alignment import align, table_columns
 from pgwire_codec.spark.mirroring.column_history import COLUMN_LISTS, ColumnHistory
 from pgwire_codec.spark.mirroring.evolution import Policy, evolution_steps
 from pgwire_codec.spark.mirroring.lake import Lake
-from pgwire_codec.spark.mirroring.status import OK, TableStatus
+from pgwire_codec.spark.mirroring.status import OK, RESUMING, TableStatus
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
 from pgwire_codec.spark.sinks.columns import AddColumn, ClearColumn
 from pgwire_codec.spark.sinks.merge import apply_changes, check_names
@@ -142,7 +144,11 @@ class TableMirror:
         return self._apply(status, target, whole.relation, begin, usable)
 
     def catch_up(self, status: TableStatus) -> TableStatus:
-        """Apply the changes of a table that its target does not have, from the log."""
+        """Apply the changes of a table that its target does not have, from the log.
+
+        A table that is resumed begins with its last truncate, such as that of a later copy: what
+        was before needs no repair. If the truncate comes after ``until``, the table waits for it.
+        """
         with self._reading:
             version = self._log.relations_at(self._until).named(status.table)
         if version is None:
@@ -150,9 +156,40 @@ class TableMirror:
                 f"no relation has the name {status.table} at {format_lsn(self._until)}"
             )
         target = self._lake.open(self._spark, version.relation)
+        if status.state == RESUMING:
+            truncated = self._last_truncate(target, version.relation)
+            if truncated is not None and truncated > self._until:
+                return status
+            if truncated is not None:
+                begin = truncated - 1
+                return self._apply(status, target, version.relation, begin, None, is_afresh=True)
         with self._reading:
             begin = self._begin(target, version.relation, status)
         return self._apply(status, target, version.relation, begin, None)
+
+    def _last_truncate(self, target: Target, relation: Relation) -> int | None:
+        """Return the commit LSN of the log's last truncate that a target does not have."""
+        from pyspark.sql import functions
+
+        applied = target.applied
+        after = applied.commit_lsn if applied.relation == relation.oid else None
+        begin = max(after or 0, self._log.begin.lsn)
+        options = {
+            **self._options,
+            "path": self._log.uri,
+            "relationOid": str(relation.oid),
+            "startingLsn": str(begin),
+            "endingLsn": str(self._log.end.lsn),
+            # A truncate is found in spite of columns and values that cannot be read.
+            "types": "text",
+            "before": "none",
+            "onError": "skip",
+        }
+        changes = self._spark.read.format("pgoutput").options(**options).load()
+        names = metadata_names(changes.columns)
+        truncates = changes.where(functions.col(names["_op"]) == "T")
+        found = truncates.agg(functions.max(names["_commit_lsn"])).first()
+        return None if found is None or found[0] is None else int(found[0])
 
     def _begin(self, target: Target, relation: Relation, status: TableStatus) -> int:
         """Return the commit LSN up to which a target has a relation's changes."""
@@ -163,7 +200,7 @@ class TableMirror:
                 raise LogError(
                     f"earlier changes of {status.table} were pruned from {log.uri}, up to "
                     f"{format_lsn(log.begin.lsn)}",
-                    hint="Take a new snapshot into a new log.",
+                    hint=COPY_AGAIN,
                 )
             return log.begin.lsn
         is_known = status.whole_lsn is not None and (
@@ -185,7 +222,10 @@ class TableMirror:
         relation: Relation,
         begin: int,
         batch: TableBatch | None,
+        *,
+        is_afresh: bool = False,
     ) -> TableStatus:
+        """Apply the changes after ``begin``; with ``is_afresh``, they do not need the target's."""
         status = replace(status, relation_oid=relation.oid, state=OK, error=None, hint=None)
         pieces = []
         if begin < self._until:
@@ -194,12 +234,15 @@ class TableMirror:
             pieces = _pieces(versions, begin, self._until)
         is_whole = batch is not None and len(pieces) == 1 and not batch.facts.other_identity
         for piece in pieces:
+            afresh = is_afresh and piece is pieces[0]
             if batch is not None and is_whole:
                 survey = batch.survey_after(target.applied.commit_lsn)
                 status = self._merge(status, target, batch.changes, piece, survey)
             else:
-                changes = self._read(relation.oid, piece, target)
-                status = self._merge(status, target, changes, piece, None)
+                # Columns of a new target have types for the rest of the log, too.
+                is_new = target.applied.relation != relation.oid and not afresh
+                changes = self._read(relation.oid, piece, "log" if is_new else "range")
+                status = self._merge(status, target, changes, piece, None, is_afresh=afresh)
             target = self._lake.open(self._spark, relation)
         return replace(
             status,
@@ -208,11 +251,8 @@ class TableMirror:
             whole_lsn=max(begin, self._until),
         )
 
-    def _read(self, oid: int, piece: _Piece, target: Target) -> DataFrame:
-        """Return the changes of a relation in a part of the log.
-
-        Columns of a new target have types for the rest of the log, too.
-        """
+    def _read(self, oid: int, piece: _Piece, types_of: str) -> DataFrame:
+        """Return the changes of a relation in a part of the log."""
         options = {
             **self._options,
             "path": self._log.uri,
@@ -221,7 +261,7 @@ class TableMirror:
             "endingLsn": str(piece.until),
             "withRelationOid": "true",
             "checkIdentity": "true",
-            "typesOf": "range" if target.applied.relation == oid else "log",
+            "typesOf": types_of,
         }
         return self._spark.read.format("pgoutput").options(**options).load()
 
@@ -232,6 +272,8 @@ class TableMirror:
         changes: DataFrame,
         piece: _Piece,
         survey: Survey | None,
+        *,
+        is_afresh: bool = False,
     ) -> TableStatus:
         relation = piece.versions[-1]
         keys = key_columns(relation)
@@ -242,15 +284,17 @@ class TableMirror:
                 LOGGER.warning("%s has no replica identity: its rows are appended", status.table)
         else:
             is_other = target.applied.relation not in (None, relation.oid)
-            replaces = is_other and self._policy in ("evolve", "rename")
+            replaces = (is_other or is_afresh) and self._policy in ("evolve", "rename")
             if is_other and self._policy == "fail":
                 raise TableError(
                     f"relation {relation.oid} has the name {status.table} now, which relation "
                     f"{target.applied.relation} had",
                     hint='Use on_schema_change="evolve", and resume the table.',
                 )
-            if replaces:
+            if replaces and is_other:
                 evolutions = [f"replace relation {target.applied.relation} by {relation.oid}"]
+            elif replaces:
+                evolutions = [f"replace all rows by those after {format_lsn(piece.after)}"]
             else:
                 versions = [relation] if is_other else piece.versions
                 history = ColumnHistory.of(versions, renames=self._renames)
@@ -283,8 +327,7 @@ class TableMirror:
                     f"column {', '.join(sorted(names))} of {status.table} was renamed in the "
                     f"transaction with commit LSN {format_lsn(begin)}, after other changes of the "
                     "table in it",
-                    hint="Take a new snapshot into a new log. Rename a column in a transaction of "
-                    "its own.",
+                    hint=f"{COPY_AGAIN} Rename a column in a transaction of its own.",
                 )
 
     def _evolve(
@@ -299,7 +342,7 @@ class TableMirror:
                 f"column {', '.join(sorted(new & set(keys)))} of the replica identity is new: it "
                 "is null in the rows of the target, which updates do not find by it",
                 hint='If it was renamed, use on_schema_change="rename", and resume the table. '
-                "Otherwise take a new snapshot into a new log.",
+                f"Otherwise: {COPY_AGAIN}",
             )
         dropped = [f"drop column {name}, which is kept" for name in history.dropped]
         if steps:
