@@ -235,3 +235,20 @@ def test_another_key_within_a_batch(made: MirrorOf, writer: Writer) -> None:
         {"id": 3, "x": 70, "k": "d"},
     )
     assert status["whole_lsn"] == writer.lsn
+
+
+def test_a_table_with_another_name_and_other_columns(made: MirrorOf, writer: Writer) -> None:
+    """All its rows are in the target with the new name, which has all columns that it had."""
+    begin(made, writer)
+    less = relation(1, ID, K)
+    follow(made, writer, less, build.insert(1, "3", "c"))
+    before = made.rows("public.t1"), made.versions()["public.t1"]
+    status = follow(made, writer, relation(1, ID, K, name="t9"), build.insert(1, "4", "d"))
+    assert status["state"] == "gone"
+    assert (made.rows("public.t1"), made.versions()["public.t1"]) == before
+    assert made.rows("public.t9") == rows(
+        {"id": 1, "x": 5, "k": "a"},
+        {"id": 2, "x": 6, "k": "b"},
+        {"id": 3, "x": None, "k": "c"},
+        {"id": 4, "x": None, "k": "d"},
+    )

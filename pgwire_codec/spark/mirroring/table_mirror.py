@@ -237,12 +237,14 @@ class TableMirror:
             afresh = is_afresh and piece is pieces[0]
             if batch is not None and is_whole:
                 survey = batch.survey_after(target.applied.commit_lsn)
-                status = self._merge(status, target, batch.changes, piece, survey)
+                status = self._merge(status, target, relation, batch.changes, piece, survey)
             else:
                 # Columns of a new target have types for the rest of the log, too.
                 is_new = target.applied.relation != relation.oid and not afresh
                 changes = self._read(relation.oid, piece, "log" if is_new else "range")
-                status = self._merge(status, target, changes, piece, None, is_afresh=afresh)
+                status = self._merge(
+                    status, target, relation, changes, piece, None, is_afresh=afresh
+                )
             target = self._lake.open(self._spark, relation)
         return replace(
             status,
@@ -269,12 +271,14 @@ class TableMirror:
         self,
         status: TableStatus,
         target: Target,
+        newest: Relation,
         changes: DataFrame,
         piece: _Piece,
         survey: Survey | None,
         *,
         is_afresh: bool = False,
     ) -> TableStatus:
+        """Merge the changes of a piece into the target, which has the name of ``newest``."""
         relation = piece.versions[-1]
         keys = key_columns(relation)
         replaces = False
@@ -301,7 +305,7 @@ class TableMirror:
                 if history.renamed:
                     self._check_renamed(status, piece, history)
                 evolutions = self._evolve(target, changes, history, keys or [])
-                target = self._lake.open(self._spark, relation)
+                target = self._lake.open(self._spark, newest)
                 changes = align(changes, _columns(target), fills=keys is not None)
         columns = ChangeColumns.of(changes, keys)
         check_names(columns)
