@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 from rich.console import Console
@@ -86,6 +86,22 @@ table _mirror in the target (for Iceberg, _mirror.status) has the state of each.
     "--staging", metavar="DIR", help="Folder for decoded rows, for much data: a path or a URI."
 )
 @click.option(
+    "--mask",
+    "masks",
+    multiple=True,
+    metavar="COLUMN=MASK",
+    callback=lambda _, __, values: _parsed_masks(values),
+    help="Leave out (drop), hash, or replace (constant:TEXT) the values of a column, "
+    "schema.table.column, or of those that match a pattern such as '*.email' (repeatable; the "
+    "first that matches counts). keep: no mask.",
+)
+@click.option(
+    "--mask-key-file",
+    type=click.File("rb"),
+    metavar="FILE",
+    help="File with the key of the hashes, of at least 16 bytes.",
+)
+@click.option(
     "--resume",
     multiple=True,
     metavar="TABLE",
@@ -105,6 +121,8 @@ def mirror(
     once: bool,
     tables: str,
     address: str | None,
+    masks: dict[str, str],
+    mask_key_file: BinaryIO | None,
     **options: Any,
 ) -> None:
     """Keep the tables of a log as Delta or Iceberg tables, with Spark on this machine.
@@ -115,6 +133,9 @@ def mirror(
     query = spark_module("mirroring.query", "the mirror")
     lake = spark_module("mirroring.lake", "the mirror")
     local = spark_module("local", "the mirror")
+    masking = spark_module("mirroring.masks", "the mirror")
+    key = None if mask_key_file is None else mask_key_file.read().rstrip(b"\r\n")
+    chosen_masks = masking.Masks.parse(masks, key)
     Log(log)  # an error that needs no Spark
     engine, lakehouse = engine_for(target, engine)
     console = Console()
@@ -140,6 +161,7 @@ def mirror(
             engine=engine,
             once=once,
             report=show,
+            masks=chosen_masks,
             source={} if staging is None else {"stagingPath": staging},
             **options,
         )
@@ -168,6 +190,18 @@ def mirror(
             f"{format_count(len(aside), 'table')} set aside: {', '.join(aside)}",
             hint="Their errors are in the table _mirror of the target. Resume them with --resume.",
         )
+
+
+def _parsed_masks(texts: Sequence[str]) -> dict[str, str]:
+    masks: dict[str, str] = {}
+    for text in texts:
+        name, separator, mask = text.partition("=")
+        if not separator:
+            raise click.BadParameter(f"{text!r} is not COLUMN=MASK")
+        if name in masks:
+            raise click.BadParameter(f"{name} has two masks")
+        masks[name] = mask
+    return masks
 
 
 @contextmanager

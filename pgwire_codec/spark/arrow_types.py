@@ -43,12 +43,17 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 def spark_arrow_schema(schema: pa.Schema) -> pa.Schema:
     """Return a schema in the exact form that Spark has in Arrow: names of list elements."""
+    return arrow_schema(spark_schema(schema))
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Return the Arrow schema of a Spark schema."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     # Before Spark 4.2 there is no such option, and the time zone is UTC.
     takes_timezone = "timezone" in signature(to_arrow_schema).parameters
     options: dict[str, Any] = {"timezone": "UTC"} if takes_timezone else {}
-    return to_arrow_schema(spark_schema(schema), **options)
+    return to_arrow_schema(schema, **options)
 
 
 def cast_batch(arrays: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:

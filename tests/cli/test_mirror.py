@@ -163,3 +163,25 @@ def test_spark_without_iceberg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "Iceberg has no runtime for Spark 9.1\nhint: Install pyspark of the release 4.1" in (
         result.stderr
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--mask", "public.t1.id"], "'public.t1.id' is not COLUMN=MASK"),
+        (["--mask", "a=drop", "--mask", "a=keep"], "a has two masks"),
+        (["--mask", "a=sha"], "the mask of a must be drop, hash, constant:TEXT or keep, not 'sha'"),
+        (["--mask", "a=hash"], "the mask hash needs a key"),
+        (["--mask", "a=hash", "--mask-key-file", "KEY"], "must have at least 16 bytes, not 3"),
+    ],
+)
+def test_masks_that_are_refused(tmp_path: Path, options: list[str], problem: str) -> None:
+    """Before Spark starts."""
+    pytest.importorskip("pyspark")
+    key = tmp_path / "key"
+    key.write_bytes(b"abc\n")
+    chosen = [str(key) if each == "KEY" else each for each in options]
+    log = ["--log", str(tmp_path), "--to", f"delta:{tmp_path}", "--checkpoint", str(tmp_path)]
+    result = run("mirror", *log, *chosen)
+    assert result.exit_code == 2
+    assert problem in " ".join(result.output.split())

@@ -223,6 +223,25 @@ def test_columns_that_changed_after_the_last_snapshot(shop: Shop) -> None:
     assert (found.state, found.ignored) == ("equal", ("later",))
 
 
+def test_masked_columns(shop: Shop) -> None:
+    """They are left out, also if they identify rows."""
+    shop.capture()
+    masks = {"public.typed.id": "hash", "*.t": "drop", "public.bag.w": "constant:x"}
+    shop.mirror.run(masks=masks, mask_key=bytes(16))
+    found = shop.compare(tables="public.typed,public.bag")
+    assert {name: (each.state, each.ignored) for name, each in found.items()} == {
+        "bag": ("equal", ("w",)),
+        "typed": ("equal", ("id", "t")),
+    }
+    shop.damage("typed", "UPDATE {} SET c = 'wrong' WHERE d = '2020-01-08'")
+    shop.damage("bag", "DELETE FROM {} WHERE v = 2")
+    found = shop.compare_captured(tables="public.typed,public.bag")
+    assert {name: each.state for name, each in found.items()} == {
+        "bag": "differs", "typed": "differs",
+    }  # fmt: skip
+    assert "id" not in found["typed"].differences[0].row
+
+
 def test_tables_that_one_side_has(shop: Shop) -> None:
     shop.follow()
     shop.made.execute("DROP TABLE empty", "TRUNCATE bag", "CREATE TABLE later (id int)")

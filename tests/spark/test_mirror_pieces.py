@@ -17,6 +17,7 @@ pytest.importorskip("pyspark", reason="needs PySpark (Python 3.11)")
 
 from pgwire_codec.log.relation_history import RelationHistory
 from pgwire_codec.spark.mirroring.column_history import ColumnHistory
+from pgwire_codec.spark.mirroring.masks import Masks
 from pgwire_codec.spark.mirroring.status import TableStatus
 from pgwire_codec.spark.mirroring.table_mirror import TableMirror, _pieces
 
@@ -65,7 +66,7 @@ def test_a_rename_after_other_changes_of_its_transaction(tmp_path: Path, is_mixe
     source = log.Log(str(tmp_path / "log"))
     lake: Any = None
     session: Any = None
-    mirror = TableMirror(session, source, lake, "rename", {}, source.end.lsn)
+    mirror = TableMirror(session, source, lake, "rename", Masks(), {}, source.end.lsn)
     history = ColumnHistory.of(last.versions, renames=True)
     assert history.renamed == {"x": "y"}
     if not is_mixed:

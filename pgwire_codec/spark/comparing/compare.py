@@ -75,7 +75,8 @@ def compare(
     - ``gone``: the server has no table of the name, or no publication publishes it.
     - ``failed``: an error prevented the comparison.
 
-    Columns that only the target has are not compared. A column that it lacks counts as null.
+    Columns that only the target has are not compared, nor are those to which the mirror applies a
+    mask. A column that it lacks counts as null.
 
     Parameters
     ----------

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from pgwire_codec.errors import TableError
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.arrow_types import spark_schema
 from pgwire_codec.spark.formats.identity import key_columns
@@ -44,17 +45,29 @@ class ComparedColumns:
 
     @classmethod
     def of(
-        cls, relation: Relation, server: TableSchema, held: Mapping[str, DataType]
+        cls,
+        relation: Relation,
+        server: TableSchema,
+        held: Mapping[str, DataType],
+        masked: Collection[str] = (),
     ) -> ComparedColumns:
         """Return the columns of a server's table and a target that has the columns ``held``.
 
         If the types differ, the wider of two integers, floats or decimals is used, or else text.
+        Columns that are ``masked`` are left out. If they identify rows, the others do.
+
+        Raises ``TableError`` if all are masked.
         """
         types = {
             each.name: _common(each.dataType, field.type, held.get(each.name))
             for each, field in zip(spark_schema(server.arrow), server.arrow, strict=True)
+            if each.name not in masked
         }
+        if not types:
+            raise TableError("all columns have a mask, so rows cannot be compared")
         keys = key_columns(relation)
+        if keys is not None and not types.keys() >= set(keys):
+            keys = None
         return cls(types, tuple(types if keys is None else keys), keys is not None)
 
     @property

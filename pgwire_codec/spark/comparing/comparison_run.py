@@ -151,7 +151,7 @@ class ComparisonRun:
         """Read the rows of a table on both sides, and keep those that differ."""
         table = server.tables[name]
         schema = schema_of(table, self._decoder, target.columns)
-        columns = ComparedColumns.of(table.relation, schema, target.columns)
+        columns = ComparedColumns.of(table.relation, schema, target.columns, target.masked)
         ours = columns.rows(
             server_rows(
                 self._spark,

@@ -79,7 +79,7 @@ class TableComparison:
     differences : tuple of RowDifference
         Some of those that differ or, without any, of the unsettled ones.
     ignored : tuple of str
-        Columns that only the target has. They are not compared.
+        Columns that only the target has, and those with a mask. They are not compared.
     error, hint : str or None
         Reason why the table was not compared; advice.
     """

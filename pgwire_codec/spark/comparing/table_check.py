@@ -179,7 +179,11 @@ class TableCheck:
             server_rows=last.counted.server_rows,
             target_rows=last.counted.target_rows,
             unsettled=self._unsettled,
-            ignored=tuple(name for name in held if name not in last.columns.types),
+            ignored=tuple(
+                name
+                for name in dict.fromkeys([*held, *sorted(last.target.masked)])
+                if name not in last.columns.types
+            ),
         )
         self.result = replace(self.result, **values)
 

@@ -32,12 +32,15 @@ class TargetTable:
         Commit LSN up to which it has all transactions.
     relation : int or None
         OID of the relation whose rows it has, if that is known.
+    masked : frozenset of str
+        Columns that have a mask.
     """
 
     version: int | None
     columns: Mapping[str, DataType]
     applied: int
     relation: int | None
+    masked: frozenset[str]
 
 
 def open_version(
@@ -62,7 +65,9 @@ def open_version(
     ):
         lsn = max(lsn, status.whole_lsn or 0)
     columns = {} if found.schema is None else {each.name: each.dataType for each in found.schema}
-    return TargetTable(version, columns, lsn, applied.relation)
+    masks = () if status is None else status.masks or ()
+    masked = frozenset(each.partition("=")[0] for each in masks)
+    return TargetTable(version, columns, lsn, applied.relation, masked)
 
 
 def target_rows(spark: SparkSession, lake: Lake, relation: Relation, version: int) -> DataFrame:

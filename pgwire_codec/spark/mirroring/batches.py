@@ -13,6 +13,7 @@ from pgwire_codec.log import Log
 from pgwire_codec.spark.failures import error_in, full_disk
 from pgwire_codec.spark.mirroring.evolution import Policy
 from pgwire_codec.spark.mirroring.lake import Lake
+from pgwire_codec.spark.mirroring.masks import Masks, without_values
 from pgwire_codec.spark.mirroring.status import GONE, OK, RESUMING, SET_ASIDE, TableStatus
 from pgwire_codec.spark.mirroring.table_mirror import LOGGER, TableMirror
 from pgwire_codec.spark.selection import TableNames
@@ -64,6 +65,7 @@ class MirrorBatches:
     lake : Lake
     policy : {"evolve", "rename", "freeze", "fail"}
         What to do when a table's columns change.
+    masks : Masks
     options : mapping of str to str
         Options of ``format("pgoutput")``.
     parallelism : int
@@ -78,6 +80,7 @@ class MirrorBatches:
         tables: Sequence[str],
         lake: Lake,
         policy: Policy,
+        masks: Masks,
         options: Mapping[str, str],
         parallelism: int,
         report: Callable[[MirroredBatch], None],
@@ -86,6 +89,7 @@ class MirrorBatches:
         self._names = TableNames.parse(tables)
         self._lake = lake
         self._policy = policy
+        self._masks = masks
         self._options = options
         self._parallelism = parallelism
         self._report = report
@@ -152,7 +156,9 @@ class MirrorBatches:
         self._finish(session, rows, work, until, batch)
 
     def _mirror(self, session: SparkSession, until: int) -> TableMirror:
-        return TableMirror(session, self._log, self._lake, self._policy, self._options, until)
+        return TableMirror(
+            session, self._log, self._lake, self._policy, self._masks, self._options, until
+        )
 
     def _finish(
         self,
@@ -167,7 +173,10 @@ class MirrorBatches:
         for name, result in found.items():
             if isinstance(result, Exception):
                 row = rows.get(name, TableStatus(name, 0))
-                found[name] = replace(row.set_aside(result), batch=batch)
+                row = replace(row.set_aside(result), batch=batch)
+                if row.error is not None and self._masks.patterns:
+                    row = replace(row, error=without_values(row.error))
+                found[name] = row
         rows = self._write(session, rows | found, found)
         self._report(MirroredBatch(batch, until, tuple(found.values()), tuple(rows.values())))
 

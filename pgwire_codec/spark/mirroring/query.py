@@ -12,6 +12,7 @@ from pgwire_codec.log import Log
 from pgwire_codec.spark.mirroring.batches import STOPPED, MirrorBatches, MirroredBatch
 from pgwire_codec.spark.mirroring.evolution import POLICIES, Policy
 from pgwire_codec.spark.mirroring.lake import Lake
+from pgwire_codec.spark.mirroring.masks import Masks
 from pgwire_codec.spark.mirroring.status import OK, RESUMING, SET_ASIDE, TableStatus
 from pgwire_codec.spark.selection import TableNames
 
@@ -47,6 +48,7 @@ class MirrorOptions:
     ----------
     checkpoint, every, once, on_schema_change, engine, parallelism, storage_options, report
         The arguments of :func:`mirror`.
+    masks : Masks
     source : mapping of str to str
         Options of ``format("pgoutput")``.
 
@@ -64,6 +66,7 @@ class MirrorOptions:
     parallelism: int = PARALLELISM
     storage_options: Mapping[str, str] | None = None
     report: Callable[[MirroredBatch], None] | None = None
+    masks: Masks = field(default_factory=Masks)
     source: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -140,6 +143,8 @@ def mirror(
     engine: str | None = None,
     parallelism: int = PARALLELISM,
     storage_options: Mapping[str, str] | None = None,
+    masks: Mapping[str, str] | None = None,
+    mask_key: bytes | None = None,
     report: Callable[[MirroredBatch], None] | None = None,
     **options: str,
 ) -> StreamingQuery:
@@ -192,6 +197,16 @@ def mirror(
         they share the executors.
     storage_options : mapping, optional
         As for :func:`merge_into`.
+    masks : mapping of str to str, optional
+        Masks of columns, which are applied before anything is written: by name
+        ``schema.table.column``, or by a pattern of such names as ``*.email``. ``drop`` leaves the
+        column out. ``hash`` replaces a value by its HMAC-SHA-256, as 64 hexadecimal digits: of its
+        text in UTF-8, or of its bytes; NULL remains NULL. ``constant:TEXT`` replaces all values,
+        NULL, too. ``keep`` has no effect. The first that matches a column is the one that it has.
+        A table is set aside if its rows were written with other masks, or if a masked column may
+        have got another name.
+    mask_key : bytes, optional
+        Key of the hashes, of at least 16 bytes.
     report : callable, optional
         Is called after each micro-batch, in the query's thread, with its result: the number
         ``batch``, the commit LSN ``until``, and the status of tables ``changed``, and of all
@@ -221,6 +236,7 @@ def mirror(
         engine=engine,
         parallelism=parallelism,
         storage_options=storage_options,
+        masks=Masks.parse(masks or {}, mask_key),
         report=report,
         source=options,
     )
@@ -237,18 +253,21 @@ def start_mirror(
     """Start a mirror; see :func:`mirror`."""
     lake = Lake.of(spark, target, options.engine, options.storage_options)
     path = log.uri if isinstance(log, Log) else os.fspath(log)
+    source = Log(path)
+    options.masks.check_names(source)
     names = [each.strip() for each in tables.split(",")] if isinstance(tables, str) else tables
     batches = MirrorBatches(
         path,
         names,
         lake,
         options.on_schema_change,
+        options.masks,
         options.of_tables,
         options.parallelism,
         options.report or (lambda batch: None),
     )
     batches.resume(spark)
-    source = Log(path)
+    source.refresh()
     current = TableNames.parse(names).held_in(source.relations_at())
     rows = lake.status(spark).read()
     stream = spark.readStream.format("pgoutput").options(

@@ -63,6 +63,8 @@ class TableStatus:
         Number of its changes in that batch.
     evolutions : tuple of str
         Changes of the target's columns, oldest first.
+    masks : tuple of str or None
+        Masks with which its rows were written, ``COLUMN=MASK``, if that is known.
     """
 
     table: str
@@ -77,6 +79,7 @@ class TableStatus:
     batch: int | None = None
     changes: int = 0
     evolutions: tuple[str, ...] = ()
+    masks: tuple[str, ...] | None = None
 
     def set_aside(self, error: Exception) -> TableStatus:
         """Return the status after an error."""
@@ -103,6 +106,7 @@ _SCHEMA: Final = pa.schema(
         "batch": pa.int64(),
         "changes": pa.int64(),
         "evolutions": pa.list_(pa.string()),
+        "masks": pa.list_(pa.string()),
     }
 )
 
@@ -208,5 +212,7 @@ def _to_arrow(rows: Iterable[TableStatus]) -> pa.Table:
 def _from_arrow(table: pa.Table) -> dict[str, TableStatus]:
     names = [field.name for field in fields(TableStatus)]
     rows = table.select(names).to_pylist()
-    statuses = (TableStatus(**row | {"evolutions": tuple(row["evolutions"])}) for row in rows)
-    return {each.table: each for each in statuses}
+    for row in rows:
+        row["evolutions"] = tuple(row["evolutions"])
+        row["masks"] = None if row["masks"] is None else tuple(row["masks"])
+    return {row["table"]: TableStatus(**row) for row in rows}

@@ -22,6 +22,7 @@ from pgwire_codec.spark.mirroring.alignment import align, table_columns
 from pgwire_codec.spark.mirroring.column_history import COLUMN_LISTS, ColumnHistory
 from pgwire_codec.spark.mirroring.evolution import Policy, evolution_steps
 from pgwire_codec.spark.mirroring.lake import Lake
+from pgwire_codec.spark.mirroring.masks import Masks
 from pgwire_codec.spark.mirroring.status import OK, RESUMING, TableStatus
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
 from pgwire_codec.spark.sinks.columns import AddColumn, ClearColumn
@@ -102,6 +103,7 @@ class TableMirror:
     lake : Lake
     policy : {"evolve", "rename", "freeze", "fail"}
         What to do when a table's columns change.
+    masks : Masks
     options : mapping of str to str
         Options of ``format("pgoutput")`` for tables that are read from the log.
     until : int
@@ -114,6 +116,7 @@ class TableMirror:
         log: Log,
         lake: Lake,
         policy: Policy,
+        masks: Masks,
         options: Mapping[str, str],
         until: int,
     ) -> None:
@@ -121,6 +124,7 @@ class TableMirror:
         self._log = log
         self._lake = lake
         self._policy = policy
+        self._masks = masks
         self._options = options
         self._until = until
         self._history = RelationHistory(log)
@@ -281,6 +285,8 @@ class TableMirror:
         """Merge the changes of a piece into the target, which has the name of ``newest``."""
         relation = piece.versions[-1]
         keys = key_columns(relation)
+        self._masks.check_versions(status.table, piece.versions)
+        changes = self._masks.apply(status.table, changes, relation, keys or [])
         replaces = False
         evolutions: Sequence[str] = ()
         if target.schema is None:
@@ -300,6 +306,8 @@ class TableMirror:
             elif replaces:
                 evolutions = [f"replace all rows by those after {format_lsn(piece.after)}"]
             else:
+                before = piece.versions[0]
+                self._masks.check_recorded(status.table, status.masks, before, relation)
                 versions = [relation] if is_other else piece.versions
                 history = ColumnHistory.of(versions, renames=self._renames)
                 if history.renamed:
@@ -317,6 +325,7 @@ class TableMirror:
             commit_time=status.commit_time if survey is None else survey.commit_time,
             changes=status.changes + (0 if survey is None else survey.rows),
             evolutions=(*status.evolutions, *evolutions),
+            masks=self._masks.recorded(status.table, relation),
         )
 
     def _check_renamed(self, status: TableStatus, piece: _Piece, history: ColumnHistory) -> None:

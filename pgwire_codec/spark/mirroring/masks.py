@@ -1,0 +1,291 @@
+"""Masks: columns that a mirror leaves out, hashes or replaces before it writes anything."""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise, product
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from pgwire_codec.changes.metadata import metadata_names
+from pgwire_codec.errors import OptionError, TableError
+from pgwire_codec.log import Log
+from pgwire_codec.protocol.messages import Relation
+from pgwire_codec.spark.arrow_types import arrow_schema
+from pgwire_codec.spark.selection import TableNames
+from pgwire_codec.transactions.carry import RelationVersion
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
+
+KEEP: Final = "keep"
+DROP: Final = "drop"
+HASH: Final = "hash"
+
+#: The mask by a constant is ``constant:TEXT``.
+CONSTANT: Final = "constant:"
+
+_KEY_BYTES: Final = 16
+
+#: Text in quotes. An apostrophe follows a letter.
+_QUOTED: Final = re.compile(r"""(?<!\w)b?(['"])(?:\\.|(?!\1).)*\1""", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Masks:
+    """Masks of columns.
+
+    Attributes
+    ----------
+    patterns : tuple of (str, str)
+        Names ``schema.table.column`` or patterns of them, each with its mask: ``keep``, ``drop``,
+        ``hash`` or ``constant:TEXT``. The first that matches a column is the one that it has.
+    key : bytes or None
+        Key of the hashes.
+    """
+
+    patterns: tuple[tuple[str, str], ...] = ()
+    key: bytes | None = field(default=None, repr=False)
+
+    @classmethod
+    def parse(cls, masks: Mapping[str, str], key: bytes | None) -> Masks:
+        """Return masks by name or pattern. Raises ``OptionError`` for an invalid one."""
+        for name, mask in masks.items():
+            if mask not in (KEEP, DROP, HASH) and not mask.startswith(CONSTANT):
+                raise OptionError(
+                    f"the mask of {name} must be {DROP}, {HASH}, {CONSTANT}TEXT or {KEEP}, not "
+                    f"{mask!r}"
+                )
+        if HASH in masks.values() and key is None:
+            raise OptionError(f"the mask {HASH} needs a key")
+        if key is not None and len(key) < _KEY_BYTES:
+            raise OptionError(
+                f"the key of masks must have at least {_KEY_BYTES} bytes, not {len(key)}",
+                hint="Make one with: openssl rand -hex 32",
+            )
+        return cls(tuple(masks.items()), key)
+
+    def check_names(self, log: Log) -> None:
+        """Raise ``OptionError`` for a name or pattern that no column of a log has ever had."""
+        tables: dict[int, tuple[set[str], set[str]]] = {}
+        for version in log.versions:
+            names, columns = tables.setdefault(version.relation.oid, (set(), set()))
+            names.add(version.qualified_name)
+            columns.update(column.name for column in version.relation.columns)
+        known = [".".join(each) for names in tables.values() for each in product(*names)]
+        for pattern, _ in self.patterns:
+            if not any(map(TableNames.parse([pattern]).match, known)):
+                raise OptionError(
+                    f"the mask {pattern} matches no column of {log.uri}",
+                    hint="A mask is for schema.table.column, or for a pattern of such names.",
+                )
+
+    def of(self, table: str, relation: Relation) -> dict[str, str]:
+        """Return the masks of a relation's columns under the name ``table``, by column."""
+        if not self.patterns:
+            return {}
+        parsed = [(TableNames.parse([pattern]), mask) for pattern, mask in self.patterns]
+        found = {}
+        for column in relation.columns:
+            name = f"{table}.{column.name}"
+            masks = (mask for names, mask in parsed if names.match(name))
+            if (mask := next(masks, None)) is not None:
+                found[column.name] = mask
+        return found
+
+    def recorded(self, table: str, relation: Relation) -> tuple[str, ...]:
+        """Return the masks of a table's columns for the status: ``COLUMN=MASK``.
+
+        A hash has a mark of the key.
+        """
+        mark = hmac.digest(self.key, b"pgwire_codec", "sha256").hex()[:8] if self.key else ""
+        return tuple(
+            f"{name}={mask}:{mark}" if mask == HASH else f"{name}={mask}"
+            for name, mask in self.of(table, relation).items()
+            if mask != KEEP
+        )
+
+    def check_versions(self, table: str, versions: Sequence[Relation]) -> None:
+        """Raise ``TableError`` if values of a masked column may be in one without a mask.
+
+        That is so if the table had another name before, or the column may have had.
+        """
+        named = [(RelationVersion(each).qualified_name, each) for each in versions]
+        for (before, old), (name, new) in pairwise([*named, (table, versions[-1])]):
+            held, wanted = ({column.name for column in each.columns} for each in (old, new))
+            masked = {column for column, mask in self.of(before, old).items() if mask != KEEP}
+            may_be = masked | (wanted - held if masked - wanted else set())
+            clear = (wanted & may_be) - set(self.of(name, new))
+            if clear:
+                raise TableError(
+                    f"column {_listed(clear)} of {name} has no mask, and may have the values of "
+                    f"{_listed(masked)} of {before}",
+                    hint=f"Set a mask for it, or {KEEP}, and resume the table.",
+                )
+
+    def check_recorded(
+        self, table: str, recorded: Iterable[str] | None, before: Relation, now: Relation
+    ) -> None:
+        """Raise ``TableError`` if rows of a target are known to have other masks.
+
+        ``before`` is the version of its last rows, and ``now`` of the next ones.
+        """
+        if recorded is None:
+            return
+        common = {column.name for column in before.columns} & {each.name for each in now.columns}
+        old, new = (
+            {each for each in masks if each.partition("=")[0] in common}
+            for masks in (recorded, self.recorded(table, now))
+        )
+        if old != new:
+            raise TableError(
+                f"{table} was written with the masks {_listed(old) or '(none)'}, and not with "
+                f"{_listed(new) or '(none)'}",
+                hint="Remove the table from the target, or have the capture copy it again "
+                "(pgwire-codec log add-table). Then resume it.",
+            )
+
+    def apply(
+        self, table: str, changes: DataFrame, relation: Relation, keys: Sequence[str]
+    ) -> DataFrame:
+        """Return the changes of a table with masked columns, in ``_before``, too.
+
+        Raises ``TableError`` for a mask that a column cannot have.
+        """
+        from pyspark.sql.types import StructField, StructType
+
+        masks = {name: mask for name, mask in self.of(table, relation).items() if mask != KEEP}
+        if not masks:
+            return changes
+        for name in keys:
+            if masks.get(name, HASH) != HASH:
+                raise TableError(
+                    f"column {name} of {table} identifies rows, and cannot have the mask "
+                    f"{masks[name]}",
+                    hint=f"Use {HASH}.",
+                )
+        metadata = metadata_names(changes.columns)
+        names: list[str | None] = [
+            None if name in metadata.values() else name for name in changes.columns
+        ]
+        fields = _masked_fields(list(zip(names, changes.schema, strict=True)), masks)
+        before = metadata.get("_before")
+        if before is not None:
+            place = next(place for place, each in enumerate(fields) if each.name == before)
+            kind: Any = fields[place].dataType
+            kind = StructType(_masked_fields([(each.name, each) for each in kind], masks))
+            fields[place] = StructField(before, kind, fields[place].nullable)
+        function = _masking(names, masks, changes.columns.index(before) if before else None, self)
+        return changes.mapInArrow(function, StructType(fields))
+
+
+def without_values(text: str) -> str:
+    """Return an error's text without the values in it, which are in quotes."""
+    return _QUOTED.sub("'…'", text)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def _masked_fields(
+    columns: Sequence[tuple[str | None, Any]], masks: Mapping[str, str]
+) -> list[Any]:
+    """Return the fields of columns with masks; metadata columns have no name."""
+    from pyspark.sql.types import StringType, StructField
+
+    found = []
+    for name, each in columns:
+        mask = masks.get(name) if name is not None else None
+        if mask == DROP:
+            continue
+        kind = each.dataType
+        if mask == HASH:
+            _check_hashed(each.name, kind)
+            kind = StringType()
+        elif mask is not None:
+            _check_constant(each.name, kind, mask)
+        found.append(StructField(each.name, kind, each.nullable))
+    return found
+
+
+def _check_hashed(name: str, kind: DataType) -> None:
+    from pyspark.sql import types
+
+    exact = (types.StringType, types.BinaryType, types.IntegralType, types.DateType)
+    if not isinstance(kind, (*exact, types.DecimalType)):
+        raise TableError(
+            f"column {name} is {kind.simpleString()}, which has no single text to hash",
+            hint=f"Use the mask {DROP} or {CONSTANT}TEXT.",
+        )
+
+
+def _check_constant(name: str, kind: DataType, mask: str) -> None:
+    from pyspark.sql.types import StructField, StructType
+
+    try:
+        _constant(mask, arrow_schema(StructType([StructField(name, kind)])).field(0).type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise TableError(
+            f"column {name} is {kind.simpleString()}, which cannot have the mask {mask}: {error}"
+        ) from None
+
+
+def _constant(mask: str, kind: pa.DataType) -> pa.Scalar:
+    return pa.scalar(mask.removeprefix(CONSTANT), pa.string()).cast(kind)
+
+
+def _masking(
+    names: Sequence[str | None], masks: Mapping[str, str], before: int | None, by: Masks
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function of Spark's tasks; ``before`` is the place of ``_before``."""
+    key = by.key or b""
+
+    def mask(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            columns = list(batch.columns)
+            if before is not None:
+                columns[before] = _masked_struct(columns[before], masks, key)
+            own = zip(names, batch.schema.names, columns, strict=True)
+            masked = [
+                (shown, _masked(column, None if name is None else masks.get(name), key))
+                for name, shown, column in own
+            ]
+            kept = [(shown, column) for shown, column in masked if column is not None]
+            yield pa.RecordBatch.from_arrays(
+                [column for _, column in kept], names=[shown for shown, _ in kept]
+            )
+
+    return mask
+
+
+def _masked_struct(struct: pa.StructArray, masks: Mapping[str, str], key: bytes) -> pa.StructArray:
+    names = [each.name for each in struct.type]
+    masked = [
+        (name, _masked(column, masks.get(name), key))
+        for name, column in zip(names, struct.flatten(), strict=True)
+    ]
+    kept = [(name, column) for name, column in masked if column is not None]
+    return pa.StructArray.from_arrays(
+        [column for _, column in kept], [name for name, _ in kept], mask=struct.is_null()
+    )
+
+
+def _masked(column: pa.Array, mask: str | None, key: bytes) -> pa.Array | None:
+    """Return a column with its mask; None if it is left out."""
+    if mask is None:
+        return column
+    if mask == DROP:
+        return None
+    if mask != HASH:
+        return pa.repeat(_constant(mask, column.type), len(column))
+    is_bytes = pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)
+    coded = (column if is_bytes else column.cast(pa.string())).dictionary_encode()
+    values = coded.dictionary.cast(pa.binary()).to_pylist()
+    hashes = pa.array([hmac.digest(key, each, "sha256").hex() for each in values], pa.string())
+    return hashes.take(coded.indices)
