@@ -33,8 +33,8 @@ def test_texts_without_values(text: str, expected: str) -> None:
 
 
 def test_the_first_that_matches() -> None:
-    assert MASKS.of("public.t", table("a", "b")) == {"a": "drop", "b": "keep"}
-    assert MASKS.of("public.u", table("a", "b")) == {"a": "constant:="}
+    assert MASKS.of("public.t", ["a", "b"]) == {"a": "drop", "b": "keep"}
+    assert MASKS.of("public.u", ["a", "b"]) == {"a": "constant:="}
     assert MASKS.recorded("public.t", table("a", "b")) == ("a=drop",)
 
 

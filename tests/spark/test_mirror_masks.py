@@ -117,6 +117,7 @@ def test_a_key(made: MirrorOf, writer: Writer, identity: str) -> None:
     [
         ({"public.t1.id": "drop"}, "column id of public.t1 identifies rows"),
         ({"public.t1.id": "constant:1"}, "column id of public.t1 identifies rows"),
+        ({"*": "drop"}, "all columns of public.t1 have the mask drop"),
         ({"public.t1.at": "hash"}, "column at is timestamp, which has no single text to hash"),
         ({"public.t1.at": "constant:now"}, "column at is timestamp, which cannot have the mask"),
     ],

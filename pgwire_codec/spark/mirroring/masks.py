@@ -16,6 +16,7 @@ from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.log import Log
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.arrow_types import arrow_schema
+from pgwire_codec.spark.mirroring.alignment import table_columns
 from pgwire_codec.spark.selection import TableNames
 from pgwire_codec.transactions.carry import RelationVersion
 
@@ -85,17 +86,17 @@ class Masks:
                     hint="A mask is for schema.table.column, or for a pattern of such names.",
                 )
 
-    def of(self, table: str, relation: Relation) -> dict[str, str]:
-        """Return the masks of a relation's columns under the name ``table``, by column."""
+    def of(self, table: str, columns: Iterable[str]) -> dict[str, str]:
+        """Return the masks of a table's columns, by column."""
         if not self.patterns:
             return {}
         parsed = [(TableNames.parse([pattern]), mask) for pattern, mask in self.patterns]
         found = {}
-        for column in relation.columns:
-            name = f"{table}.{column.name}"
+        for column in columns:
+            name = f"{table}.{column}"
             masks = (mask for names, mask in parsed if names.match(name))
             if (mask := next(masks, None)) is not None:
-                found[column.name] = mask
+                found[column] = mask
         return found
 
     def recorded(self, table: str, relation: Relation) -> tuple[str, ...]:
@@ -106,7 +107,7 @@ class Masks:
         mark = hmac.digest(self.key, b"pgwire_codec", "sha256").hex()[:8] if self.key else ""
         return tuple(
             f"{name}={mask}:{mark}" if mask == HASH else f"{name}={mask}"
-            for name, mask in self.of(table, relation).items()
+            for name, mask in self.of(table, _columns(relation)).items()
             if mask != KEEP
         )
 
@@ -117,10 +118,10 @@ class Masks:
         """
         named = [(RelationVersion(each).qualified_name, each) for each in versions]
         for (before, old), (name, new) in pairwise([*named, (table, versions[-1])]):
-            held, wanted = ({column.name for column in each.columns} for each in (old, new))
-            masked = {column for column, mask in self.of(before, old).items() if mask != KEEP}
+            held, wanted = set(_columns(old)), set(_columns(new))
+            masked = {column for column, mask in self.of(before, held).items() if mask != KEEP}
             may_be = masked | (wanted - held if masked - wanted else set())
-            clear = (wanted & may_be) - set(self.of(name, new))
+            clear = (wanted & may_be) - set(self.of(name, wanted))
             if clear:
                 raise TableError(
                     f"column {_listed(clear)} of {name} has no mask, and may have the values of "
@@ -137,7 +138,7 @@ class Masks:
         """
         if recorded is None:
             return
-        common = {column.name for column in before.columns} & {each.name for each in now.columns}
+        common = set(_columns(before)) & set(_columns(now))
         old, new = (
             {each for each in masks if each.partition("=")[0] in common}
             for masks in (recorded, self.recorded(table, now))
@@ -150,18 +151,19 @@ class Masks:
                 "(pgwire-codec log add-table). Then resume it.",
             )
 
-    def apply(
-        self, table: str, changes: DataFrame, relation: Relation, keys: Sequence[str]
-    ) -> DataFrame:
+    def apply(self, table: str, changes: DataFrame, keys: Sequence[str]) -> DataFrame:
         """Return the changes of a table with masked columns, in ``_before``, too.
 
-        Raises ``TableError`` for a mask that a column cannot have.
+        Raises ``TableError`` for a mask that a column cannot have, and if no column is left.
         """
         from pyspark.sql.types import StructField, StructType
 
-        masks = {name: mask for name, mask in self.of(table, relation).items() if mask != KEEP}
+        own = table_columns(changes)
+        masks = {name: mask for name, mask in self.of(table, own).items() if mask != KEEP}
         if not masks:
             return changes
+        if all(masks.get(name) == DROP for name in own):
+            raise TableError(f"all columns of {table} have the mask {DROP}")
         for name in keys:
             if masks.get(name, HASH) != HASH:
                 raise TableError(
@@ -169,12 +171,9 @@ class Masks:
                     f"{masks[name]}",
                     hint=f"Use {HASH}.",
                 )
-        metadata = metadata_names(changes.columns)
-        names: list[str | None] = [
-            None if name in metadata.values() else name for name in changes.columns
-        ]
+        names = [name if name in own else None for name in changes.columns]
         fields = _masked_fields(list(zip(names, changes.schema, strict=True)), masks)
-        before = metadata.get("_before")
+        before = metadata_names(changes.columns).get("_before")
         if before is not None:
             place = next(place for place, each in enumerate(fields) if each.name == before)
             kind: Any = fields[place].dataType
@@ -187,6 +186,10 @@ class Masks:
 def without_values(text: str) -> str:
     """Return an error's text without the values in it, which are in quotes."""
     return _QUOTED.sub("'…'", text)
+
+
+def _columns(relation: Relation) -> list[str]:
+    return [column.name for column in relation.columns]
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -286,7 +286,7 @@ class TableMirror:
         relation = piece.versions[-1]
         keys = key_columns(relation)
         self._masks.check_versions(status.table, piece.versions)
-        changes = self._masks.apply(status.table, changes, relation, keys or [])
+        changes = self._masks.apply(status.table, changes, keys or [])
         replaces = False
         evolutions: Sequence[str] = ()
         if target.schema is None:
