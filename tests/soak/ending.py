@@ -67,11 +67,3 @@ def keep(folder: Path, nodes: Iterable[Node], log_folder: Path) -> None:
             shutil.copy(server_log, folder / f"server-{node.directory.name}.log")
     if log_folder.exists() and not (folder / "log").exists():
         shutil.copytree(log_folder, folder / "log")
-
-
-def _run(arguments: list[str], *statuses: int) -> str:
-    """Run a command to its end, and return what it printed."""
-    done = subprocess.run(arguments, capture_output=True, text=True, timeout=_SECONDS)
-    if done.returncode not in (statuses or (0,)):
-        raise AssertionError(f"status {done.returncode} of {arguments}: {done.stderr}")
-    return done.stdout
