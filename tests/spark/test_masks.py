@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 pytest.importorskip("pyspark")
 
 from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.protocol.messages import Relation
-from pgwire_codec.spark.mirroring.masks import Masks, without_values
+from pgwire_codec.spark.mirroring.masks import Masks, masked_column, without_values
 from tests.support import build
 from tests.support.build import column
 
@@ -82,6 +84,22 @@ def test_recorded_masks() -> None:
 def test_invalid_masks(mask: str, key: bytes | None) -> None:
     with pytest.raises(OptionError):
         Masks.parse({"public.t.a": mask}, key)
+
+
+def test_names_of_any_characters() -> None:
+    masks = Masks.parse({"*": "hash", "b": "keep"}, bytes(16))
+    assert list(map(masked_column, masks.recorded("public.t", table("a=b", "=")))) == ["a=b", "="]
+    constant = Masks.parse({"*": "constant:=drop"}, None).recorded("public.t", table("c"))
+    assert list(map(masked_column, constant)) == ["c"]
+
+
+def test_what_are_not_masks() -> None:
+    masks: Any = ["public.t.a"]
+    key: Any = "0123456789abcdef"
+    with pytest.raises(TypeError, match="masks must be a mapping, not list"):
+        Masks.parse(masks, None)
+    with pytest.raises(TypeError, match="the key of masks must be bytes, not str"):
+        Masks.parse({"public.t.a": "hash"}, key)
 
 
 def test_the_key_is_not_shown() -> None:

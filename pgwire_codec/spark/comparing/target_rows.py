@@ -11,6 +11,7 @@ import pyarrow as pa
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.arrow_types import cast_batch, spark_arrow_schema, spark_schema
 from pgwire_codec.spark.mirroring.lake import ICEBERG, Lake
+from pgwire_codec.spark.mirroring.masks import masked_column
 from pgwire_codec.spark.mirroring.status import TableStatus
 from pgwire_codec.spark.sinks.iceberg_catalog import CatalogTable
 
@@ -66,7 +67,7 @@ def open_version(
         lsn = max(lsn, status.whole_lsn or 0)
     columns = {} if found.schema is None else {each.name: each.dataType for each in found.schema}
     masks = () if status is None else status.masks or ()
-    masked = frozenset(each.partition("=")[0] for each in masks)
+    masked = frozenset(map(masked_column, masks))
     return TargetTable(version, columns, lsn, applied.relation, masked)
 
 

@@ -16,6 +16,7 @@ from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.log import Log
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.arrow_types import arrow_schema
+from pgwire_codec.spark.failures import COPY_AGAIN
 from pgwire_codec.spark.mirroring.alignment import table_columns
 from pgwire_codec.spark.selection import TableNames
 from pgwire_codec.transactions.carry import RelationVersion
@@ -32,6 +33,9 @@ HASH: Final = "hash"
 CONSTANT: Final = "constant:"
 
 _KEY_BYTES: Final = 16
+
+#: ``COLUMN=MASK``. Names of columns can have any characters, and so can constants.
+_RECORDED: Final = re.compile(r"(.*?)=(?:drop|hash:[0-9a-f]{8}|constant:.*)", re.DOTALL)
 
 #: Text in quotes. An apostrophe follows a letter.
 _QUOTED: Final = re.compile(r"""(?<!\w)b?(['"])(?:\\.|(?!\1).)*\1""", re.DOTALL)
@@ -56,8 +60,12 @@ class Masks:
     @classmethod
     def parse(cls, masks: Mapping[str, str], key: bytes | None) -> Masks:
         """Return masks by name or pattern. Raises ``OptionError`` for an invalid one."""
+        if not isinstance(masks, Mapping):
+            raise TypeError(f"masks must be a mapping, not {type(masks).__name__}")
+        if key is not None and not isinstance(key, bytes):
+            raise TypeError(f"the key of masks must be bytes, not {type(key).__name__}")
         for name, mask in masks.items():
-            if mask not in (KEEP, DROP, HASH) and not mask.startswith(CONSTANT):
+            if mask not in (KEEP, DROP, HASH) and not str(mask).startswith(CONSTANT):
                 raise OptionError(
                     f"the mask of {name} must be {DROP}, {HASH}, {CONSTANT}TEXT or {KEEP}, not "
                     f"{mask!r}"
@@ -140,15 +148,14 @@ class Masks:
             return
         common = set(_columns(before)) & set(_columns(now))
         old, new = (
-            {each for each in masks if each.partition("=")[0] in common}
+            {each for each in masks if masked_column(each) in common}
             for masks in (recorded, self.recorded(table, now))
         )
         if old != new:
             raise TableError(
                 f"{table} was written with the masks {_listed(old) or '(none)'}, and not with "
                 f"{_listed(new) or '(none)'}",
-                hint="Remove the table from the target, or have the capture copy it again "
-                "(pgwire-codec log add-table). Then resume it.",
+                hint=f"{COPY_AGAIN} Or remove it from the target before you resume it.",
             )
 
     def apply(self, table: str, changes: DataFrame, keys: Sequence[str]) -> DataFrame:
@@ -158,6 +165,8 @@ class Masks:
         """
         from pyspark.sql.types import StructField, StructType
 
+        if not self.patterns:
+            return changes
         own = table_columns(changes)
         masks = {name: mask for name, mask in self.of(table, own).items() if mask != KEEP}
         if not masks:
@@ -179,8 +188,16 @@ class Masks:
             kind: Any = fields[place].dataType
             kind = StructType(_masked_fields([(each.name, each) for each in kind], masks))
             fields[place] = StructField(before, kind, fields[place].nullable)
-        function = _masking(names, masks, changes.columns.index(before) if before else None, self)
+        place_before = None if before is None else changes.columns.index(before)
+        function = _masking(names, masks, place_before, self.key or b"")
         return changes.mapInArrow(function, StructType(fields))
+
+
+def masked_column(recorded: str) -> str:
+    """Return the column of a mask as :meth:`Masks.recorded` returns it."""
+    match = _RECORDED.fullmatch(recorded)
+    assert match is not None, recorded
+    return match[1]
 
 
 def without_values(text: str) -> str:
@@ -244,10 +261,9 @@ def _constant(mask: str, kind: pa.DataType) -> pa.Scalar:
 
 
 def _masking(
-    names: Sequence[str | None], masks: Mapping[str, str], before: int | None, by: Masks
+    names: Sequence[str | None], masks: Mapping[str, str], before: int | None, key: bytes
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function of Spark's tasks; ``before`` is the place of ``_before``."""
-    key = by.key or b""
 
     def mask(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
