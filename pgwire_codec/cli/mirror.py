@@ -102,6 +102,21 @@ table _mirror in the target (for Iceberg, _mirror.status) has the state of each.
     help="File with the key of the hashes, of at least 16 bytes.",
 )
 @click.option(
+    "--soft-deletes",
+    is_flag=True,
+    help="Keep rows that are deleted, with true in the column _deleted.",
+)
+@click.option(
+    "--commit-columns",
+    is_flag=True,
+    help="Add the columns _commit_lsn and _commit_time, of a row's last change.",
+)
+@click.option(
+    "--history",
+    is_flag=True,
+    help="Append a row for each change, with its kind and commit, in place of the tables' rows.",
+)
+@click.option(
     "--resume",
     multiple=True,
     metavar="TABLE",
@@ -123,6 +138,9 @@ def mirror(
     address: str | None,
     masks: dict[str, str],
     mask_key_file: BinaryIO | None,
+    soft_deletes: bool,
+    commit_columns: bool,
+    history: bool,
     **options: Any,
 ) -> None:
     """Keep the tables of a log as Delta or Iceberg tables, with Spark on this machine.
@@ -136,6 +154,7 @@ def mirror(
     masking = spark_module("mirroring.masks", "the mirror")
     key = None if mask_key_file is None else mask_key_file.read().rstrip(b"\r\n")
     chosen_masks = masking.Masks.parse(masks, key)
+    row_columns = spark_module("mirroring.row_columns", "the mirror")
     Log(log)  # an error that needs no Spark
     engine, lakehouse = engine_for(target, engine)
     console = Console()
@@ -162,6 +181,7 @@ def mirror(
             once=once,
             report=show,
             masks=chosen_masks,
+            row_columns=row_columns.RowColumns(commit_columns, soft_deletes, history),
             source={} if staging is None else {"stagingPath": staging},
             **options,
         )

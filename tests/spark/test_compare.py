@@ -242,6 +242,28 @@ def test_masked_columns(shop: Shop) -> None:
     assert "id" not in found["typed"].differences[0].row
 
 
+def test_rows_that_soft_deletes_keep(shop: Shop) -> None:
+    """They are left out, except if the target has them as rows that are not deleted."""
+    shop.capture()
+    options: dict[str, Any] = {"soft_deletes": True, "commit_columns": True}
+    shop.mirror.run("public.typed", **options)
+    shop.made.execute("DELETE FROM typed WHERE id < 100", "INSERT INTO typed (id) VALUES (7)")
+    shop.capture()
+    shop.mirror.run("public.typed", **options)
+    assert len(shop.mirror.rows("public.typed")) == 502
+    typed = shop.compare(tables="public.typed")["typed"]
+    assert (typed.state, typed.server_rows, typed.target_rows) == ("equal", 402, 402)
+    assert typed.ignored == ("_commit_lsn", "_commit_time", "_deleted")
+    shop.damage("typed", "UPDATE {} SET _deleted = true WHERE id = 7")
+    shop.damage("typed", "UPDATE {} SET _deleted = NULL WHERE id = 8")
+    typed = shop.compare_captured(tables="public.typed")["typed"]
+    assert (typed.state, typed.differing) == ("differs", 2)
+    assert [(each.row, each.server, each.target) for each in typed.differences] == [
+        ({"id": 7}, 1, 0),
+        ({"id": 8}, 0, 1),
+    ]
+
+
 def test_tables_that_one_side_has(shop: Shop) -> None:
     shop.follow()
     shop.made.execute("DROP TABLE empty", "TRUNCATE bag", "CREATE TABLE later (id int)")

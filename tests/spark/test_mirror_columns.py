@@ -63,6 +63,26 @@ def test_a_column_is_added_and_dropped(made: MirrorOf, writer: Writer) -> None:
     assert status["state"] == "ok"
 
 
+@pytest.mark.parametrize("identity", ["n", "f"])
+def test_a_dropped_column_of_a_table_without_a_key(
+    made: MirrorOf, writer: Writer, identity: str
+) -> None:
+    """Its rows are appended: those from then on have null."""
+    is_key = identity == "f"
+    a, b = column("a", key=is_key), column("b", "int4", key=is_key)
+    writer.commit(relation(1, a, b, identity=identity), build.insert(1, "x", "1"))
+    writer.flush()
+    made.run()
+    writer.commit(relation(1, a, identity=identity), build.insert(1, "y"), build.insert(1, "z"))
+    writer.flush()
+    made.run()
+    status = made.status()["public.t1"]
+    assert (status["state"], status["error"]) == ("ok", None)
+    assert made.rows("public.t1") == [
+        {"a": "x", "b": 1}, {"a": "y", "b": None}, {"a": "z", "b": None},
+    ]  # fmt: skip
+
+
 def test_columns_that_change_within_a_batch(made: MirrorOf, writer: Writer) -> None:
     begin(made, writer)
     writer.commit(relation(1, ID, K), build.insert(1, "3", "c"))

@@ -18,8 +18,10 @@ pytest.importorskip("pyspark", reason="needs PySpark (Python 3.11)")
 from pgwire_codec.log.relation_history import RelationHistory
 from pgwire_codec.spark.mirroring.column_history import ColumnHistory
 from pgwire_codec.spark.mirroring.masks import Masks
+from pgwire_codec.spark.mirroring.pieces import pieces_of
+from pgwire_codec.spark.mirroring.row_columns import RowColumns
 from pgwire_codec.spark.mirroring.status import TableStatus
-from pgwire_codec.spark.mirroring.table_mirror import TableMirror, _pieces
+from pgwire_codec.spark.mirroring.table_mirror import TableMirror
 
 X, Y, K = column("x", "int4"), column("y", "int4"), column("k")
 BY_X = relation(1, column("id", "int4"), column("x", "int4", key=True), K, identity="i")
@@ -28,7 +30,7 @@ BY_X = relation(1, column("id", "int4"), column("x", "int4", key=True), K, ident
 def pieces(folder: Path) -> list[Any]:
     source = log.Log(str(folder / "log"))
     versions = RelationHistory(source).between(1, 0, source.end.lsn)
-    return _pieces(versions, 0, source.end.lsn)
+    return pieces_of(versions, 0, source.end.lsn)
 
 
 def shown(folder: Path) -> list[tuple[int, int, list[str]]]:
@@ -66,7 +68,7 @@ def test_a_rename_after_other_changes_of_its_transaction(tmp_path: Path, is_mixe
     source = log.Log(str(tmp_path / "log"))
     lake: Any = None
     session: Any = None
-    mirror = TableMirror(session, source, lake, "rename", Masks(), {}, source.end.lsn)
+    mirror = TableMirror(session, source, lake, "rename", Masks(), RowColumns(), {}, source.end.lsn)
     history = ColumnHistory.of(last.versions, renames=True)
     assert history.renamed == {"x": "y"}
     if not is_mixed:

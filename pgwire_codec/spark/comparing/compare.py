@@ -76,7 +76,7 @@ def compare(
     - ``failed``: an error prevented the comparison.
 
     Columns that only the target has are not compared, nor are those to which the mirror applies a
-    mask. A column that it lacks counts as null.
+    mask. A column that it lacks counts as null. Rows that soft deletes keep are left out.
 
     Parameters
     ----------

@@ -21,6 +21,7 @@ from pgwire_codec.spark.comparing.target_rows import TargetTable, open_version, 
 from pgwire_codec.spark.failures import failure_of
 from pgwire_codec.spark.mirroring import status
 from pgwire_codec.spark.mirroring.lake import Lake
+from pgwire_codec.spark.mirroring.row_columns import DELETED
 from pgwire_codec.spark.options import parse_options
 from pgwire_codec.spark.selection import TableNames, no_table
 
@@ -166,6 +167,8 @@ class ComparisonRun:
         theirs = ours.limit(0)
         if target.version is not None:
             found = target_rows(self._spark, self._lake, self._relations[name], target.version)
+            if target.keeps_deleted:
+                found = found.where(f"{DELETED} IS NOT TRUE")
             theirs = columns.rows(found)
         counted = count_rows(ours, theirs, columns)
         if counted.differing is not None:

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from pgwire_codec.errors import TableError
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.arrow_types import cast_batch, spark_arrow_schema, spark_schema
+from pgwire_codec.spark.mirroring.history import CHANGE
 from pgwire_codec.spark.mirroring.lake import ICEBERG, Lake
 from pgwire_codec.spark.mirroring.masks import masked_column
+from pgwire_codec.spark.mirroring.row_columns import DELETED
 from pgwire_codec.spark.mirroring.status import TableStatus
 from pgwire_codec.spark.sinks.iceberg_catalog import CatalogTable
 
@@ -35,6 +38,8 @@ class TargetTable:
         OID of the relation whose rows it has, if that is known.
     masked : frozenset of str
         Columns that have a mask.
+    keeps_deleted : bool
+        Whether it has rows that were deleted.
     """
 
     version: int | None
@@ -42,6 +47,7 @@ class TargetTable:
     applied: int
     relation: int | None
     masked: frozenset[str]
+    keeps_deleted: bool
 
 
 def open_version(
@@ -50,7 +56,14 @@ def open_version(
     """Return the newest version of a table.
 
     ``status`` was read before: the target has more than it if the mirror wrote it since.
+
+    Raises ``TableError`` for a history.
     """
+    if status is not None and CHANGE in (status.row_columns or ()):
+        raise TableError(
+            f"the target of {status.table} has its history, which is not compared",
+            hint="Compare a target that has its rows.",
+        )
     found = lake.open(spark, relation)
     while True:
         version = found.version
@@ -68,7 +81,8 @@ def open_version(
     columns = {} if found.schema is None else {each.name: each.dataType for each in found.schema}
     masks = () if status is None else status.masks or ()
     masked = frozenset(map(masked_column, masks))
-    return TargetTable(version, columns, lsn, applied.relation, masked)
+    keeps_deleted = status is not None and DELETED in (status.row_columns or ())
+    return TargetTable(version, columns, lsn, applied.relation, masked, keeps_deleted)
 
 
 def target_rows(spark: SparkSession, lake: Lake, relation: Relation, version: int) -> DataFrame:

@@ -14,6 +14,7 @@ from pgwire_codec.spark.failures import error_in, full_disk
 from pgwire_codec.spark.mirroring.evolution import Policy
 from pgwire_codec.spark.mirroring.lake import Lake
 from pgwire_codec.spark.mirroring.masks import Masks, without_values
+from pgwire_codec.spark.mirroring.row_columns import RowColumns
 from pgwire_codec.spark.mirroring.status import GONE, OK, RESUMING, SET_ASIDE, TableStatus
 from pgwire_codec.spark.mirroring.table_mirror import LOGGER, TableMirror
 from pgwire_codec.spark.selection import TableNames
@@ -66,6 +67,7 @@ class MirrorBatches:
     policy : {"evolve", "rename", "freeze", "fail"}
         What to do when a table's columns change.
     masks : Masks
+    row_columns : RowColumns
     options : mapping of str to str
         Options of ``format("pgoutput")``.
     parallelism : int
@@ -81,6 +83,7 @@ class MirrorBatches:
         lake: Lake,
         policy: Policy,
         masks: Masks,
+        row_columns: RowColumns,
         options: Mapping[str, str],
         parallelism: int,
         report: Callable[[MirroredBatch], None],
@@ -90,6 +93,7 @@ class MirrorBatches:
         self._lake = lake
         self._policy = policy
         self._masks = masks
+        self._row_columns = row_columns
         self._options = options
         self._parallelism = parallelism
         self._report = report
@@ -157,7 +161,14 @@ class MirrorBatches:
 
     def _mirror(self, session: SparkSession, until: int) -> TableMirror:
         return TableMirror(
-            session, self._log, self._lake, self._policy, self._masks, self._options, until
+            session,
+            self._log,
+            self._lake,
+            self._policy,
+            self._masks,
+            self._row_columns,
+            self._options,
+            until,
         )
 
     def _finish(

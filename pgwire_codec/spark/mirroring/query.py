@@ -13,6 +13,7 @@ from pgwire_codec.spark.mirroring.batches import STOPPED, MirrorBatches, Mirrore
 from pgwire_codec.spark.mirroring.evolution import POLICIES, Policy
 from pgwire_codec.spark.mirroring.lake import Lake
 from pgwire_codec.spark.mirroring.masks import Masks
+from pgwire_codec.spark.mirroring.row_columns import RowColumns
 from pgwire_codec.spark.mirroring.status import OK, RESUMING, SET_ASIDE, TableStatus
 from pgwire_codec.spark.selection import TableNames
 
@@ -49,6 +50,7 @@ class MirrorOptions:
     checkpoint, every, once, on_schema_change, engine, parallelism, storage_options, report
         The arguments of :func:`mirror`.
     masks : Masks
+    row_columns : RowColumns
     source : mapping of str to str
         Options of ``format("pgoutput")``.
 
@@ -67,6 +69,7 @@ class MirrorOptions:
     storage_options: Mapping[str, str] | None = None
     report: Callable[[MirroredBatch], None] | None = None
     masks: Masks = field(default_factory=Masks)
+    row_columns: RowColumns = field(default_factory=RowColumns)
     source: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -145,6 +148,9 @@ def mirror(
     storage_options: Mapping[str, str] | None = None,
     masks: Mapping[str, str] | None = None,
     mask_key: bytes | None = None,
+    soft_deletes: bool = False,
+    commit_columns: bool = False,
+    history: bool = False,
     report: Callable[[MirroredBatch], None] | None = None,
     **options: str,
 ) -> StreamingQuery:
@@ -207,6 +213,26 @@ def mirror(
         have got another name.
     mask_key : bytes, optional
         Key of the hashes, of at least 16 bytes.
+    soft_deletes : bool
+        Whether rows that are deleted remain in the target, in their last state, with true in the
+        column ``_deleted``. TRUNCATE removes them all the same, and so do later copies of the
+        table. A row whose key changes is not a deleted one. A row that was deleted, and is in
+        neither the target nor the log, has its key only.
+    commit_columns : bool
+        Whether rows have the columns ``_commit_lsn``, bigint, and ``_commit_time``, timestamp, of
+        the transaction that changed them last. Rows from before this option have null.
+
+        Neither option is for rows that are identified by all their values: such tables are set
+        aside.
+    history : bool
+        Whether the targets get a row for each change, which is appended, in place of the rows of
+        their tables. After the table's columns come ``_change``, string; ``_commit_lsn``, bigint;
+        ``_commit_time``, timestamp; ``_seq``, bigint, the number of the change in its transaction;
+        and ``_unchanged``, array of string. ``_change`` is ``insert``, ``update_preimage``,
+        ``update_postimage`` or ``delete``, as in Delta's change data feed, or ``truncate``. A
+        preimage has what the server sent of the old row: the key if it changed, or the whole row
+        with ``REPLICA IDENTITY FULL``. A delete has as much. ``_unchanged`` are the columns whose
+        large values an update did not send, which are null.
     report : callable, optional
         Is called after each micro-batch, in the query's thread, with its result: the number
         ``batch``, the commit LSN ``until``, and the status of tables ``changed``, and of all
@@ -237,6 +263,7 @@ def mirror(
         parallelism=parallelism,
         storage_options=storage_options,
         masks=Masks.parse(masks or {}, mask_key),
+        row_columns=RowColumns(commit_columns, soft_deletes, history),
         report=report,
         source=options,
     )
@@ -262,6 +289,7 @@ def start_mirror(
         lake,
         options.on_schema_change,
         options.masks,
+        options.row_columns,
         options.of_tables,
         options.parallelism,
         options.report or (lambda batch: None),

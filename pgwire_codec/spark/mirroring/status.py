@@ -65,6 +65,8 @@ class TableStatus:
         Changes of the target's columns, oldest first.
     masks : tuple of str or None
         Masks with which its rows were written, ``COLUMN=MASK``, if that is known.
+    row_columns : tuple of str or None
+        Columns that the mirror added to its rows, if they are known.
     """
 
     table: str
@@ -80,6 +82,7 @@ class TableStatus:
     changes: int = 0
     evolutions: tuple[str, ...] = ()
     masks: tuple[str, ...] | None = None
+    row_columns: tuple[str, ...] | None = None
 
     def set_aside(self, error: Exception) -> TableStatus:
         """Return the status after an error."""
@@ -107,6 +110,7 @@ _SCHEMA: Final = pa.schema(
         "changes": pa.int64(),
         "evolutions": pa.list_(pa.string()),
         "masks": pa.list_(pa.string()),
+        "row_columns": pa.list_(pa.string()),
     }
 )
 
@@ -213,6 +217,6 @@ def _from_arrow(table: pa.Table) -> dict[str, TableStatus]:
     names = [field.name for field in fields(TableStatus)]
     rows = table.select(names).to_pylist()
     for row in rows:
-        row["evolutions"] = tuple(row["evolutions"])
-        row["masks"] = None if row["masks"] is None else tuple(row["masks"])
+        for name in ("evolutions", "masks", "row_columns"):
+            row[name] = None if row[name] is None else tuple(row[name])
     return {row["table"]: TableStatus(**row) for row in rows}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pgwire_codec.changes.metadata import metadata_names
 from pgwire_codec.errors import LogError, TableError
 from pgwire_codec.log import Log
-from pgwire_codec.log.relation_history import RelationHistory, VersionInForce
+from pgwire_codec.log.relation_history import RelationHistory
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.failures import COPY_AGAIN
@@ -23,6 +23,8 @@ from pgwire_codec.spark.mirroring.column_history import COLUMN_LISTS, ColumnHist
 from pgwire_codec.spark.mirroring.evolution import Policy, evolution_steps
 from pgwire_codec.spark.mirroring.lake import Lake
 from pgwire_codec.spark.mirroring.masks import Masks
+from pgwire_codec.spark.mirroring.pieces import Piece, pieces_of
+from pgwire_codec.spark.mirroring.row_columns import DELETED, RowColumns
 from pgwire_codec.spark.mirroring.status import OK, RESUMING, TableStatus
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
 from pgwire_codec.spark.sinks.columns import AddColumn, ClearColumn
@@ -62,33 +64,18 @@ class TableBatch:
         """Return the changes of a table; raise ``TableError`` if one of them does not decode."""
         return cls(tables[name], tables.counts[name], tables.ranges[name], tables.facts[name])
 
-    def survey_after(self, applied: int | None) -> Survey | None:
+    def survey_after(self, applied: int | None, *, appends: bool) -> Survey | None:
         """Return a survey of the changes, if none of them is needed for it.
 
-        The target has the changes up to the LSN ``applied``.
+        The target has the changes up to the LSN ``applied``. With ``appends``, all changes are rows
+        to append.
         """
         facts = self.facts
-        if facts.inserts < self.count or (applied is not None and applied > self.range.after):
+        is_insert = appends or facts.inserts == self.count
+        if not is_insert or (applied is not None and applied > self.range.after):
             return None
         oid = self.range.relation.oid
         return Survey.of_inserts(oid, facts.last_lsn, facts.last_time, self.count)
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """Part of a range in which no column goes, and the replica identity stays the same.
-
-    Attributes
-    ----------
-    after, until : int
-        Commit LSNs.
-    versions : list of Relation
-        From the one that is valid before it, if that is known, to that at its end.
-    """
-
-    after: int
-    until: int
-    versions: list[Relation]
 
 
 class TableMirror:
@@ -104,6 +91,7 @@ class TableMirror:
     policy : {"evolve", "rename", "freeze", "fail"}
         What to do when a table's columns change.
     masks : Masks
+    row_columns : RowColumns
     options : mapping of str to str
         Options of ``format("pgoutput")`` for tables that are read from the log.
     until : int
@@ -117,6 +105,7 @@ class TableMirror:
         lake: Lake,
         policy: Policy,
         masks: Masks,
+        row_columns: RowColumns,
         options: Mapping[str, str],
         until: int,
     ) -> None:
@@ -125,6 +114,7 @@ class TableMirror:
         self._lake = lake
         self._policy = policy
         self._masks = masks
+        self._row_columns = row_columns
         self._options = options
         self._until = until
         self._history = RelationHistory(log)
@@ -144,7 +134,9 @@ class TableMirror:
             oid = whole.relation.oid
             if begin < whole.after and not self._has_changes(oid, begin, whole.after):
                 begin = whole.after
-        usable = batch if begin >= whole.after else None
+        # A batch has all changes of a relation that is new to the target.
+        is_new = target.applied.relation not in (None, oid) and self._row_columns.is_history
+        usable = batch if begin >= whole.after and not is_new else None
         return self._apply(status, target, whole.relation, begin, usable)
 
     def catch_up(self, status: TableStatus) -> TableStatus:
@@ -160,7 +152,7 @@ class TableMirror:
                 f"no relation has the name {status.table} at {format_lsn(self._until)}"
             )
         target = self._lake.open(self._spark, version.relation)
-        if status.state == RESUMING:
+        if status.state == RESUMING and not self._row_columns.is_history:
             truncated = self._last_truncate(target, version.relation)
             if truncated is not None and truncated > self._until:
                 return status
@@ -196,10 +188,14 @@ class TableMirror:
         return None if found is None or found[0] is None else int(found[0])
 
     def _begin(self, target: Target, relation: Relation, status: TableStatus) -> int:
-        """Return the commit LSN up to which a target has a relation's changes."""
+        """Return the commit LSN up to which a target has a relation's changes.
+
+        A history has those of the relation that had the name before, and needs only later ones.
+        """
         log, oid = self._log, relation.oid
         applied = target.applied
-        if target.schema is None or applied.commit_lsn is None or applied.relation != oid:
+        is_other = applied.relation != oid and not self._row_columns.is_history
+        if target.schema is None or applied.commit_lsn is None or is_other:
             if log.begin.lsn and oid in log.relations_at(log.begin.lsn).relations:
                 raise LogError(
                     f"earlier changes of {status.table} were pruned from {log.uri}, up to "
@@ -208,7 +204,7 @@ class TableMirror:
                 )
             return log.begin.lsn
         is_known = status.whole_lsn is not None and (
-            (status.relation_oid, status.commit_lsn) == (oid, applied.commit_lsn)
+            (status.relation_oid, status.commit_lsn) == (applied.relation, applied.commit_lsn)
         )
         return status.whole_lsn if is_known and status.whole_lsn else applied.commit_lsn
 
@@ -235,12 +231,15 @@ class TableMirror:
         if begin < self._until:
             with self._reading:
                 versions = self._history.between(relation.oid, begin, self._until)
-            pieces = _pieces(versions, begin, self._until)
-        is_whole = batch is not None and len(pieces) == 1 and not batch.facts.other_identity
+            pieces = pieces_of(versions, begin, self._until)
+        appends = self._row_columns.is_history
+        is_whole = (
+            batch is not None and len(pieces) == 1 and (appends or not batch.facts.other_identity)
+        )
         for piece in pieces:
             afresh = is_afresh and piece is pieces[0]
             if batch is not None and is_whole:
-                survey = batch.survey_after(target.applied.commit_lsn)
+                survey = batch.survey_after(target.applied.commit_lsn, appends=appends)
                 status = self._merge(status, target, relation, batch.changes, piece, survey)
             else:
                 # Columns of a new target have types for the rest of the log, too.
@@ -257,7 +256,7 @@ class TableMirror:
             whole_lsn=max(begin, self._until),
         )
 
-    def _read(self, oid: int, piece: _Piece, types_of: str) -> DataFrame:
+    def _read(self, oid: int, piece: Piece, types_of: str) -> DataFrame:
         """Return the changes of a relation in a part of the log."""
         options = {
             **self._options,
@@ -266,7 +265,7 @@ class TableMirror:
             "startingLsn": str(piece.after),
             "endingLsn": str(piece.until),
             "withRelationOid": "true",
-            "checkIdentity": "true",
+            "checkIdentity": str(not self._row_columns.is_history).lower(),
             "typesOf": types_of,
         }
         return self._spark.read.format("pgoutput").options(**options).load()
@@ -277,24 +276,30 @@ class TableMirror:
         target: Target,
         newest: Relation,
         changes: DataFrame,
-        piece: _Piece,
+        piece: Piece,
         survey: Survey | None,
         *,
         is_afresh: bool = False,
     ) -> TableStatus:
         """Merge the changes of a piece into the target, which has the name of ``newest``."""
         relation = piece.versions[-1]
+        is_history = self._row_columns.is_history
         keys = key_columns(relation)
         self._masks.check_versions(status.table, piece.versions)
         changes = self._masks.apply(status.table, changes, keys or [])
+        changes = self._row_columns.add(status.table, changes, relation)
+        keys = None if is_history else keys
         replaces = False
         evolutions: Sequence[str] = ()
         if target.schema is None:
-            if keys is None and relation.replica_identity != "f":
+            if not is_history and keys is None and relation.replica_identity != "f":
                 LOGGER.warning("%s has no replica identity: its rows are appended", status.table)
         else:
             is_other = target.applied.relation not in (None, relation.oid)
-            replaces = (is_other or is_afresh) and self._policy in ("evolve", "rename")
+            evolves = self._policy in ("evolve", "rename")
+            replaces = (is_other or is_afresh) and evolves and not is_history
+            if target.applied.commit_lsn is not None:
+                self._row_columns.check_recorded(status.table, status.row_columns, _columns(target))
             if is_other and self._policy == "fail":
                 raise TableError(
                     f"relation {relation.oid} has the name {status.table} now, which relation "
@@ -314,10 +319,14 @@ class TableMirror:
                     self._check_renamed(status, piece, history)
                 evolutions = self._evolve(target, changes, history, keys or [])
                 target = self._lake.open(self._spark, newest)
+                self._row_columns.check_held(status.table, _columns(target))
                 changes = align(changes, _columns(target), fills=keys is not None)
-        columns = ChangeColumns.of(changes, keys)
+        deleted = DELETED if self._row_columns.keeps_deleted else None
+        columns = ChangeColumns.of(changes, keys, deleted)
         check_names(columns)
-        _, survey = apply_changes(target, changes, columns, replaces=replaces, survey=survey)
+        _, survey = apply_changes(
+            target, changes, columns, replaces=replaces, appends=is_history, survey=survey
+        )
         for evolution in evolutions:
             LOGGER.warning("%s: %s", status.table, evolution)
         return replace(
@@ -326,9 +335,10 @@ class TableMirror:
             changes=status.changes + (0 if survey is None else survey.rows),
             evolutions=(*status.evolutions, *evolutions),
             masks=self._masks.recorded(status.table, relation),
+            row_columns=self._row_columns.names,
         )
 
-    def _check_renamed(self, status: TableStatus, piece: _Piece, history: ColumnHistory) -> None:
+    def _check_renamed(self, status: TableStatus, piece: Piece, history: ColumnHistory) -> None:
         """Raise ``TableError`` if the transaction of a rename has changes under the former name."""
         oid, begin = piece.versions[-1].oid, piece.after + 1
         with self._reading:
@@ -349,6 +359,8 @@ class TableMirror:
         """Change the columns of a target to those of the changes; return the steps."""
         held, wanted = _columns(target), table_columns(changes)
         steps = evolution_steps(history, held, wanted, self._policy)
+        if self._row_columns.is_history:  # older rows keep what they had
+            steps = [step for step in steps if not isinstance(step, ClearColumn)]
         new = {step.name for step in steps if isinstance(step, (AddColumn, ClearColumn))}
         if not target.is_empty and not new.isdisjoint(keys):
             raise TableError(
@@ -361,29 +373,6 @@ class TableMirror:
         if steps:
             target.alter(steps)
         return [*map(str, steps), *dropped]
-
-
-def _pieces(versions: list[VersionInForce], after: int, until: int) -> list[_Piece]:
-    """Return the parts of a range between the commits after which rows are to be read otherwise.
-
-    That is so when the replica identity changes, and when a column goes: earlier rows have it.
-    """
-    pieces = [_Piece(after, until, [version.relation]) for version in versions[:1]]
-    for version in versions[1:]:
-        last = pieces[-1]
-        end = version.commit_lsn - 1
-        if end <= last.after or _continues(last.versions[-1], version.relation):
-            last.versions.append(version.relation)
-            continue
-        pieces[-1] = replace(last, until=end)
-        pieces.append(_Piece(end, until, [last.versions[-1], version.relation]))
-    return pieces
-
-
-def _continues(before: Relation, after: Relation) -> bool:
-    """Return whether rows of two versions can be read together."""
-    names, later = ({column.name for column in each.columns} for each in (before, after))
-    return key_columns(before) == key_columns(after) and names <= later
 
 
 def _columns(target: Target) -> dict[str, Any]:

@@ -38,6 +38,9 @@ class ChangeColumns:
         Names of the metadata columns that are present, by the name without further underscores.
     before : tuple of str
         Fields of ``_before``.
+    deleted : int or None
+        Number of a boolean column, if there is one, that is true in rows that were deleted. Such a
+        row has only a key if an earlier change, and the target, have none of its values.
     """
 
     table: tuple[str, ...]
@@ -45,12 +48,15 @@ class ChangeColumns:
     values: tuple[int, ...]
     metadata: dict[str, str]
     before: tuple[str, ...]
+    deleted: int | None = None
 
     @classmethod
-    def of(cls, changes: DataFrame, keys: Sequence[str] | None) -> ChangeColumns:
+    def of(
+        cls, changes: DataFrame, keys: Sequence[str] | None, deleted: str | None = None
+    ) -> ChangeColumns:
         """Find the columns. Raises ``TableError`` for a DataFrame that is not one of changes.
 
-        Without keys, all columns are values.
+        Without keys, all columns are values. ``deleted`` is the name of :attr:`deleted`.
         """
         from pyspark.sql import DataFrame
 
@@ -88,7 +94,8 @@ class ChangeColumns:
                 hint=f"The columns of _before are {', '.join(sorted(before))}.",
             )
         values = tuple(number for number, name in enumerate(table) if name not in keys)
-        return cls(table, tuple(map(table.index, keys)), values, metadata, before)
+        number = None if deleted is None else table.index(deleted)
+        return cls(table, tuple(map(table.index, keys)), values, metadata, before, number)
 
     def numbered(self, changes: DataFrame) -> DataFrame:
         """Return the changes with ``c0``, ``c1``, … for the table's columns.

@@ -112,10 +112,17 @@ class DeltaRs:
             deleted=metrics["num_target_rows_deleted"] - source.again,
         )
 
-    def _write(self, batch: Batch, rows: pa.Table, **options: Any) -> None:
+    def _write(self, batch: Batch, rows: pa.Table, *, mode: str, **options: Any) -> None:
+        rows = rows.rename_columns(list(batch.columns.table))
+        if mode == "append" and self._table is not None:
+            # delta-rs appends rows with all columns only.
+            for field in pa.schema(self._table.schema().to_arrow()):
+                if field.name not in rows.column_names:
+                    rows = rows.append_column(field, pa.nulls(len(rows), field.type))
         self._delta.write_deltalake(
             self._path if self._table is None else self._table,
-            rows.rename_columns(list(batch.columns.table)),
+            rows,
+            mode=mode,
             commit_properties=self._commit(batch),
             storage_options=self._options or None,
             **options,

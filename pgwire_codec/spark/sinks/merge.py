@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pgwire_codec.changes.metadata import RELATION_OID
@@ -111,14 +112,16 @@ def apply_changes(
     columns: ChangeColumns,
     *,
     replaces: bool = False,
+    appends: bool = False,
     survey: Survey | None = None,
 ) -> tuple[Merged, Survey | None]:
     """Apply changes to a target that has their columns; see :func:`merge_into`.
 
-    With ``replaces``, the rows and the columns of the target are replaced. The ``survey`` of the
-    changes is made if it is not known. It is returned, too; None without changes.
+    With ``replaces``, the rows and the columns of the target are replaced. With ``appends``, the
+    changes are inserts without a key, of whatever relation. The ``survey`` of the changes is made
+    if it is not known. It is returned, too; None without changes.
     """
-    applied = target.applied
+    applied = replace(target.applied, relation=None) if appends else target.applied
     after = -1 if applied.commit_lsn is None else applied.commit_lsn
     numbered = columns.numbered(changes)
     if survey is not None:

@@ -115,6 +115,10 @@ class KeyedRows:
         names = [f"{prefix}{place}" for place in places]
         return list(zip(*(rows.column(name).to_pylist() for name in names), strict=True))
 
+    def _deleted(self, rows: pa.Table) -> list[bool]:
+        number = self.columns.deleted
+        return [False] * len(rows) if number is None else rows.column(f"c{number}").to_pylist()
+
     def _filled(self, table: DeltaTable | None, target: str) -> KeyedRows:
         """Return the rows with missing values of the target for those that changed their key.
 
@@ -127,13 +131,13 @@ class KeyedRows:
         keys, roots = self._keys("c", lacking), self._keys("r", lacking)
         moved = {root for key, root in zip(keys, roots, strict=True) if key != root}
         existing, values = self._fetch(table, set(roots), moved)
-        for root in roots:
-            if root not in existing:
+        for root, is_deleted in zip(roots, self._deleted(lacking), strict=True):
+            if root not in existing and not is_deleted:
                 raise self._missing_row(root, target)
         source = np.full(len(self.rows), -1)
         for place, key, root in zip(places.tolist(), keys, roots, strict=True):
             if key != root:
-                source[place] = existing[root]
+                source[place] = existing.get(root, -1)
         return self._with_values(source, values) if moved else self
 
     def _with_values(self, source: Rows, values: pa.Table) -> KeyedRows:

@@ -105,13 +105,16 @@ def _keyed(batch: Batch, target: DataFrame | None, name: str, kept: ExitStack) -
     net = net_changes(batch.changes, columns, lambda rows: _keep(rows, kept))
     net = net.drop(*columns.row_metadata)
     lacks = functions.expr("coalesce(NOT gone AND size(unchanged) > 0, false)")
+    needs = lacks & ~_is_deleted(batch)
     moved = lacks & ~_same_key(batch)
-    ((lacking, moving),) = net.agg(
-        functions.coalesce(functions.max(lacks), functions.lit(False)),
-        functions.coalesce(functions.max(moved), functions.lit(False)),
+    ((lacking, moving, needing),) = net.agg(
+        *(
+            functions.coalesce(functions.max(each), functions.lit(False))
+            for each in (lacks, moved, needs)
+        )
     ).collect()
-    if lacking and target is None:
-        (row,) = net.where(lacks).select(_shown_key(batch, "r")).head(1)
+    if needing and target is None:
+        (row,) = net.where(needs).select(_shown_key(batch, "r")).head(1)
         raise TableError(missing_row(name, row[0]), hint=MISSING_ROW_HINT)
     rows = net
     if moving and target is not None:
@@ -129,8 +132,10 @@ def _keyed(batch: Batch, target: DataFrame | None, name: str, kept: ExitStack) -
             for number in range(len(names))
         ]
         first = columns.keys[0]
+        needed = "" if columns.deleted is None else f" AND NOT s.c{columns.deleted}"
         inserts[first] = (
-            f"CASE WHEN size(s.unchanged) > 0 THEN raise_error(s.missing) ELSE s.c{first} END"
+            f"CASE WHEN size(s.unchanged) > 0{needed} THEN raise_error(s.missing) "
+            f"ELSE s.c{first} END"
         )
         rows = rows.withColumn("missing", _missing(_shown_key(batch, "r")))
     same_key = (f"t.{quoted(columns.table[key])} = s.c{key}" for key in columns.keys)
@@ -157,7 +162,8 @@ def _filled(moved: DataFrame, target: DataFrame, batch: Batch) -> DataFrame:
         old_key &= col(f"r{place}") == col(f"t{number}")
     filled = {
         f"c{number}": functions.when(
-            col("is_found").isNull(), functions.raise_error(_missing(_shown_key(batch, "r")))
+            col("is_found").isNull() & ~_is_deleted(batch),
+            functions.raise_error(_missing(_shown_key(batch, "r"))),
         )
         .when(
             functions.array_contains("unchanged", functions.lit(columns.table[number])),
@@ -249,6 +255,13 @@ def _same_key(batch: Batch) -> Column:
     for place, number in enumerate(batch.columns.keys):
         same &= functions.col(f"r{place}").eqNullSafe(functions.col(f"c{number}"))
     return same
+
+
+def _is_deleted(batch: Batch) -> Column:
+    from pyspark.sql import functions
+
+    number = batch.columns.deleted
+    return functions.lit(False) if number is None else functions.col(f"c{number}")
 
 
 def _missing(key: Column) -> Column:

@@ -1,0 +1,49 @@
+"""Pieces of a range of the log, each of which is read and merged by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pgwire_codec.log.relation_history import VersionInForce
+from pgwire_codec.protocol.messages import Relation
+from pgwire_codec.spark.formats.identity import key_columns
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Part of a range in which no column goes, and the replica identity stays the same.
+
+    Attributes
+    ----------
+    after, until : int
+        Commit LSNs.
+    versions : list of Relation
+        From the one that is valid before it, if that is known, to that at its end.
+    """
+
+    after: int
+    until: int
+    versions: list[Relation]
+
+
+def pieces_of(versions: list[VersionInForce], after: int, until: int) -> list[Piece]:
+    """Return the parts of a range between the commits after which rows are to be read otherwise.
+
+    That is so when the replica identity changes, and when a column goes: earlier rows have it.
+    """
+    pieces = [Piece(after, until, [version.relation]) for version in versions[:1]]
+    for version in versions[1:]:
+        last = pieces[-1]
+        end = version.commit_lsn - 1
+        if end <= last.after or _continues(last.versions[-1], version.relation):
+            last.versions.append(version.relation)
+            continue
+        pieces[-1] = replace(last, until=end)
+        pieces.append(Piece(end, until, [last.versions[-1], version.relation]))
+    return pieces
+
+
+def _continues(before: Relation, after: Relation) -> bool:
+    """Return whether rows of two versions can be read together."""
+    names, later = ({column.name for column in each.columns} for each in (before, after))
+    return key_columns(before) == key_columns(after) and names <= later
