@@ -51,7 +51,7 @@ quick: venv ## run the tests that take seconds: no Spark, no server, no differen
 lint: venv ## check style, format, types and imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --strict pgwire_codec
+	$(BIN)/mypy --strict pgwire_codec tests/crash tests/soak
 	$(BIN)/lint-imports
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint --max-line-length 100 pgwire_codec
 	./tools/actionlint $(BIN)/python

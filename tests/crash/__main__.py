@@ -40,7 +40,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30), help="of the first")
     asked = parser.parse_args()
     kinds: list[Interruption] = ["kill"] * asked.kills
-    kinds += [("fast", "immediate")[number % 2] for number in range(asked.restarts)]  # type: ignore[misc]
+    kinds += [("fast", "immediate")[number % 2] for number in range(asked.restarts)]
     failed = []
     totals: Counter[str] = Counter()
     started = time.monotonic()

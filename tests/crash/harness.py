@@ -20,6 +20,7 @@ import pyarrow as pa
 import pgwire_codec as pgc
 from pgwire_codec import log
 from pgwire_codec.capture import peek
+from pgwire_codec.demo.server import EmbeddedServer
 from tests.crash.random_workload import DDL, KEYS, Workload, settle
 from tests.support import shop_rows
 from tests.support.keyed_rows import AppliedTable, differences
@@ -77,6 +78,7 @@ def run(made: Database, folder: Path, seed: int, interruption: Interruption) -> 
                         time.sleep(chance.uniform(0.0, 1.5))
         else:
             with capture_process(arguments) as capture:
+                assert isinstance(made.server, EmbeddedServer)
                 for _ in range(count):
                     time.sleep(chance.uniform(0.3, 2.0))
                     made.server.restart(interruption)

@@ -46,7 +46,7 @@ class Lake:
                     faults.append(f"{name}: whole up to {row['whole_lsn']}, before {whole[table]}")
                 whole[table] = row["whole_lsn"] or 0
                 held = [lsn for at, lsn in self.applied.get(table, []) if at <= row["version"]]
-                if (held or [None])[-1] != row["commit_lsn"]:
+                if (held[-1] if held else None) != row["commit_lsn"]:
                     faults.append(f"{name}: {row['commit_lsn']}, but the table has {held[-1:]}")
         return faults
 

@@ -62,9 +62,9 @@ def _chart(
         yield f'<line class="g" x1="{_LEFT}" x2="{_LEFT + _WIDTH}" y1="{y}" y2="{y}"/>'
         yield f'<text x="{_LEFT - 6}" y="{y + 4}" text-anchor="end">{text}</text>'
     step = next((each for each in (10, 60, 300, 600, 3600) if last / each <= 12), 6 * 3600)
-    for seconds in range(0, int(last) + 1, step):
-        label = f"{seconds} s" if step < 60 else f"{seconds // 60} min"
-        yield f'<text x="{across(seconds)}" y="{top + _HEIGHT + 16}">{label}</text>'
+    for mark in range(0, int(last) + 1, step):
+        label = f"{mark} s" if step < 60 else f"{mark // 60} min"
+        yield f'<text x="{across(mark)}" y="{top + _HEIGHT + 16}">{label}</text>'
     for seconds, kind in faults:
         x = across(seconds)
         line = f'<line class="f" x1="{x}" x2="{x}" y1="{top}" y2="{top + _HEIGHT}">'

@@ -46,7 +46,7 @@ class Load:
 
     def __init__(self, made: Database, seed: int, pgbench: Path, folder: Path) -> None:
         self._workload = Workload(made.dsn, seed, _PACE)
-        command = [
+        command: list[str | Path] = [
             pgbench, "--no-vacuum", "--client", str(_CLIENTS), "--rate", str(_RATE),
             "--time", "100000", made.dsn,
         ]  # fmt: skip

@@ -81,7 +81,7 @@ def test_a_short_life_is_not_judged() -> None:
 def test_processes_are_shown_at_equal_age() -> None:
     lives = [*_life(100, 0.3, length=900), *_life(150, 0.3, length=100, pid=2)]
     verdict = _verdicts(lives)["rss", False]
-    assert [value >> 20 for value in verdict.values] == [100, 150]
+    assert [value / (1 << 20) for value in verdict.values] == [100, 150]
     assert verdict.is_flat is None
     assert "+50.0%" in str(verdict)
 
