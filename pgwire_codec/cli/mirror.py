@@ -104,7 +104,7 @@ table _mirror in the target (for Iceberg, _mirror.status) has the state of each.
 @click.option(
     "--soft-deletes",
     is_flag=True,
-    help="Keep rows that are deleted, with true in the column _deleted.",
+    help="Keep rows that are deleted, with true in the column _is_deleted.",
 )
 @click.option(
     "--commit-columns",

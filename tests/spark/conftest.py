@@ -64,8 +64,9 @@ class Engine:
 
         if self.name == "iceberg":
             snapshots = f"{self.target(path)}.snapshots"
-            found = self._spark.sql(f"SELECT operation FROM {snapshots} ORDER BY committed_at")
-            return ["append" if row[0] == "append" else "merge" for row in found.collect()]
+            found = self._spark.sql(f"SELECT summary FROM {snapshots} ORDER BY committed_at")
+            # The operation of a MERGE INTO that rewrites no file is append, too.
+            return ["merge" if "merge-into" in str(row[0]) else "append" for row in found.collect()]
         history = deltalake.DeltaTable(path).history()
         names = {"WRITE": "append", "MERGE": "merge"}
         found = [names.get(each["operation"]) for each in reversed(history)]

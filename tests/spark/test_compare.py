@@ -253,9 +253,9 @@ def test_rows_that_soft_deletes_keep(shop: Shop) -> None:
     assert len(shop.mirror.rows("public.typed")) == 502
     typed = shop.compare(tables="public.typed")["typed"]
     assert (typed.state, typed.server_rows, typed.target_rows) == ("equal", 402, 402)
-    assert typed.ignored == ("_commit_lsn", "_commit_time", "_deleted")
-    shop.damage("typed", "UPDATE {} SET _deleted = true WHERE id = 7")
-    shop.damage("typed", "UPDATE {} SET _deleted = NULL WHERE id = 8")
+    assert typed.ignored == ("_commit_lsn", "_commit_time", "_is_deleted")
+    shop.damage("typed", "UPDATE {} SET _is_deleted = true WHERE id = 7")
+    shop.damage("typed", "UPDATE {} SET _is_deleted = NULL WHERE id = 8")
     typed = shop.compare_captured(tables="public.typed")["typed"]
     assert (typed.state, typed.differing) == ("differs", 2)
     assert [(each.row, each.server, each.target) for each in typed.differences] == [

@@ -88,7 +88,7 @@ def test_deleted_rows_remain(made: MirrorOf, writer: Writer, in_steps: bool) -> 
 def row(number: int, name: Any, big: Any, lsn: int, *, is_deleted: bool = False) -> dict[str, Any]:
     return {
         "id": number, "name": name, "big": big, "_commit_lsn": lsn,
-        "_commit_time": datetime(2000, 1, 1, tzinfo=timezone.utc), "_deleted": is_deleted,
+        "_commit_time": datetime(2000, 1, 1, tzinfo=timezone.utc), "_is_deleted": is_deleted,
     }  # fmt: skip
 
 
@@ -104,7 +104,7 @@ def test_times_of_commits(made: MirrorOf, writer: Writer) -> None:
         made.run(commit_columns=True)
     begin = datetime(2000, 1, 1, tzinfo=timezone.utc)
     assert [
-        (row["id"], row["_commit_lsn"], row["_commit_time"], "_deleted" in row)
+        (row["id"], row["_commit_lsn"], row["_commit_time"], "_is_deleted" in row)
         for row in made.rows("public.t1")
     ] == [
         (2, 10, begin + timedelta(seconds=1), False),
@@ -142,10 +142,10 @@ def test_options_that_come_and_go(made: MirrorOf, writer: Writer) -> None:
     assert status["evolutions"] == [
         "add column _commit_lsn bigint",
         "add column _commit_time timestamp",
-        "add column _deleted boolean",
+        "add column _is_deleted boolean",
     ]
     old = {"id": 2, "name": "a", "big": "b"} | dict.fromkeys(
-        ("_commit_lsn", "_commit_time", "_deleted")
+        ("_commit_lsn", "_commit_time", "_is_deleted")
     )
     assert made.rows("public.t1") == in_order([row(1, "a", "b", 20, is_deleted=True), old])
     delete = build.delete(1, key=key("2"))
@@ -156,7 +156,7 @@ def test_options_that_come_and_go(made: MirrorOf, writer: Writer) -> None:
     made.run(soft_deletes=True)
     assert made.status()["public.t1"]["state"] == "ok"
     assert made.rows("public.t1") == in_order(
-        [row(1, "a", "b", 20, is_deleted=True), old | {"_deleted": True}]
+        [row(1, "a", "b", 20, is_deleted=True), old | {"_is_deleted": True}]
     )
 
 
@@ -164,8 +164,8 @@ def test_options_that_come_and_go(made: MirrorOf, writer: Writer) -> None:
     ("table", "options", "problem"),
     [
         (
-            relation(1, ID, column("name"), column("_Deleted")), {},
-            "public.t1 has a column _Deleted itself",
+            relation(1, ID, column("name"), column("_Is_Deleted")), {},
+            "public.t1 has a column _Is_Deleted itself",
         ),
         (
             relation(1, ID, column("name"), column("big"), identity="f"), {},
@@ -221,9 +221,9 @@ def test_a_server_that_keeps_its_deleted_rows(
             "SELECT id, n, big, false FROM t UNION ALL SELECT id, n, big, true FROM deleted"
         )
     rows = made.rows("public.t")
-    names = ("id", "n", "big", "_deleted")
+    names = ("id", "n", "big", "_is_deleted")
     assert sorted(tuple(each[name] for name in names) for each in rows) == sorted(expected)
-    assert {each["_deleted"] for each in rows} == {False, True}
+    assert {each["_is_deleted"] for each in rows} == {False, True}
     assert made.status()["public.t"]["state"] == "ok"
 
 

@@ -215,7 +215,7 @@ def mirror(
         Key of the hashes, of at least 16 bytes.
     soft_deletes : bool
         Whether rows that are deleted remain in the target, in their last state, with true in the
-        column ``_deleted``. TRUNCATE removes them all the same, and so do later copies of the
+        column ``_is_deleted``. TRUNCATE removes them all the same, and so do later copies of the
         table. A row whose key changes is not a deleted one. A row that was deleted, and is in
         neither the target nor the log, has its key only.
     commit_columns : bool

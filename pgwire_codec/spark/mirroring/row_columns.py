@@ -17,8 +17,8 @@ from pgwire_codec.spark.mirroring.history import HISTORY_COLUMNS, history_rows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: Boolean column, true in rows that were deleted.
-DELETED: Final = "_deleted"
+#: Boolean column, true in rows that were deleted. Iceberg has ``_deleted`` itself.
+DELETED: Final = "_is_deleted"
 
 #: Commit LSN of the transaction that changed a row last, bigint, and its time, timestamp.
 COMMIT_COLUMNS: Final = ("_commit_lsn", "_commit_time")

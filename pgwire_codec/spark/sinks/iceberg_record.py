@@ -30,7 +30,9 @@ _ATTEMPTS: Final = 4
 #: committed, or the answer of the catalog was lost.
 _CONFLICTS: Final = re.compile(
     r"org\.apache\.iceberg\.exceptions\."
-    r"(ValidationException|CommitFailedException|CommitStateUnknownException)"
+    # Not those of columns with the name of one of Iceberg's.
+    r"(ValidationException(?!: Table column names)|CommitFailedException"
+    r"|CommitStateUnknownException)"
 )
 
 
