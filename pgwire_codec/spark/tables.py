@@ -13,7 +13,13 @@ from pgwire_codec.errors import TableError
 from pgwire_codec.log import Log
 from pgwire_codec.spark.arrow_types import spark_schema
 from pgwire_codec.spark.failures import error_of
-from pgwire_codec.spark.formats.packed import PACKED, ChangeFacts, TableRange, unpack
+from pgwire_codec.spark.formats.packed import (
+    PACKED,
+    ChangeFacts,
+    TableRange,
+    place_of,
+    unpack,
+)
 from pgwire_codec.spark.formats.staged import filesystem_of, spark_uri
 
 if TYPE_CHECKING:
@@ -23,12 +29,17 @@ if TYPE_CHECKING:
 _TASK_BYTES: Final = 4 << 20
 
 
+#: Columns of packed rows of which a table has the maximum.
+_MAXIMA: Final = ("truncated", "has_unsent", "other_identity", "error", "folder", "schema")
+
+
 @dataclass(frozen=True, slots=True)
 class _Table:
     relation_oid: int
     changes: int
     range: TableRange
     facts: ChangeFacts
+    partitions: int | None
     rows: DataFrame | TableError
 
 
@@ -48,7 +59,10 @@ class LogTables(Mapping[str, "DataFrame"]):
     ranges : dict of str to TableRange
         By table: range of the log whose changes the rows are, and the relation at its end.
     facts : dict of str to ChangeFacts
-        By table: number of inserts, last transaction, and replica identity.
+        By table: number of inserts, last transaction and truncate, values that were not sent, and
+        replica identity.
+    partitions : dict of str to (int or None)
+        By table: number of the DataFrame's partitions; None if files are read.
     """
 
     def __init__(
@@ -61,6 +75,7 @@ class LogTables(Mapping[str, "DataFrame"]):
         self.relation_oids = {name: table.relation_oid for name, table in tables.items()}
         self.ranges = {name: table.range for name, table in tables.items()}
         self.facts = {name: table.facts for name, table in tables.items()}
+        self.partitions = {name: table.partitions for name, table in tables.items()}
 
     def __getitem__(self, name: str) -> DataFrame:
         rows = self._rows[name]
@@ -161,7 +176,7 @@ def unpack_tables(packed: DataFrame) -> LogTables:
             .agg(
                 *(functions.sum(name) for name in ("rows", "bytes", "inserts")),
                 functions.max(functions.struct("last_lsn", "last_time")),
-                *(functions.max(name) for name in ("other_identity", "error", "folder", "schema")),
+                *(functions.max(name) for name in _MAXIMA),
             )
             .orderBy("relation")
             .collect()
@@ -171,30 +186,33 @@ def unpack_tables(packed: DataFrame) -> LogTables:
         raise
     tables = {}
     folders = set()
-    for oid, name, changes, size, inserts, last, others, error, folder, serialized in found:
+    for oid, name, changes, size, inserts, last, *maxima in found:
+        truncated, has_unsent, others, error, folder, serialized = maxima
         declared = pa.ipc.read_schema(pa.py_buffer(bytes(serialized)))
         schema = declared.remove_metadata()
         rows: DataFrame | None = None
+        tasks = -(-max(size, 1) // _TASK_BYTES)
         if size or folder is None:
-            rows = _packed_rows(kept, oid, size, schema)
+            rows = _packed_rows(kept, oid, tasks, schema)
+        partitions = tasks if folder is None else None
         if folder is not None:
             folders.add(folder)
             staged = _staged_rows(packed.sparkSession, folder, oid, schema)
             rows = staged if rows is None else staged.unionAll(rows)
         assert rows is not None
         lsn, time = last
-        facts = ChangeFacts(inserts, lsn, time, others)
+        facts = ChangeFacts(inserts, lsn, time, place_of(truncated), has_unsent, others)
         usable = rows if error is None else error_of(error)
-        tables[name] = _Table(oid, changes, TableRange.of(declared), facts, usable)
+        tables[name] = _Table(oid, changes, TableRange.of(declared), facts, partitions, usable)
     return LogTables(kept, tables, folders)
 
 
-def _packed_rows(kept: DataFrame, oid: int, size: int, schema: pa.Schema) -> DataFrame:
+def _packed_rows(kept: DataFrame, oid: int, tasks: int, schema: pa.Schema) -> DataFrame:
     """Return the rows of a table in the column ``data``, by as many tasks as its bytes need."""
     return (
         kept.where(kept.relation_oid == oid)
         .select("data")
-        .coalesce(-(-max(size, 1) // _TASK_BYTES))
+        .coalesce(tasks)
         .mapInArrow(_unpacking(schema), spark_schema(schema))
     )
 

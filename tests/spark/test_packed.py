@@ -364,7 +364,7 @@ def test_a_table_with_an_error_is_one_of_the_tables() -> None:
     whole = packed.TableRange(build.relation(2, ID, name="b"), 0, 10)
     error = TableError("a value does not decode")
     kept: Any = None
-    found = LogTables(kept, {"public.b": _Table(2, 0, whole, packed.ChangeFacts(), error)}, ())
+    found = LogTables(kept, {"public.b": _Table(2, 0, whole, packed.ChangeFacts(), 1, error)}, ())
     assert ("public.b" in found, list(found), "public.a" in found) == (True, ["public.b"], False)
     with pytest.raises(TableError, match="a value does not decode"):
         found["public.b"]

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from pgwire_codec._impl import decode_message, encode_message
 from pgwire_codec.changes.batch import ChangeBatch
+from pgwire_codec.changes.metadata import metadata_names
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.arrow_types import spark_arrow_schema
@@ -32,6 +33,8 @@ PACKED: Final = spark_arrow_schema(
             "inserts": pa.int64(),
             "last_lsn": pa.int64(),
             "last_time": pa.int64(),
+            "truncated": pa.string(),
+            "has_unsent": pa.bool_(),
             "other_identity": pa.bool_(),
             "error": pa.string(),
             "folder": pa.string(),
@@ -54,6 +57,7 @@ _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False
 
 
 _INSERT: Final = ord("I")
+_TRUNCATE: Final = ord("T")
 
 _RELATION: Final = b"pgwire_codec.relation"
 _RANGE: Final = b"pgwire_codec.range"
@@ -121,6 +125,10 @@ class ChangeFacts:
         Commit LSN of the last transaction; -1 without changes.
     last_time : int
         Its commit time in microseconds since 1970.
+    truncated : tuple of int or None
+        Commit LSN and number of the last truncate.
+    has_unsent : bool
+        Whether updates left values unsent (unchanged TOAST).
     other_identity : bool
         Whether updates or deletes were sent with another replica identity than the table has at the
         end of the range.
@@ -129,12 +137,19 @@ class ChangeFacts:
     inserts: int = 0
     last_lsn: int = -1
     last_time: int = 0
+    truncated: tuple[int, int] | None = None
+    has_unsent: bool = False
     other_identity: bool = False
 
-    def add(self, batch: ChangeBatch, relation: Relation) -> None:
+    def add(self, batch: ChangeBatch, records: pa.RecordBatch, relation: Relation) -> None:
         """Take over the facts about a batch of a table, which is ``relation`` at the end."""
         self.other_identity |= has_other_identity(batch, relation)
         self.inserts += int(np.count_nonzero(batch.op == _INSERT))
+        unchanged = metadata_names(records.schema.names).get("_unchanged")
+        self.has_unsent |= unchanged is None or records.column(unchanged).null_count < len(records)
+        for row in np.flatnonzero(batch.op == _TRUNCATE):
+            place = int(batch.commit_lsn[row]), int(batch.seq[row])
+            self.truncated = max(place, self.truncated or place)
         lsn = batch.commit_lsn
         last = int(lsn.argmax())
         if int(lsn[last]) > self.last_lsn:
@@ -170,7 +185,8 @@ class Packer:
         oid = batch.relation.oid
         if oid in self._errors:
             return
-        self._facts.setdefault(oid, ChangeFacts()).add(batch, self._tables[oid].range.relation)
+        relation = self._tables[oid].range.relation
+        self._facts.setdefault(oid, ChangeFacts()).add(batch, records, relation)
         buffered = self._buffered.setdefault(oid, _Buffered())
         buffered.batches.append(records)
         buffered.size += records.nbytes
@@ -237,6 +253,8 @@ class Packer:
             pa.array([each.inserts for each in facts], pa.int64()),
             pa.array([each.last_lsn for each in facts], pa.int64()),
             pa.array([each.last_time for each in facts], pa.int64()),
+            pa.array([_in_order(each.truncated) for each in facts], pa.string()),
+            pa.array([each.has_unsent for each in facts], pa.bool_()),
             pa.array([each.other_identity for each in facts], pa.bool_()),
             pa.array([self._error(oid) for oid, _ in pieces], pa.string()),
             pa.array(folders, pa.string()),
@@ -263,6 +281,19 @@ def unpack(packed: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.R
             message = value.as_buffer()
             if message is not None and message.size:
                 yield pa.ipc.read_record_batch(message, schema)
+
+
+def _in_order(place: tuple[int, int] | None) -> str | None:
+    """Return a place as text, whose order is that of the places."""
+    return None if place is None else f"{place[0]:016x} {place[1]:016x}"
+
+
+def place_of(text: str | None) -> tuple[int, int] | None:
+    """Return the place in the column ``truncated``."""
+    if text is None:
+        return None
+    lsn, seq = text.split()
+    return int(lsn, 16), int(seq, 16)
 
 
 def _count(piece: pa.RecordBatch | int | None) -> int:

@@ -29,7 +29,7 @@ from pgwire_codec.spark.mirroring.status import OK, RESUMING, TableStatus
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
 from pgwire_codec.spark.sinks.columns import AddColumn, ClearColumn
 from pgwire_codec.spark.sinks.merge import apply_changes, check_names
-from pgwire_codec.spark.sinks.survey import Survey
+from pgwire_codec.spark.sinks.survey import Survey, time_of
 from pgwire_codec.spark.tables import LogTables
 
 if TYPE_CHECKING:
@@ -52,30 +52,46 @@ class TableBatch:
     range : TableRange
         Range of the log of which they are all changes.
     facts : ChangeFacts
+    partitions : int or None
+        Number of partitions of the changes, if that is known.
     """
 
     changes: DataFrame
     count: int
     range: TableRange
     facts: ChangeFacts
+    partitions: int | None
 
     @classmethod
     def of(cls, tables: LogTables, name: str) -> TableBatch:
         """Return the changes of a table; raise ``TableError`` if one of them does not decode."""
-        return cls(tables[name], tables.counts[name], tables.ranges[name], tables.facts[name])
+        return cls(
+            tables[name],
+            tables.counts[name],
+            tables.ranges[name],
+            tables.facts[name],
+            tables.partitions[name],
+        )
 
-    def survey_after(self, applied: int | None, *, appends: bool) -> Survey | None:
-        """Return a survey of the changes, if none of them is needed for it.
+    def survey_after(self, applied: int | None, form: RowColumns) -> Survey | None:
+        """Return a survey of the changes, if all are to be applied; None if a job must look.
 
-        The target has the changes up to the LSN ``applied``. With ``appends``, all changes are rows
-        to append.
+        The target has the changes up to the LSN ``applied``, and rows of a form.
         """
         facts = self.facts
-        is_insert = appends or facts.inserts == self.count
-        if not is_insert or (applied is not None and applied > self.range.after):
+        if applied is not None and applied > self.range.after:
             return None
-        oid = self.range.relation.oid
-        return Survey.of_inserts(oid, facts.last_lsn, facts.last_time, self.count)
+        is_insert = form.is_history or facts.inserts == self.count
+        return Survey(
+            facts.last_lsn,
+            time_of(facts.last_time),
+            self.range.relation.oid,
+            None if form.is_history else facts.truncated,
+            has_inserts_only=is_insert,
+            rows=self.count,
+            sends_all=is_insert or not (facts.has_unsent or form.keeps_deleted),
+            partitions=self.partitions,
+        )
 
 
 class TableMirror:
@@ -239,7 +255,7 @@ class TableMirror:
         for piece in pieces:
             afresh = is_afresh and piece is pieces[0]
             if batch is not None and is_whole:
-                survey = batch.survey_after(target.applied.commit_lsn, appends=appends)
+                survey = batch.survey_after(target.applied.commit_lsn, self._row_columns)
                 status = self._merge(status, target, relation, batch.changes, piece, survey)
             else:
                 # Columns of a new target have types for the rest of the log, too.

@@ -22,6 +22,7 @@ from pgwire_codec.changes.metadata import RELATION_OID
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
 from pgwire_codec.spark.reduction.key_chains import CHAIN, resolve_chains
 from pgwire_codec.spark.reduction.lives import ARROW_PLACE, fold
+from pgwire_codec.spark.reduction.partitions import repartitioned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,10 +35,15 @@ def net_changes(
     changes: DataFrame,
     columns: ChangeColumns,
     keep: Callable[[DataFrame], DataFrame] = lambda rows: rows,
+    *,
+    sends_all: bool = False,
+    partitions: int | None = None,
 ) -> DataFrame:
     """Return one row for each key that changes touch: those that :func:`lasting_changes` returns.
 
-    It uses the folded changes twice, and passes them to ``keep``, which may persist them.
+    It uses the folded changes twice, and passes them to ``keep``, which may persist them. With
+    ``sends_all``, no change leaves a value unsent: then it uses them once. Without a number of
+    partitions, Spark chooses it.
 
     Its columns: ``gone`` boolean, for a key without a row at the end; ``c0``, ``c1``, … the row, as
     numbered in :attr:`ChangeColumns.table`; ``unchanged`` array of string, the names of the columns
@@ -51,14 +57,17 @@ def net_changes(
     events = _events(changes, columns)
     schema = _schema(events, columns)
     key = [f"c{number}" for number in columns.keys]
-    lives = keep(
-        events.repartition(*key)
+    lives = (
+        repartitioned(events, partitions, *key)
         .sortWithinPartitions(*key, "_commit_lsn", "_seq")
         .mapInArrow(_fold(columns), schema)
     )
+    has_chains = bool(columns.values) and not sends_all
+    if has_chains:
+        lives = keep(lives)
     near = lives.where("is_last AND NOT far").drop(*CHAIN)
     near = near.withColumn("unchanged", functions.when(~col("gone"), col("unchanged")))
-    if not columns.values:
+    if not has_chains:
         return near
     # All in one task: a chain of key changes may lead anywhere.
     chains = lives.where("far OR left IS NOT NULL").repartition(1)

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from pgwire_codec.errors import TableError
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
 from pgwire_codec.spark.reduction.comparison import Mask, differs, mask_of
+from pgwire_codec.spark.reduction.partitions import repartitioned
 from pgwire_codec.spark.reduction.unsent_values import missing_values, with_old_values
 
 if TYPE_CHECKING:
@@ -26,10 +27,13 @@ if TYPE_CHECKING:
 _HASH: Final = "row_hash"
 
 
-def row_changes(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
+def row_changes(
+    changes: DataFrame, columns: ChangeColumns, partitions: int | None = None
+) -> DataFrame:
     """Return the rows that changes add and remove on balance.
 
-    The changes are without truncates, as :func:`lasting_changes` returns them.
+    The changes are without truncates, as :func:`lasting_changes` returns them. Without a number of
+    partitions, Spark chooses it.
 
     Its columns: ``c0``, ``c1``, … the row; the metadata of the change that added it; ``removed``
     boolean, for rows that existed before these changes; ``count`` long, the number of such rows
@@ -50,10 +54,10 @@ def row_changes(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
         if kinds[name] != comparable(kinds[name])
     }
     compared = [f"exact_{name}" if name in exact else name for name in columns.numbers]
+    hashed = events.select("*", *exact.values())
+    hashed = hashed.withColumn(_HASH, functions.xxhash64(*compared))
     return (
-        events.select("*", *exact.values())
-        .withColumn(_HASH, functions.xxhash64(*compared))
-        .repartition(_HASH)
+        repartitioned(hashed, partitions, _HASH)
         .sortWithinPartitions(
             _HASH,
             *compared,

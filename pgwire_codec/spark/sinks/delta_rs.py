@@ -142,7 +142,7 @@ class DeltaRs:
 
 def _net_rows(batch: Batch) -> NetRows:
     rows = KeyedRows if batch.has_keys else CountedRows
-    return rows.of(batch.changes, batch.columns)
+    return rows.of(batch)
 
 
 def _merge(

@@ -7,17 +7,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
-from uuid import uuid4
 
 from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.spark.sinks.columns import AddColumn, ClearColumn, ColumnStep, RenameColumn
 from pgwire_codec.spark.sinks.merge_source import MergeSource, raise_missing_row, source_of
-from pgwire_codec.spark.sinks.sql import literal, properties_of, quoted
+from pgwire_codec.spark.sinks.sessions import global_view, session_with
+from pgwire_codec.spark.sinks.sql import properties_of, quoted
 from pgwire_codec.spark.sinks.target import Applied, Batch, Merged
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
 #: Property of the tables that this engine writes.
@@ -68,9 +68,10 @@ class DeltaSpark:
         added = batch.changes.select(*batch.columns.numbers).toDF(*batch.columns.table)
         if self._schema is None:
             self._create(added.schema)
-        with self._view(batch.changes.select(*batch.columns.numbers)) as view:
+        rows_of_table = batch.changes.select(*batch.columns.numbers)
+        with self._recording(batch) as session, global_view(self._spark, rows_of_table) as view:
             names = ", ".join(map(quoted, batch.columns.table))
-            self._recording(batch).sql(f"INSERT INTO {self._name} ({names}) SELECT * FROM {view}")
+            session.sql(f"INSERT INTO {self._name} ({names}) SELECT * FROM {view}")
         return Merged(batch.commit_lsn, inserted=rows)
 
     def replace(self, batch: Batch) -> Merged:
@@ -81,8 +82,8 @@ class DeltaSpark:
                     self._create(source.schema)
                 elif _needs_mapping(source.schema):
                     self._set_properties(_MAPPING)
-                with self._view(rows) as view:
-                    found = self._recording(batch).table(view).toDF(*batch.columns.table)
+                with self._recording(batch) as session, global_view(self._spark, rows) as view:
+                    found = session.table(view).toDF(*batch.columns.table)
                     writer = found.write.format("delta").mode("overwrite")
                     writer.option("overwriteSchema", "true").save(self._path)
                 return Merged(batch.commit_lsn, inserted=rows.count())
@@ -129,8 +130,7 @@ class DeltaSpark:
         """Merge, and return the metrics; None if another process has merged the batch meanwhile."""
         held = [] if self._schema is None else self._schema.names
         try:
-            with self._view(source.rows) as view:
-                session = self._recording(batch)
+            with self._recording(batch) as session, global_view(self._spark, source.rows) as view:
                 found = session.sql(source.statement(self._name, view, batch, held)).collect()
         except Exception as error:
             raise_missing_row(error, self._path)
@@ -138,29 +138,17 @@ class DeltaSpark:
         return found[0].asDict() if found else None
 
     @contextmanager
-    def _view(self, rows: DataFrame) -> Iterator[str]:
-        """Yield the name of a view of rows, for the sessions that begin meanwhile, too."""
-        view = f"pgwire_codec_{uuid4().hex}"
-        rows.createOrReplaceTempView(view)
-        try:
-            yield view
-        finally:
-            self._spark.catalog.dropTempView(view)
-
-    def _recording(self, batch: Batch) -> SparkSession:
-        """Return a session whose commits record the batch; it has the views of the target's."""
-        from pyspark.sql import SparkSession
-
+    def _recording(self, batch: Batch) -> Iterator[Any]:
+        """Yield a session whose commits record a batch."""
         app_id = self._app_id if batch.relation is None else f"{self._app_id}/{batch.relation}"
-        session = SparkSession(self._spark.sparkContext, self._spark._jsparkSession.cloneSession())
         settings = {
             "write.txnAppId": app_id,
             "write.txnVersion": str(batch.commit_lsn),
             "commitInfo.userMetadata": f"pgwire_codec.commit_lsn={format_lsn(batch.commit_lsn)}",
         }
-        for name, value in settings.items():
-            session.conf.set(f"spark.databricks.delta.{name}", value)
-        return session
+        prefixed = {f"spark.databricks.delta.{name}": value for name, value in settings.items()}
+        with session_with(self._spark, prefixed) as session:
+            yield session
 
     def _create(self, schema: StructType) -> None:
         columns = ", ".join(
@@ -211,10 +199,6 @@ class DeltaSpark:
 def _needs_mapping(schema: StructType) -> bool:
     """Return whether Delta takes the names of columns only if it maps them to others."""
     return any(re.search(r"[ ,;{}()\n\t=]", name) for name in schema.names)
-
-
-def _properties(properties: Mapping[str, str]) -> str:
-    return ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
 
 
 def _versions(snapshot: Any) -> dict[str, int]:

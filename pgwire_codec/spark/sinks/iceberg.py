@@ -18,7 +18,7 @@ from pgwire_codec.spark.sinks.iceberg_record import (
     staged_snapshot,
 )
 from pgwire_codec.spark.sinks.merge_source import raise_missing_row, source_of
-from pgwire_codec.spark.sinks.sessions import session_with
+from pgwire_codec.spark.sinks.sessions import global_view, session_with
 from pgwire_codec.spark.sinks.sql import properties_of, quoted
 from pgwire_codec.spark.sinks.target import Applied, Batch, Merged
 
@@ -167,24 +167,29 @@ class Iceberg:
     def _commit(self, batch: Batch, rows: DataFrame, statement: Callable[[str], str]) -> Any:
         """Run a statement on a view of rows, and return the summary of its snapshot."""
         name = uuid4().hex
-        with self._recording(batch, {_STAGED_AS: name}) as session, self._view(rows) as view:
-            table = self._table.load(session)
-            if any(table.properties().get(each) != value for each, value in STAGING.items()):
-                _set_properties(table, STAGING)
-            try:
+        try:
+            source = _in_plan_of_their_own(rows)
+            with (
+                self._recording(batch, {_STAGED_AS: name}) as session,
+                global_view(self._spark, source) as view,
+            ):
+                table = self._table.load(session)
+                if any(table.properties().get(each) != value for each, value in STAGING.items()):
+                    _set_properties(table, STAGING)
                 session.sql(statement(view)).collect()
-            except Exception as error:
-                raise_missing_row(error, self._name)
-                raise
-            staged = staged_snapshot(table, name)
-            self._record.publish(table, staged, batch, self._applied, self._properties)
+                staged = staged_snapshot(table, name)
+                self._record.publish(table, staged, batch, self._applied, self._properties)
+        except Exception as error:
+            raise_missing_row(error, self._name)
+            raise
         self._refresh()
         return staged.summary()
 
     def _replace(self, batch: Batch, rows: DataFrame) -> None:
         properties = self._record.of_new_table(batch) | self._properties | STAGING
         self._table.create_namespaces(self._spark)
-        with self._recording(batch, {}) as session, self._view(rows) as view:
+        source = _in_plan_of_their_own(rows)
+        with self._recording(batch, {}) as session, global_view(self._spark, source) as view:
             self._table.load(session)
             session.sql(
                 f"CREATE OR REPLACE TABLE {self._table.sql} USING iceberg "
@@ -199,16 +204,6 @@ class Iceberg:
         properties = {f"{_SNAPSHOT_PROPERTY}{name}": each for name, each in recorded.items()}
         with session_with(self._spark, properties | settings) as session:
             yield session
-
-    @contextmanager
-    def _view(self, rows: DataFrame) -> Iterator[str]:
-        """Yield the name of a view of rows, for all sessions."""
-        view = f"pgwire_codec_{uuid4().hex}"
-        _in_plan_of_their_own(rows).createGlobalTempView(view)
-        try:
-            yield f"{quoted(self._spark.conf.get('spark.sql.globalTempDatabase'))}.{view}"
-        finally:
-            self._spark.catalog.dropGlobalTempView(view)
 
     def _statement(self, step: ColumnStep) -> str:
         table = self._table.sql

@@ -124,11 +124,11 @@ def apply_changes(
     applied = replace(target.applied, relation=None) if appends else target.applied
     after = -1 if applied.commit_lsn is None else applied.commit_lsn
     numbered = columns.numbered(changes)
-    if survey is not None:
+    if survey is not None and survey.sends_all:  # the changes are used once
         return _apply(target, _batch(numbered, columns, survey, applied), survey, replaces), survey
     numbered.persist()
     try:
-        survey = Survey.of(numbered, after)
+        survey = survey or Survey.of(numbered, after)
         if survey is None or survey.commit_lsn <= after:
             return Merged(applied.commit_lsn), survey
         batch = _batch(numbered, columns, survey, applied)
@@ -167,7 +167,16 @@ def _batch(numbered: DataFrame, columns: ChangeColumns, survey: Survey, applied:
         place = functions.struct("_commit_lsn", "_seq")
         last = functions.struct(lit(lsn).alias("_commit_lsn"), lit(seq).cast("long").alias("_seq"))
         changes = changes.where((col("_op") != "T") & (place > last))
-    return Batch(changes, columns, survey.commit_lsn, survey.commit_time, survey.relation, empties)
+    return Batch(
+        changes,
+        columns,
+        survey.commit_lsn,
+        survey.commit_time,
+        survey.relation,
+        empties,
+        survey.sends_all,
+        survey.partitions,
+    )
 
 
 def open_target(

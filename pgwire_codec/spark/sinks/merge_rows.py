@@ -19,13 +19,13 @@ from pgwire_codec.spark.reduction.unsent_values import Rows, missing_values
 from pgwire_codec.spark.sinks.target import (
     MISSING_ROW_HINT,
     MISSING_ROWS_HINT,
+    Batch,
     missing_row,
     missing_rows,
 )
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
-    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,12 @@ class KeyedRows:
     missing: dict[int, Rows]
 
     @classmethod
-    def of(cls, changes: DataFrame, columns: ChangeColumns) -> KeyedRows:
-        net = net_changes(changes, columns).drop(*columns.row_metadata).toArrow()
+    def of(cls, batch: Batch) -> KeyedRows:
+        columns = batch.columns
+        net = net_changes(
+            batch.changes, columns, sends_all=batch.sends_all, partitions=batch.partitions
+        )
+        net = net.drop(*columns.row_metadata).toArrow()
         unchanged = net.column("unchanged").combine_chunks()
         return cls(columns, net, missing_values(unchanged, columns.table))
 
@@ -209,8 +213,10 @@ class CountedRows:
     rows: pa.Table
 
     @classmethod
-    def of(cls, changes: DataFrame, columns: ChangeColumns) -> CountedRows:
-        return cls(columns, row_changes(changes, columns).drop(*columns.row_metadata).toArrow())
+    def of(cls, batch: Batch) -> CountedRows:
+        columns = batch.columns
+        net = row_changes(batch.changes, columns, batch.partitions).drop(*columns.row_metadata)
+        return cls(columns, net.toArrow())
 
     def source(self, table: DeltaTable | None, target: str) -> MergeSource:
         is_removed = self.rows.column("removed")

@@ -102,8 +102,19 @@ def _keyed(batch: Batch, target: DataFrame | None, name: str, kept: ExitStack) -
     from pyspark.sql import functions
 
     columns = batch.columns
-    net = net_changes(batch.changes, columns, lambda rows: _keep(rows, kept))
-    net = net.drop(*columns.row_metadata)
+    net = net_changes(
+        batch.changes,
+        columns,
+        lambda rows: _keep(rows, kept),
+        sends_all=batch.sends_all,
+        partitions=batch.partitions,
+    ).drop(*columns.row_metadata)
+    values = [f"s.{number}" for number in columns.numbers]
+    same_key = (f"t.{quoted(columns.table[key])} = s.c{key}" for key in columns.keys)
+    matches = " AND ".join(same_key)
+    if batch.sends_all:
+        rows = _keep(net, kept)
+        return MergeSource(rows, _schema(net, batch), matches, updates=values, inserts=values)
     lacks = functions.expr("coalesce(NOT gone AND size(unchanged) > 0, false)")
     needs = lacks & ~_is_deleted(batch)
     moved = lacks & ~_same_key(batch)
@@ -120,7 +131,6 @@ def _keyed(batch: Batch, target: DataFrame | None, name: str, kept: ExitStack) -
     if moving and target is not None:
         rows = net.where(~moved).unionByName(_filled(net.where(moved), target, batch))
         rows = _keep(rows, kept)
-    values = [f"s.{number}" for number in columns.numbers]
     updates, inserts = values, list(values)
     if lacking:
         names = [literal(each) for each in columns.table]
@@ -138,10 +148,7 @@ def _keyed(batch: Batch, target: DataFrame | None, name: str, kept: ExitStack) -
             f"ELSE s.c{first} END"
         )
         rows = rows.withColumn("missing", _missing(_shown_key(batch, "r")))
-    same_key = (f"t.{quoted(columns.table[key])} = s.c{key}" for key in columns.keys)
-    return MergeSource(
-        rows, _schema(net, batch), " AND ".join(same_key), updates=updates, inserts=inserts
-    )
+    return MergeSource(rows, _schema(net, batch), matches, updates=updates, inserts=inserts)
 
 
 def _filled(moved: DataFrame, target: DataFrame, batch: Batch) -> DataFrame:
@@ -182,7 +189,7 @@ def _counted(batch: Batch, target: DataFrame | None, name: str, kept: ExitStack)
 
     col = functions.col
     columns = batch.columns
-    net = row_changes(batch.changes, columns).drop(*columns.row_metadata)
+    net = row_changes(batch.changes, columns, batch.partitions).drop(*columns.row_metadata)
     net = _keep(net.withColumn("number", functions.monotonically_increasing_id()), kept)
     kinds = {number: net.schema[number].dataType for number in columns.numbers}
     removed = net.where("removed")

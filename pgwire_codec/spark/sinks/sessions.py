@@ -7,9 +7,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from pgwire_codec.spark.sinks.sql import quoted
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @contextmanager
@@ -34,6 +37,17 @@ def session_with(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[S
         yield copy
     finally:
         idle.append(copy)
+
+
+@contextmanager
+def global_view(spark: Any, rows: DataFrame) -> Iterator[str]:
+    """Yield the name, in SQL, of a view of rows that all sessions have."""
+    view = f"pgwire_codec_{uuid4().hex}"
+    rows.createGlobalTempView(view)
+    try:
+        yield f"{quoted(spark.conf.get('spark.sql.globalTempDatabase'))}.{view}"
+    finally:
+        spark.catalog.dropGlobalTempView(view)
 
 
 def _settings(session: Any) -> Any:

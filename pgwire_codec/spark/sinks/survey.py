@@ -18,6 +18,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 class Survey:
     """Facts about changes of one table.
 
+    Those of a packed batch are known without a job; see :class:`ChangeFacts`.
+
     Attributes
     ----------
     commit_lsn : int
@@ -32,6 +34,10 @@ class Survey:
         Whether no change of any relation is another one than an insert.
     rows : int
         Number of changes after the LSN that the target has.
+    sends_all : bool
+        Whether all changes are known to have sent all values.
+    partitions : int or None
+        Number of partitions that the changes need, if that is known.
     """
 
     commit_lsn: int
@@ -40,11 +46,8 @@ class Survey:
     truncated: tuple[int, int] | None
     has_inserts_only: bool
     rows: int
-
-    @classmethod
-    def of_inserts(cls, relation: int, commit_lsn: int, micros: int, rows: int) -> Survey:
-        """Return the survey of inserts that are known to be nothing else."""
-        return cls(commit_lsn, _time(micros), relation, None, has_inserts_only=True, rows=rows)
+    sends_all: bool = False
+    partitions: int | None = None
 
     @classmethod
     def of(cls, changes: DataFrame, after: int) -> Survey | None:
@@ -72,8 +75,9 @@ class Survey:
         if truncated is not None and truncated[2] != oid:
             return cls.of(changes.where(relation == oid), after)
         until = None if truncated is None else (truncated[0], truncated[1])
-        return cls(lsn, _time(micros), oid, until, not others, rows)
+        return cls(lsn, time_of(micros), oid, until, not others, rows)
 
 
-def _time(micros: int | None) -> datetime | None:
+def time_of(micros: int | None) -> datetime | None:
+    """Return the time of microseconds since 1970."""
     return None if micros is None else _EPOCH + timedelta(microseconds=micros)

@@ -67,6 +67,10 @@ class Batch:
         OID of the relation, if that is known.
     empties : bool
         Whether no row of the target remains as it is: it was truncated, or is of another relation.
+    sends_all : bool
+        Whether all changes are known to have sent all values.
+    partitions : int or None
+        Number of partitions that the changes need, if that is known.
     """
 
     changes: DataFrame
@@ -75,6 +79,8 @@ class Batch:
     commit_time: datetime | None
     relation: int | None
     empties: bool
+    sends_all: bool
+    partitions: int | None
 
     @property
     def has_keys(self) -> bool:

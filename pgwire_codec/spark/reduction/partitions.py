@@ -1,0 +1,15 @@
+"""Partitions of rows that are reduced together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def repartitioned(rows: DataFrame, partitions: int | None, *columns: str) -> DataFrame:
+    """Return rows of which equal ones in some columns are in the same partition."""
+    if partitions is None:
+        return rows.repartition(*columns)
+    return rows.repartition(partitions, *columns)
