@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pgwire_codec._impl import decode_message
 from pgwire_codec.log.commit_times import ALL_TIMES, TimeRange
 from pgwire_codec.log.index_file import IndexFile
+from pgwire_codec.log.numbers import is_known, numbers, to_array
 from pgwire_codec.transactions.carry import RelationVersion, Scope
 
 _NOT_A_TIME: Final = -(2**63)  # as numpy has it
@@ -91,7 +92,7 @@ class LogIndex:
         decode.
         """
         found = self._undecodable > 0
-        wanted = pa.array(sorted(relations), pa.uint32())
+        wanted = to_array(np.array(sorted(relations), np.uint32), pa.uint32())
         for place, (piece, skipped) in enumerate(self._pieces):
             first, end = int(self._starts[place]), int(self._starts[place + 1])
             if first >= stop or end <= start:
@@ -100,11 +101,10 @@ class LogIndex:
             tables = tables.slice(skipped)
             rows = pc.list_parent_indices(tables)
             oids = pc.struct_field(tables.flatten(), [0])
-            has = rows.filter(pc.is_in(oids, wanted)).to_numpy()
-            found[first + has] = True
-            found[first + np.flatnonzero(tables.is_null().to_numpy(zero_copy_only=False))] = True
-        numbers: list[int] = (start + np.flatnonzero(found[start:stop])).tolist()
-        return numbers
+            found[first + numbers(rows.filter(pc.is_in(oids, wanted)))] = True
+            found[first + np.flatnonzero(~is_known(tables))] = True
+        segments: list[int] = (start + np.flatnonzero(found[start:stop])).tolist()
+        return segments
 
     def with_commits(self, times: TimeRange, start: int, stop: int) -> list[int]:
         """Return the numbers of the segments in a range in which transactions commit at some times.
@@ -115,8 +115,8 @@ class LogIndex:
         bounds = zip(("earliest_commit_time", "latest_commit_time"), ALL_TIMES, strict=True)
         commits = times.overlaps(*(self._times(name, unknown) for name, unknown in bounds))
         found = (commits & (self._commits > 0)) | (self._undecodable > 0)
-        numbers: list[int] = (start + np.flatnonzero(found[start:stop])).tolist()
-        return numbers
+        segments: list[int] = (start + np.flatnonzero(found[start:stop])).tolist()
+        return segments
 
     def first_open(self) -> npt.NDArray[np.int64]:
         """Return, for each segment, the first ordinal that a transaction open after it needs.
@@ -132,19 +132,19 @@ class LogIndex:
         return found
 
     def _column(self, name: str, kind: Any) -> Any:
-        columns = [batch.column(name).to_numpy() for batch in self._batches]
+        columns = [numbers(batch.column(name)) for batch in self._batches]
         return np.concatenate([np.empty(0, kind), *columns])
 
     def _times(self, name: str, unknown: int) -> npt.NDArray[np.int64]:
         columns = [batch.column(name).view(pa.int64()) for batch in self._batches]
-        known = [each.fill_null(unknown).to_numpy() for each in columns]
+        known = [numbers(each, unknown) for each in columns]
         return np.concatenate([np.empty(0, np.int64), *known])
 
     @staticmethod
     def _rows_with(batch: pa.RecordBatch, *columns: str) -> list[int]:
         """Return the rows in which one of some lists is not empty."""
         lengths = [pc.list_value_length(batch.column(name)) for name in columns]
-        counts = sum(each.fill_null(0).to_numpy() for each in lengths)
+        counts = sum(numbers(each) for each in lengths)
         rows: list[int] = np.flatnonzero(counts).tolist()
         return rows
 

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pgwire_codec.log.numbers import is_known, numbers, to_array
+
 #: Representation of ordinals, LSNs and times in the file of a segment.
 Encoding = Literal["plain", "differences"]
 
@@ -40,17 +42,14 @@ STORED: Final[dict[Encoding, pa.Schema]] = {"plain": SCHEMA, "differences": _DIF
 
 
 def column(values: npt.NDArray[Any], name: str) -> pa.Array:
-    """Return values of 64 bits as a column of :data:`SCHEMA`; a NaT is a null.
-
-    ``pyarrow.array`` would import pandas for it, which takes half a second.
-    """
+    """Return values of 64 bits as a column of :data:`SCHEMA`; a NaT is a null."""
     known = ~np.isnat(values) if values.dtype.kind == "M" else None
-    return _array(values, SCHEMA.field(name).type, known)
+    return to_array(values, SCHEMA.field(name).type, known)
 
 
 def lsns(records: pa.RecordBatch) -> npt.NDArray[np.uint64]:
     """Return the messages' LSNs."""
-    signed: npt.NDArray[np.int64] = records.column("lsn").to_numpy()
+    signed: npt.NDArray[np.int64] = numbers(records.column("lsn"))
     return signed.view(np.uint64)
 
 
@@ -89,38 +88,23 @@ def from_stored(
 
 
 def _steps(values: pa.Array) -> pa.Array:
-    known = values.is_valid().to_numpy(zero_copy_only=False) if values.null_count else None
-    numbers = values.drop_null().view(pa.int64()).to_numpy()
-    steps = np.diff(numbers, prepend=np.int64(0))
+    known = is_known(values) if values.null_count else None
+    steps = np.diff(numbers(values.drop_null().view(pa.int64())), prepend=np.int64(0))
     if known is not None:
         found = np.zeros(len(values), np.int64)
         found[known] = steps
         steps = found
-    return _array(steps, pa.int64(), known)
+    return to_array(steps, pa.int64(), known)
 
 
 def _ordinals(steps: pa.Array) -> pa.Array:
-    numbers = steps.to_numpy()
-    if not (numbers[1:] == 1).all():
+    found = numbers(steps)
+    if not (found[1:] == 1).all():
         return _sums(steps, steps.type)
-    first = int(numbers[0]) if len(numbers) else 0
-    return column(np.arange(first, first + len(numbers)), "ordinal")  # a tenth of the time
+    first = int(found[0]) if len(found) else 0
+    return column(np.arange(first, first + len(found)), "ordinal")  # a tenth of the time
 
 
 def _sums(steps: pa.Array, kind: pa.DataType) -> pa.Array:
-    if not steps.null_count:
-        return _array(np.cumsum(steps.to_numpy()), kind, None)
-    known = steps.is_valid().to_numpy(zero_copy_only=False)
-    return _array(np.cumsum(steps.fill_null(0).to_numpy()), kind, known)
-
-
-def _array(
-    values: npt.NDArray[Any], kind: pa.DataType, known: npt.NDArray[np.bool_] | None
-) -> pa.Array:
-    """Return values of 64 bits as an Arrow array; those that are not known are null."""
-    bits = None
-    if known is not None and not known.all():
-        bits = pa.py_buffer(np.packbits(known, bitorder="little"))
-    return pa.Array.from_buffers(
-        kind, len(values), [bits, pa.py_buffer(np.ascontiguousarray(values))]
-    )
+    known = is_known(steps) if steps.null_count else None
+    return to_array(np.cumsum(numbers(steps)), kind, known)

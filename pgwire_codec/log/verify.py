@@ -25,6 +25,7 @@ from pgwire_codec.log.directory import (
 )
 from pgwire_codec.log.index_check import Damage, IndexChecker
 from pgwire_codec.log.ipc_file import END, SegmentBatch, read_batches, read_header
+from pgwire_codec.log.numbers import numbers
 from pgwire_codec.log.recovery import read_growing
 from pgwire_codec.log.segment import (
     SEGMENT,
@@ -274,7 +275,7 @@ class _Checker:
         start = builder.bytes
         path, encoding = f"{self._store.name}/{file}", builder.header.encoding
         for batch in read_batches(data[start:stop], start, path, encoding):
-            ordinals = batch.records.column("ordinal").to_numpy()
+            ordinals = numbers(batch.records.column("ordinal"))
             wanted = np.arange(self.end, self.end + len(ordinals))
             if not np.array_equal(ordinals, wanted):
                 found = f"{ordinals[0]} to {ordinals[-1]}"

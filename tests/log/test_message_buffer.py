@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -32,16 +29,3 @@ def test_a_missing_time_is_a_null() -> None:
     assert batch.column("time").null_count == 1
     assert batch.column("lsn").to_pylist() == [1, -(2**63)]
     assert [each is None for each in batch.column("time").to_pylist()] == [True, False]
-
-
-def test_pandas_is_not_imported() -> None:
-    """It takes half a second, in which a capture would not write."""
-    code = """
-import sys, numpy, pyarrow
-from pgwire_codec.log.message_buffer import to_batches
-buffers = [None, pyarrow.py_buffer(numpy.array([0, 1], "i4")), pyarrow.py_buffer(b"a")]
-data = pyarrow.Array.from_buffers(pyarrow.binary(), 1, buffers)
-to_batches(data, numpy.array([1], "u8"), numpy.array([1], "M8[us]"))
-assert "pandas" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
