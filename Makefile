@@ -27,7 +27,7 @@ help: ## list the targets
 venv: $(VENV)/installed ## create .venv with what the tests need (PYTHON=... is its interpreter)
 
 # A stamp, because neither the directory's nor the interpreter's time says what is installed.
-$(VENV)/installed: pyproject.toml setup.py $(wildcard pgwire_codec/*/*.p[yx]? pgwire_codec/*/*/*.p[yx]?)
+$(VENV)/installed: pyproject.toml setup.py $(foreach kind,pyx pxd,$(wildcard pgwire_codec/*/*.$(kind) pgwire_codec/*/*/*.$(kind)))
 	@test -x $(BIN)/python || { python=$$(.ci/find-python) && "$$python" -m venv --clear $(VENV); }
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRA)]'
