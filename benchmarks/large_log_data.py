@@ -16,7 +16,7 @@ import pyarrow as pa
 from benchmarks import change_sets, datasets, spark_data, synthetic_log
 from benchmarks.change_sets import CACHE
 
-ONE, MANY, SMALL, SYNTHETIC = "one", "many", "small", "synthetic"
+ONE, MANY, SMALL, LARGE, SYNTHETIC = "one", "many", "small", "large", "synthetic"
 TABLE = "public.lineitem"
 SMALL_TABLE = "public.lineitem1"
 SMALL_SHARE = 1000  # the small table has one in so many rows, one after the other
@@ -35,6 +35,8 @@ class Size:
         Rows of the log of one table, and of that of many.
     scanned : int
         Rows of the log with the small table.
+    large : int
+        Rows of the large log of one table.
     segments, tables : int
         Of the synthetic log.
     """
@@ -42,14 +44,15 @@ class Size:
     base: str
     rows: int
     scanned: int
+    large: int
     segments: int
     tables: int
 
 
 SIZES = {
-    "tiny": Size("tiny", 5_000, 50_000, 50, 100),
-    "quick": Size("quick", 500_000, 1_000_000, 1_000, 1_000),
-    "full": Size("full", 5_000_000, 8_700_000, 10_000, 10_000),
+    "tiny": Size("tiny", 5_000, 50_000, 20_000, 50, 100),
+    "quick": Size("quick", 500_000, 1_000_000, 2_000_000, 1_000, 1_000),
+    "full": Size("full", 5_000_000, 8_700_000, 90_000_000, 10_000, 10_000),
 }
 
 #: Function from the numbers of rows to the numbers of their tables.
@@ -72,6 +75,7 @@ def make(size: str) -> Path:
         few = made.scanned // SMALL_SHARE
         for name, rows, tables, table_of in (
             (ONE, made.rows, 1, lambda row: 0 * row),
+            (LARGE, made.large, 1, lambda row: 0 * row),
             (MANY, made.rows, TABLES, lambda row: row % TABLES),
             (SMALL, made.scanned, 2, lambda row: (row >= middle) & (row < middle + few)),
         ):

@@ -1,4 +1,4 @@
-"""Measures large logs: planning, skipping of other tables' bytes, and many tables in one pass.
+"""Measures large logs: planning, skipping other tables' bytes, one large read, and many tables.
 
 Called as ``python -m benchmarks.large_logs SIZE FOLDER``, by ``make bench-size``. It prints a
 section and writes it into ``FOLDER/benchmarks-spark.md``.
@@ -18,8 +18,10 @@ from statistics import median
 from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import psutil
+
 from benchmarks import large_log_data, log_cost, object_server, sections, synthetic_log
-from benchmarks.large_log_data import MANY, ONE, SIZES, SMALL, SYNTHETIC
+from benchmarks.large_log_data import LARGE, MANY, ONE, SIZES, SMALL, SYNTHETIC
 from benchmarks.log_streams import streams
 from benchmarks.machine import machine
 from benchmarks.peak_memory import high_water
@@ -54,6 +56,9 @@ TEXT = """\
   request {delay:.0f} ms late.
 - *Small table*: {share:.1%} of the rows of a log of {bytes:,.0f} MB, one after the other. *By
   scanning all*: every partition is read and decoded, and other tables' changes are left out.
+- *Large log*: {large:,} rows of lineitem in one table, read by `format("pgoutput")` on `local[2]`
+  and written to Spark's noop format, once. A row of it costs that many times what one costs in the
+  log of {rows:,} rows.
 - *20 tables*: {rows:,} rows of lineitem in {count} tables of one log, each with its types, and
   written to Spark's noop format. The baseline is `format("pgoutput")` of one table with all these
   rows, in the same session on `local[2]`. Ratios are those of the medians by the clock, of {rounds}
@@ -65,7 +70,7 @@ TEXT = """\
 
 def main(size: str = "full", folder: str = "docs") -> None:
     data = large_log_data.make(size)
-    measures = (_plan_local, _plan_remote, _small_table, _many_tables, _on_disk)
+    measures = (_plan_local, _plan_remote, _small_table, _large, _many_tables, _on_disk)
     lines = [line for each in measures for line in _in_process(each, data, size)]
     made = SIZES[size]
     text = TEXT.format(
@@ -81,6 +86,7 @@ def main(size: str = "full", folder: str = "docs") -> None:
         share=1 / large_log_data.SMALL_SHARE,
         bytes=_size(data / SMALL) / 1e6,
         rows=made.rows,
+        large=made.large,
         count=large_log_data.TABLES,
         rounds=ROUNDS[size],
         threads=THREADS,
@@ -163,6 +169,34 @@ def _small_table(data: Path, size: str) -> list[Line]:
     return [
         ("small table: bytes read", f"{share:.1%}", "5 %"),
         ("time, and by scanning all", f"{each}: {ratio:,.0f} × faster", "20 ×"),
+    ]
+
+
+def _large(data: Path, size: str) -> list[Line]:
+    from pyspark.sql import Observation, functions
+
+    made = SIZES[size]
+    costs = {}  # seconds a row
+    with local_spark() as spark:
+        for name, count in ((ONE, made.rows), (LARGE, made.large)):
+            read = spark.read.format("pgoutput").option("table", large_log_data.TABLE)
+            counted = Observation()
+            rows = read.load(str(data / name)).observe(counted, functions.count("*").alias("rows"))
+            start = perf_counter()
+            _write(rows)
+            costs[name] = (perf_counter() - start) / count
+            assert counted.get["rows"] == count
+        processes = psutil.Process().children(recursive=True)
+        workers = [high_water(each.pid) for each in processes if "python" in each.name()]
+    size_of_messages = sum(each.message_bytes for each in log.Log(data / LARGE).segments)
+    seconds = costs[LARGE] * made.large
+    figure = (
+        f"{seconds:,.0f} s: {size_of_messages / 1e6 / seconds:,.0f} MB/s, "
+        f"{costs[LARGE] / costs[ONE]:.2f} × a row of the small log"
+    )
+    return [
+        (f"large log: {size_of_messages / 1e9:,.1f} GB of messages, read once", figure, ""),
+        ("large log: peak memory of a Python worker", f"{max(workers) / 1e6:,.0f} MB", ""),
     ]
 
 

@@ -17,9 +17,9 @@ import pgwire_codec as pgc
 from benchmarks.change_sets import read_change_set
 
 
-def high_water() -> int:
-    """Return the peak resident memory of this process, in bytes."""
-    found = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text("ascii"))
+def high_water(process: int | str = "self") -> int:
+    """Return the peak resident memory of a process, in bytes."""
+    found = re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{process}/status").read_text("ascii"))
     assert found is not None
     return int(found[1]) * 1024
 
