@@ -114,8 +114,11 @@ bench-versions: $(VENV)/bench ## measure every shape of input on another revisio
 	cd build/base && $(abspath $(BIN))/python setup.py --quiet build_ext --inplace
 	$(BIN)/python -m benchmarks.side_by_side build/base $(SHAPES)
 
-bench-capture: $(VENV)/bench ## measure a capture into a log beside pg_recvlogical and Debezium's engine
-	$(BIN)/python -m benchmarks.capture_speed $(SIZE) $(if $(filter full,$(SIZE)),docs,build/benchmarks)
+bench-capture: $(VENV)/bench ## measure a capture beside pg_recvlogical and Debezium's engine, a snapshot beside COPY
+	for each in capture_speed snapshot_speed; do \
+		$(BIN)/python -m benchmarks.$$each $(SIZE) \
+			$(if $(filter full,$(SIZE)),docs,build/benchmarks) || exit 1; \
+	done
 
 bench-log: $(VENV)/bench ## measure the size of logs, and writing and reading them, by compression
 	$(BIN)/python -m benchmarks.log_size

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow.csv
 
-from benchmarks import capture_latency, datasets
+from benchmarks import capture_latency, datasets, sections
 from benchmarks.bench_peers import LINEITEM
 from benchmarks.machine import machine
 from pgwire_codec import log
@@ -31,6 +31,7 @@ TRANSACTION = 10_000  # rows
 COPIES = 8  # of lineitem, so that the start of a process counts little
 TARGET = 0.8
 
+PAGE = "benchmarks-capture.md"
 RECVLOGICAL = "pg_recvlogical into a file"
 CAPTURE = "pgwire-codec capture into a log"
 BINARY = "the same, in binary form"
@@ -54,9 +55,9 @@ embedded PostgreSQL {major} on the same machine, with protocol version 1.
 - Both programs fsync their files. The capture also decodes the head of each message for the log's
   index.
 - The server's walsender runs at the same time, on the same two cores.
+"""
 
-## Latency
-
+LATENCY = """\
 The time from the return of COMMIT until the transaction is durable and readable in the log, or
 handed to the consumer, at {rate} transactions of one row a second:
 
@@ -112,13 +113,16 @@ def main(size: str = "full", folder: str = "docs", rounds: str = str(ROUNDS)) ->
         ratio=speeds[CAPTURE] / speeds[RECVLOGICAL],
         target=TARGET,
         rounds=rounds,
+    )
+    latencies = LATENCY.format(
+        rounds=rounds,
         rate=capture_latency.RATE,
         seconds=capture_latency.SECONDS,
         latency="\n".join(latency),
     )
-    print(document)
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    Path(folder, "benchmarks-capture.md").write_text(document, "utf-8")
+    print(document, latencies, sep="\n")
+    sections.write(Path(folder) / PAGE, None, document)
+    sections.write(Path(folder) / PAGE, "Latency", latencies)
 
 
 def _fill(server: EmbeddedServer, size: str) -> tuple[int, str]:
