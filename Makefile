@@ -11,6 +11,7 @@ PROMOTIONS ?= 20
 HOURS ?= 1
 MIRROR_KILLS ?= 30
 BASE ?= main
+ENGINE ?= delta-rs
 VERSION ?= next
 JOBS ?= 3
 
@@ -19,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help venv test thorough quick test-spark test-postgresql crash soak lint sanitize fuzz demo bench \
-	bench-versions bench-peers bench-wheel bench-compare bench-page bench-capture bench-log bench-spark bench-merge bench-size wheel image test-arm64 docs changelog tutorial clean
+	bench-versions bench-peers bench-wheel bench-compare bench-page bench-capture bench-log bench-spark bench-merge bench-mirror bench-size wheel image test-arm64 docs changelog tutorial clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -131,6 +132,9 @@ bench-merge: venv ## measure a mirror's merges beside a hand-written MERGE INTO,
 		"$$(tools/spark-environment $(BIN)/python 4.1)" -m benchmarks.merge_speed $(SIZE) $$format \
 			|| exit 1; \
 	done
+
+bench-mirror: $(VENV)/bench ## measure a mirror of 200 tables: time, memory of its driver, bytes read (ENGINE=delta-rs)
+	$(BIN)/python -m benchmarks.mirror_size $(SIZE) $(ENGINE)
 
 bench-size: $(VENV)/bench ## measure large logs: planning, skipping, and many tables on Spark
 	$(BIN)/python -m benchmarks.large_logs $(SIZE) $(if $(filter full,$(SIZE)),docs,build/benchmarks)

@@ -99,7 +99,7 @@ def _fill(server: EmbeddedServer, size: str) -> tuple[int, float]:
     made = datasets.lineitem(datasets.SIZES[size]).rows
     text = io.BytesIO()
     pa.csv.write_csv(made, text, pa.csv.WriteOptions(include_header=False))
-    with _connected(server) as cursor:
+    with connected(server) as cursor:
         cursor.execute(LINEITEM.replace("UNLOGGED ", ""))
         for _ in range(COPIES):
             text.seek(0)
@@ -112,7 +112,7 @@ def _fill(server: EmbeddedServer, size: str) -> tuple[int, float]:
 
 
 def _copy(server: EmbeddedServer, target: Path, connections: int) -> None:
-    with _connected(server) as cursor:
+    with connected(server) as cursor:
         cursor.execute("SELECT pg_relation_size('lineitem') / 8192")
         (pages,) = cursor.fetchone()
     cuts = [pages * number // connections for number in range(connections)] + [2**32 - 2]
@@ -180,7 +180,7 @@ def _check(server: EmbeddedServer, target: Path, rows: int) -> int:
         columns = batch.to_arrow()
         found += len(columns)
         total += pc.sum(columns.column("l_orderkey")).as_py()
-    with _connected(server) as cursor:
+    with connected(server) as cursor:
         cursor.execute("SELECT count(*), sum(l_orderkey) FROM lineitem")
         wanted = cursor.fetchone()
         cursor.execute(f"SELECT pg_drop_replication_slot('{_slot(target)}')")
@@ -190,7 +190,7 @@ def _check(server: EmbeddedServer, target: Path, rows: int) -> int:
 
 
 @contextmanager
-def _connected(server: EmbeddedServer) -> Iterator[Any]:
+def connected(server: EmbeddedServer) -> Iterator[Any]:
     """Open a cursor of a connection in autocommit mode."""
     connection = connect(server.dsn)
     try:
