@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -19,6 +20,7 @@ from pgwire_codec.options import SegmentOptions
 _TEMPORARY: Final = ".tmp"
 LOCK: Final = "lock"
 _PRUNING_LOCK: Final = "pruning-lock"
+_COMPACTION_LOCK: Final = "compaction-lock"
 _PRUNING_SECONDS: Final = 10.0  # that a pruning waits for another one
 _PID_DIGITS: Final = 20  # more than any system's process IDs have
 _NOFOLLOW: Final[int] = getattr(os, "O_NOFOLLOW", 0)
@@ -46,6 +48,13 @@ class LocalStore:
         self._directory = directory
         self._file_mode = file_mode
         self.name = str(directory)
+
+    def with_mode_of(self, name: str) -> LocalStore:
+        """Return the store with the permissions that a file has for those that are created."""
+        path = self._directory / name
+        with reading(path):
+            mode = stat.S_IMODE(path.stat().st_mode)
+        return LocalStore(self._directory, mode)
 
     def names(self) -> list[str]:
         with reading(self._directory):
@@ -115,30 +124,35 @@ class LocalStore:
             file.flush()
             os.fsync(file.fileno())
 
-    def remove(self, name: str) -> None:
-        path = self._directory / name
-        with writing(path):
-            with suppress(FileNotFoundError):
+    def remove(self, *names: str) -> None:
+        for name in names:
+            path = self._directory / name
+            with writing(path), suppress(FileNotFoundError):
                 path.unlink()
+        with writing(self._directory):
             self._sync_directory()
 
     @contextmanager
     def lock(self) -> Iterator[None]:
         with creating(self._directory):
             self._make_directory()
-        path = self._directory / LOCK
-        with ExitStack() as held:
-            with writing(path):
-                held.enter_context(_locked(path, self._file_mode, self._being_written))
+        with self._lock_of(LOCK, self._being_written):
             yield
 
+    def pruning_lock(self) -> AbstractContextManager[None]:
+        return self._lock_of(_PRUNING_LOCK, self._being_pruned, _PRUNING_SECONDS)
+
+    def compaction_lock(self) -> AbstractContextManager[None]:
+        return self._lock_of(_COMPACTION_LOCK, self._being_compacted)
+
     @contextmanager
-    def pruning_lock(self) -> Iterator[None]:
-        path = self._directory / _PRUNING_LOCK
+    def _lock_of(
+        self, name: str, error_of: Callable[[int | None], LogError], seconds: float = 0.0
+    ) -> Iterator[None]:
+        path = self._directory / name
         with ExitStack() as held:
             with writing(path):
-                locked = _locked(path, self._file_mode, self._being_pruned, _PRUNING_SECONDS)
-                held.enter_context(locked)
+                held.enter_context(_locked(path, self._file_mode, error_of, seconds))
             yield
 
     def _being_written(self, pid: int | None) -> LogError:
@@ -152,6 +166,13 @@ class LocalStore:
         return LogError(
             f"the log {self.name} is being pruned by {_holder('thread', pid)}",
             hint="Prune it again when the other pruning has ended.",
+            is_transient=True,
+        )
+
+    def _being_compacted(self, pid: int | None) -> LogError:
+        return LogError(
+            f"the log {self.name} is being compacted by {_holder('thread', pid)}",
+            hint="Compact it again when the other compaction has ended.",
             is_transient=True,
         )
 

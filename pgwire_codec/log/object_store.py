@@ -16,7 +16,8 @@ from pgwire_codec.log.store_errors import creating, reading, too_short, writing
 class ObjectStore:
     """Objects, which are written whole. See :class:`Store`.
 
-    It has no locks: users must ensure that only one process writes to the log, and one prunes it.
+    It has no locks: users must ensure that only one process writes to the log, and that one at a
+    time prunes or compacts it.
     """
 
     grows = False
@@ -75,9 +76,10 @@ class ObjectStore:
             hint="Open the log for writing where it was written, then copy it again.",
         )
 
-    def remove(self, name: str) -> None:
-        with writing(self._label(name), is_remote=True), suppress(FileNotFoundError):
-            self._filesystem.delete_file(self._path(name))
+    def remove(self, *names: str) -> None:
+        for name in names:
+            with writing(self._label(name), is_remote=True), suppress(FileNotFoundError):
+                self._filesystem.delete_file(self._path(name))
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -86,6 +88,9 @@ class ObjectStore:
         yield
 
     def pruning_lock(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def compaction_lock(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     def _path(self, name: str) -> str:

@@ -18,7 +18,7 @@ from pgwire_codec.log.reader import Log
 from pgwire_codec.log.segment import SEGMENT, SIDECAR
 from pgwire_codec.log.sidecar import segment_to_bytes
 from pgwire_codec.log.state import StateTracker
-from pgwire_codec.log.store import Store, open_store
+from pgwire_codec.log.store import Store, open_existing
 from pgwire_codec.transactions.committed import Committed
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def exclusive(
     was removed.
     """
     log = Log(uri, filesystem=filesystem)  # before the lock's file is made
-    store = open_store(uri, filesystem)
+    store = open_existing(uri, filesystem, MANIFEST)
     with store.pruning_lock():
         log.refresh()
         yield store, log
@@ -87,12 +87,8 @@ def remove_unneeded(store: Store, log: Log, before_lsn: int) -> list[str]:
     # After this they are not part of the log, even if their files are not removed.
     manifest = replace(log.manifest, first_ordinal=first.first_ordinal)
     store.write(MANIFEST, manifest_to_bytes(manifest))
-    for name in names:
-        store.remove(name + SIDECAR)
-        store.remove(name + SEGMENT)
-    for name in classify_files(store).leftover:
-        if name.endswith(INDEX):
-            store.remove(name)
+    store.remove(*(name + suffix for name in names for suffix in (SIDECAR, SEGMENT)))
+    store.remove(*(name for name in classify_files(store).leftover if name.endswith(INDEX)))
     return [name + SEGMENT for name in names]
 
 

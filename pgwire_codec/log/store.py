@@ -64,8 +64,8 @@ class Store(Protocol):
     def finish(self, name: str, length: int, end: bytes) -> None:
         """Cut a file at a length, append its end, and make it durable."""
 
-    def remove(self, name: str) -> None:
-        """Remove a file, if it exists."""
+    def remove(self, *names: str) -> None:
+        """Remove files, as far as they exist, in this order."""
 
     def lock(self) -> Any:
         """Return a context that excludes other writers. Raise ``LogError`` when there is one."""
@@ -75,6 +75,20 @@ class Store(Protocol):
 
         Raise ``LogError`` when one does not end.
         """
+
+    def compaction_lock(self) -> Any:
+        """Return a context that excludes other compactions of an existing log.
+
+        Raise ``LogError`` when there is one.
+        """
+
+
+def open_existing(
+    uri: str | os.PathLike[str], filesystem: fs.FileSystem | None, name: str
+) -> Store:
+    """Return the store of a log, whose new files get the permissions of one of its files."""
+    store = open_store(uri, filesystem)
+    return store.with_mode_of(name) if isinstance(store, LocalStore) else store
 
 
 def open_store(

@@ -71,15 +71,18 @@ class TimedStore:
         with self._times.sync():
             self._store.finish(name, length, end)
 
-    def remove(self, name: str) -> None:
+    def remove(self, *names: str) -> None:
         with self._times.write():
-            self._store.remove(name)
+            self._store.remove(*names)
 
     def lock(self) -> Any:
         return self._store.lock()
 
     def pruning_lock(self) -> Any:
         return self._store.pruning_lock()
+
+    def compaction_lock(self) -> Any:
+        return self._store.compaction_lock()
 
 
 class TimedAppender:
