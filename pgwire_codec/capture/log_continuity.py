@@ -122,7 +122,7 @@ class LoggedTransactions:
                 rows["commit_time"] = batch.commit_time.astype("datetime64[us]").view(np.int64)
                 found.append(np.unique(rows[rows["xid"] != 0]))  # not of a snapshot
         self.transactions = np.unique(np.concatenate(found))
-        numbers = {log.number_of(int(partition.segment)) for partition in plan.partitions}
+        numbers = {log.number_of(partition.first_ordinal) for partition in plan.partitions}
         self._options = [log.segment(each).header.source.plugin_options for each in numbers]
 
     def were_selected_by(self, plugin_options: Mapping[str, str]) -> bool:

@@ -36,11 +36,15 @@ class Manifest:
         Ordinal of the first segment's first message. Pruning increases it.
     end_ordinal : int or None
         Ordinal after the last message of a copy. None for a log with a watermark.
+    compactions : int
+        Number that a compaction increases before it removes files. A reader that finds another
+        number after it has listed the files lists them again.
     """
 
     log_id: str
     first_ordinal: Count
     end_ordinal: Count | None = None
+    compactions: Count = 0
 
 
 def manifest_to_bytes(manifest: Manifest) -> bytes:

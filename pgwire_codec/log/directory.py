@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final, TypeVar
 
@@ -16,22 +17,36 @@ from pgwire_codec.log.bounds import (
     Manifest,
     Watermark,
     manifest_from_bytes,
+    manifest_to_bytes,
     watermark_from_bytes,
 )
 from pgwire_codec.log.checked_json import RESTORE
 from pgwire_codec.log.index_file import INDEX
+from pgwire_codec.log.joined_segments import JoinedSegments
 from pgwire_codec.log.local_store import LOCK
-from pgwire_codec.log.segment import SEGMENT, SIDECAR, Segment, segment_name
+from pgwire_codec.log.segment import (
+    SEGMENT,
+    SIDECAR,
+    Segment,
+    end_ordinal_of,
+    first_ordinal_of,
+    segment_name,
+)
 from pgwire_codec.log.sidecar import segment_from_bytes
 from pgwire_codec.log.snapshot_record import PLAN, ROWS
 from pgwire_codec.log.store import Store
+from pgwire_codec.log.store_errors import MissingFileError
 
-_OF_SEGMENT: Final = re.compile(r"([0-9]{20})(\.arrow|\.json)")
+_OF_SEGMENT: Final = re.compile(r"([0-9]{20}(?:-[0-9]{20})?)(\.arrow|\.json)")
 _OF_INDEX: Final = re.compile(r"([0-9]{20})\.index")
 _TEMPORARY: Final = re.compile(
     r"([0-9]{20}\.(arrow|index)|([0-9]{20}|watermark|manifest|snapshot-plan|snapshot-rows)"
     r"\.json)\.tmp"
 )
+_TEMPORARY_OF_JOINED: Final = re.compile(r"[0-9]{20}-[0-9]{20}\.json\.tmp")
+
+#: Requests at once to an object store.
+_REQUESTS: Final = 16
 
 _File = TypeVar("_File")
 
@@ -47,7 +62,7 @@ class Directory:
     watermark : Watermark or None
         None in a copy, and if nothing was ever flushed.
     sealed : list of str
-        SegmentSequence that have a sidecar, by ordinal; names without suffix.
+        Segments that have a sidecar, by ordinal; names without suffix.
     growing : str or None
         The segment that may be read up to the watermark.
     unacknowledged : str or None
@@ -57,6 +72,9 @@ class Directory:
     leftover : list of str
         Files that do not belong to the log: those of pruned segments, temporary ones, and the
         record of a snapshot that is complete.
+    replaced : list of str
+        Files that only a compaction removes: those of segments that were joined, and of a joined
+        segment that is not complete.
     problems : dict of str to LogError
         Errors, by the name of the file that is missing or damaged.
     """
@@ -68,6 +86,7 @@ class Directory:
     unacknowledged: str | None = None
     indexes: list[str] = field(default_factory=list)
     leftover: list[str] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)
     problems: dict[str, LogError] = field(default_factory=dict)
 
     @property
@@ -98,6 +117,16 @@ def read_directory(store: Store) -> Directory:
 
 def classify_files(store: Store) -> Directory:
     """Classify the files of a log, and collect the errors of missing and damaged ones."""
+    while True:
+        before = _read(store, MANIFEST, manifest_from_bytes, {})
+        found = _classify_files(store)
+        after = found.manifest
+        if before is None or after is None or before.compactions == after.compactions:
+            return found
+        # The list may have neither a joined segment nor all of those that it has replaced.
+
+
+def _classify_files(store: Store) -> Directory:
     problems: dict[str, LogError] = {}
     # This order matters. The segment that the watermark names is in the list, growing or already
     # sealed, and a segment that was pruned before the listing is before the manifest's beginning.
@@ -110,6 +139,8 @@ def classify_files(store: Store) -> Directory:
         is_confirmed = watermark is not None and watermark.confirm_lsn > 0
         if _TEMPORARY.fullmatch(name) or (is_confirmed and name in (PLAN, ROWS)):
             found.leftover.append(name)
+        elif _TEMPORARY_OF_JOINED.fullmatch(name):
+            found.replaced.append(name)
         elif match := _OF_INDEX.fullmatch(name):
             found.indexes.append(match[1])
         elif match := _OF_SEGMENT.fullmatch(name):
@@ -119,16 +150,18 @@ def classify_files(store: Store) -> Directory:
         return found
     _check_identity(store, found, has_segments=bool(suffixes))
     _classify_indexes(found)
+    joined = JoinedSegments(each for each in suffixes if len(suffixes[each]) == 2)
     for segment in sorted(suffixes):
-        _classify(store, found, segment, suffixes[segment])
-    if watermark is not None and watermark.segment not in (None, *found.sealed):
-        found.growing = watermark.segment
-        if SEGMENT not in suffixes[str(found.growing)]:
-            _miss(store, found, f"{found.growing}{SEGMENT}")
-    first = segment_name(found.first_ordinal)
+        _classify(store, found, segment, suffixes[segment], joined)
+    last = None if watermark is None else watermark.segment
+    if last is not None and not _is_sealed(found, last, joined):
+        found.growing = last
+        if SEGMENT not in suffixes[last]:
+            _miss(store, found, last + SEGMENT)
     readable = [*found.sealed, *([found.growing] if found.growing else [])]
     is_empty = not readable and found.end_ordinal == found.first_ordinal
-    if not is_empty and first not in readable:
+    first = segment_name(found.first_ordinal)
+    if not is_empty and not "".join(readable[:1]).startswith(first):
         _miss(store, found, first + SEGMENT)
     return found
 
@@ -138,9 +171,10 @@ def read_sidecar(store: Store, name: str, manifest: Manifest | None) -> Segment:
     file = f"{store.name}/{name}{SIDECAR}"
     data = store.read(name + SIDECAR)
     if data is None:
-        raise LogError(
+        raise MissingFileError(
             f"{file} is missing",
-            hint="If the log was pruned meanwhile, open it again. Else " + _lower(RESTORE),
+            hint="If the log was pruned or compacted meanwhile, open it again. Else "
+            + _lower(RESTORE),
         )
     segment = segment_from_bytes(data, file)
     if segment.name != name:
@@ -148,6 +182,34 @@ def read_sidecar(store: Store, name: str, manifest: Manifest | None) -> Segment:
     if manifest is not None and segment.header.log_id != manifest.log_id:
         raise _other_log(store, name + SIDECAR)
     return segment
+
+
+def read_sidecars(store: Store, names: Sequence[str], manifest: Manifest | None) -> list[Segment]:
+    """Read the sidecars of several segments, many at once if that is faster."""
+    if store.grows or len(names) < 2:
+        return [read_sidecar(store, name, manifest) for name in names]
+    with ThreadPoolExecutor(_REQUESTS) as threads:
+        return list(threads.map(lambda name: read_sidecar(store, name, manifest), names))
+
+
+def read_manifest(store: Store) -> Manifest:
+    """Read the manifest of an existing log."""
+    data = store.read(MANIFEST)
+    if data is None:
+        raise missing(store, MANIFEST)
+    return manifest_from_bytes(data, f"{store.name}/{MANIFEST}")
+
+
+def remove_replaced(store: Store, manifest: Manifest, replaced: Sequence[str]) -> Manifest:
+    """Remove files of :attr:`Directory.replaced`; return the manifest that was written before.
+
+    The caller is the only one that writes the manifest meanwhile.
+    """
+    # Readers that list the files now find the new number, and list them again.
+    manifest = replace(manifest, compactions=manifest.compactions + 1)
+    store.write(MANIFEST, manifest_to_bytes(manifest))
+    store.remove(*replaced)
+    return manifest
 
 
 def check_end(store: Store, found: Directory, end_ordinal: int) -> None:
@@ -195,11 +257,28 @@ def _check_identity(store: Store, found: Directory, *, has_segments: bool) -> No
         found.problems[WATERMARK] = _other_log(store, WATERMARK)
 
 
-def _classify(store: Store, found: Directory, segment: str, suffixes: set[str]) -> None:
+def _is_sealed(found: Directory, segment: str, joined: JoinedSegments) -> bool:
+    """Return whether a segment is complete, alone or in a joined one."""
+    if _OF_SEGMENT.fullmatch(segment + SEGMENT) is None:
+        return False
+    return segment in found.sealed or joined.replace(first_ordinal_of(segment), None)
+
+
+def _classify(
+    store: Store,
+    found: Directory,
+    segment: str,
+    suffixes: set[str],
+    joined: JoinedSegments,
+) -> None:
     """Classify the files of one segment."""
-    ordinal, manifest, watermark = int(segment), found.manifest, found.watermark
+    ordinal, end_ordinal = first_ordinal_of(segment), end_ordinal_of(segment)
+    manifest, watermark = found.manifest, found.watermark
+    files = [segment + suffix for suffix in sorted(suffixes, reverse=True)]
     if ordinal < found.first_ordinal:
-        found.leftover += [segment + suffix for suffix in sorted(suffixes)]
+        found.leftover += files
+    elif joined.replace(ordinal, end_ordinal):
+        found.replaced += files
     elif (
         manifest is not None
         and manifest.end_ordinal is not None
@@ -212,9 +291,11 @@ def _classify(store: Store, found: Directory, segment: str, suffixes: set[str]) 
         pass  # it grows
     elif suffixes == {SIDECAR}:
         _miss(store, found, segment + SEGMENT)
+    elif end_ordinal is not None and ordinal in joined.first_ordinals:
+        found.replaced += files  # it is being joined, or a compaction was interrupted
     elif (
         watermark is not None
-        and watermark.segment in (None, *found.sealed)
+        and (watermark.segment is None or _is_sealed(found, watermark.segment, joined))
         and ordinal >= watermark.end_ordinal
         and found.unacknowledged is None
     ):

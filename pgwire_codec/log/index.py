@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +12,14 @@ import pyarrow.compute as pc
 
 from pgwire_codec._impl import decode_message
 from pgwire_codec.log.commit_times import ALL_TIMES, TimeRange
-from pgwire_codec.log.index_file import IndexFile
+from pgwire_codec.log.index_file import SCHEMA, IndexFile
 from pgwire_codec.log.numbers import is_known, numbers, to_array
 from pgwire_codec.transactions.carry import RelationVersion, Scope
 
 _NOT_A_TIME: Final = -(2**63)  # as numpy has it
+
+#: Rows, with the number of the first that counts, and the number after the last.
+IndexPiece: TypeAlias = tuple[pa.RecordBatch | IndexFile, int, int]
 
 
 class LogIndex:
@@ -24,8 +27,8 @@ class LogIndex:
 
     Parameters
     ----------
-    pieces : sequence of tuple of RecordBatch or IndexFile, and int
-        Rows in order, each with the number of those at its beginning that do not count.
+    pieces : sequence of IndexPiece
+        Rows in order.
     known : Scope
         The relations known before the first row.
 
@@ -41,11 +44,11 @@ class LogIndex:
         Of each segment: the server's clock (UTC) when it sent the last message.
     """
 
-    def __init__(self, pieces: Sequence[tuple[pa.RecordBatch | IndexFile, int]], known: Scope):
+    def __init__(self, pieces: Sequence[IndexPiece], known: Scope) -> None:
         self._pieces = pieces
         self._batches = [
-            (each.rows if isinstance(each, IndexFile) else each).slice(skipped)
-            for each, skipped in pieces
+            (each.rows if isinstance(each, IndexFile) else each).slice(start, stop - start)
+            for each, start, stop in pieces
         ]
         self._known = known
         self._scope: tuple[int, Scope] = 0, known.copy()
@@ -93,12 +96,11 @@ class LogIndex:
         """
         found = self._undecodable > 0
         wanted = to_array(np.array(sorted(relations), np.uint32), pa.uint32())
-        for place, (piece, skipped) in enumerate(self._pieces):
+        for place in range(len(self._pieces)):
             first, end = int(self._starts[place]), int(self._starts[place + 1])
             if first >= stop or end <= start:
                 continue
-            tables = piece.tables if isinstance(piece, IndexFile) else piece.column("tables")
-            tables = tables.slice(skipped)
+            tables = self._tables(place)
             rows = pc.list_parent_indices(tables)
             oids = pc.struct_field(tables.flatten(), [0])
             found[first + numbers(rows.filter(pc.is_in(oids, wanted)))] = True
@@ -118,6 +120,15 @@ class LogIndex:
         segments: list[int] = (start + np.flatnonzero(found[start:stop])).tolist()
         return segments
 
+    def row(self, number: int) -> pa.RecordBatch:
+        """Return the row of a segment, with all columns."""
+        place = int(np.searchsorted(self._starts, number, "right")) - 1
+        rows = self._batches[place]
+        if "tables" not in rows.schema.names:
+            rows = rows.append_column(SCHEMA.field("tables"), self._tables(place))
+        row = rows.slice(number - int(self._starts[place]), 1)
+        return row.replace_schema_metadata(None)
+
     def first_open(self) -> npt.NDArray[np.int64]:
         """Return, for each segment, the first ordinal that a transaction open after it needs.
 
@@ -130,6 +141,12 @@ class LogIndex:
                 number = int(self._starts[place]) + row
                 found[number] = min(each["first_ordinal"] for each in opened)
         return found
+
+    def _tables(self, place: int) -> pa.Array:
+        """Return the column ``tables`` of a piece."""
+        piece, start, stop = self._pieces[place]
+        tables = piece.tables if isinstance(piece, IndexFile) else piece.column("tables")
+        return tables.slice(start, stop - start)
 
     def _column(self, name: str, kind: Any) -> Any:
         columns = [numbers(batch.column(name)) for batch in self._batches]

@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from pgwire_codec.errors import LogError
 from pgwire_codec.log.directory import Directory
-from pgwire_codec.log.index_file import INDEX, IndexFile, index_batch, index_row
+from pgwire_codec.log.index_file import INDEX, IndexFile, index_batch, index_row, ordinal_ranges
 from pgwire_codec.log.index_writer import INDEXED_SEGMENTS, write_index
+from pgwire_codec.log.joined_segments import JoinedSegments
 from pgwire_codec.log.segment import Segment, segment_name
 from pgwire_codec.log.store import Store
 from pgwire_codec.transactions.carry import Scope
@@ -45,11 +46,12 @@ class IndexChecker:
     def __init__(self, store: Store, found: Directory) -> None:
         self._store = store
         self._directory = found
-        self._rows: dict[str, pa.RecordBatch] = {}
+        self._joined = JoinedSegments(found.sealed)
+        self._rows: dict[int, pa.RecordBatch] = {}  # by the segment's first ordinal
 
     def add(self, segment: Segment, before: Scope, declared: Scope) -> None:
         """Add a sealed segment, with the relations known before it and those that it declared."""
-        self._rows[segment.name] = index_batch([index_row(segment, before, declared)])
+        self._rows[segment.first_ordinal] = index_batch([index_row(segment, before, declared)])
 
     def damage(self) -> Iterator[Damage]:
         """Yield the damage of each damaged file."""
@@ -79,29 +81,37 @@ class IndexChecker:
 
     def _indexed(self) -> int:
         """Return the number of segments that are in sound files."""
-        found = 0
+        found: set[int] = set()
         for name in self._directory.indexes:
             try:
-                found += len(self._read(name).rows)
+                rows = self._read(name).rows
             except LogError:
                 return 0
-        return found
+            found.update(
+                ordinal for ordinal, end in ordinal_ranges(rows) if not self._is_old(ordinal, end)
+            )
+        return len(found)
 
     def _difference(self, name: str) -> str | None:
         """Return the difference of a file from the segments, as far as they are known."""
         file = self._read(name)
         actual = file.rows.append_column("tables", file.tables)
-        for number, ordinal in enumerate(file.rows.column("first_ordinal").to_pylist()):
-            if ordinal < self._directory.first_ordinal:
-                continue  # pruned
-            expected = self._rows.get(segment_name(ordinal))
+        for number, (ordinal, end) in enumerate(ordinal_ranges(file.rows)):
+            if self._is_old(ordinal, end):
+                continue
+            expected = self._rows.get(ordinal)
             if expected is None and ordinal < self._directory.end_ordinal and self._rows:
-                if segment_name(ordinal) not in self._directory.sealed:
+                if ordinal not in self._joined.first_ordinals:
                     return f"it has a segment {segment_name(ordinal)}, which the log does not have"
                 continue  # damaged
             if expected is not None and not actual.slice(number, 1).equals(expected):
                 return f"its row of segment {segment_name(ordinal)} does not match the segment"
         return None
+
+    def _is_old(self, first_ordinal: int, end_ordinal: int) -> bool:
+        """Return whether a segment was pruned, or joined with others."""
+        is_pruned = first_ordinal < self._directory.first_ordinal
+        return is_pruned or self._joined.replace(first_ordinal, end_ordinal)
 
     def _read(self, name: str) -> IndexFile:
         data = self._store.read(name + INDEX)

@@ -6,6 +6,7 @@ which it can be written again, so that a reader of a range does not need those o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -183,6 +184,12 @@ class IndexFile:
             batch = reader.read_next_batch()
         batch.validate(full=True)
         return batch
+
+
+def ordinal_ranges(rows: pa.RecordBatch) -> Iterator[tuple[int, int]]:
+    """Yield the first ordinal of each row's segment, and the ordinal after its last message."""
+    columns = (rows.column(name).to_pylist() for name in ("first_ordinal", "end_ordinal"))
+    yield from zip(*columns, strict=True)
 
 
 _FIELDS: Final = list(SCHEMA)

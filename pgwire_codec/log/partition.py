@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,10 +15,10 @@ from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.changes import Changes
 from pgwire_codec.errors import DecodeError
 from pgwire_codec.log.commit_times import ALL_TIMES, TimeRange
-from pgwire_codec.log.ipc_file import read_extents
 from pgwire_codec.log.message_columns import Encoding, lsns
 from pgwire_codec.log.segment import Extent
 from pgwire_codec.log.store import open_store
+from pgwire_codec.log.stored_messages import StoredMessages, read_messages
 from pgwire_codec.options import DecoderOptions
 from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.transactions.plan import PartPlan
@@ -79,6 +79,8 @@ class LogPartition:
         Changes are returned if their transaction has ``after < commit_lsn <= until``.
     times : TimeRange
         Changes are returned if the commit time of their transaction is in it.
+    session_starts : frozenset of int
+        Ordinals of messages after its first with which sessions begin.
     """
 
     uri: str
@@ -92,6 +94,7 @@ class LogPartition:
     after: int
     until: int
     times: TimeRange = ALL_TIMES
+    session_starts: frozenset[int] = frozenset()
 
     def decode(self, options: DecoderOptions | None = None) -> Iterator[ChangeBatch]:
         """Decode the changes.
@@ -107,16 +110,19 @@ class LogPartition:
         DecodeError
             With the message's ordinal in its context.
         LogError
-            When the segment is damaged, or was pruned meanwhile.
+            When the segment is damaged, or was pruned meanwhile. If it was joined with others
+            meanwhile, its messages are read from the joined segment.
         """
         decoder = Decoder(options=options).for_part(self.plan)
-        for changes, _ in decode_batches(decoder, self._batches(), self.segment):
+        batches = self._batches()
+        for changes, _ in decode_batches(decoder, batches, self.segment, self.session_starts):
             yield from self._in_range(changes)
         yield from self._in_range(decoder.decode([], last=True))
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         store = open_store(self.uri, self.filesystem)
-        return read_extents(store, self.segment, self.extents, self.encoding, with_time=False)
+        planned = StoredMessages(self.segment, self.extents, self.encoding)
+        return read_messages(store, planned, self.first_ordinal, self.messages)
 
     def _in_range(self, changes: Changes) -> Iterator[ChangeBatch]:
         for batch in changes:
@@ -154,14 +160,20 @@ class LogPlan:
 
 
 def decode_batches(
-    decoder: Any, batches: Iterable[pa.RecordBatch], segment: str
+    decoder: Any,
+    batches: Iterable[pa.RecordBatch],
+    segment: str,
+    session_starts: Collection[int] = (),
 ) -> Iterator[tuple[Changes, int]]:
     """Decode record batches of a segment; yield the changes, with the first ordinal of each call.
 
-    A ``DecodeError`` has the message's ordinal in its context.
+    Sessions begin with the batches that have one of ``session_starts`` as first ordinal. A
+    ``DecodeError`` has the message's ordinal in its context.
     """
     for records in batches:
         first = records.column("ordinal")[0].as_py()
+        if first in session_starts:
+            decoder.new_session()
         try:
             changes = decoder.decode(records.column("data"), lsns(records))
         except DecodeError as error:

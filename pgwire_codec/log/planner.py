@@ -135,6 +135,9 @@ class _PartRun:
             after=after,
             until=until,
             times=times,
+            session_starts=frozenset(
+                part.first_ordinal for part in self.parts[1:] if part.summary.new_session
+            ),
         )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from pgwire_codec.decoder import PartDecoder
 from pgwire_codec.errors import LogError, OptionError
 from pgwire_codec.log.begin import find_begin
 from pgwire_codec.log.bounds import Manifest
-from pgwire_codec.log.commit_times import time_range
+from pgwire_codec.log.commit_times import TimeRange, time_range
 from pgwire_codec.log.directory import Directory, check_end, not_a_log, read_directory
 from pgwire_codec.log.index import LogIndex
 from pgwire_codec.log.ipc_file import read_extents
@@ -33,10 +33,11 @@ from pgwire_codec.log.relations import (
     select_relations,
 )
 from pgwire_codec.log.sealed_segments import SealedSegments
-from pgwire_codec.log.segment import Segment, segment_name
+from pgwire_codec.log.segment import Segment, first_ordinal_of
 from pgwire_codec.log.segment_builder import PART_BYTES, SegmentBuilder
 from pgwire_codec.log.source import LogSource
 from pgwire_codec.log.store import open_store
+from pgwire_codec.log.store_errors import MissingFileError
 from pgwire_codec.options import DecoderOptions
 from pgwire_codec.transactions.carry import RelationVersion, Scope
 from pgwire_codec.transactions.plan import PartPlan
@@ -44,6 +45,8 @@ from pgwire_codec.transactions.plan import PartPlan
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
+
+_Result = TypeVar("_Result")
 
 #: Largest size of a partition, by default.
 PARTITION_BYTES: Final = 64 << 20
@@ -53,7 +56,8 @@ class Log:
     """Reads a log that a :class:`LogWriter` writes, or wrote.
 
     It reads the log as of when it was opened or refreshed. Sidecars are read when they are needed.
-    A pickled Log contains only the location, and opens the log again.
+    If a compaction has replaced files that are needed, the log is refreshed then. A pickled Log
+    contains only the location, and opens the log again.
 
     Parameters
     ----------
@@ -87,7 +91,7 @@ class Log:
         return _open, (self.uri, self._filesystem)
 
     def refresh(self) -> None:
-        """Read the log's directory again, for what was flushed or pruned meanwhile."""
+        """Read the log's directory again, for what was flushed, pruned or joined meanwhile."""
         found = read_directory(self._store)
         if not found.is_log:
             raise not_a_log(self._store)
@@ -140,7 +144,7 @@ class Log:
     @property
     def segments(self) -> list[Segment]:
         """All segments, in order; the last may still grow."""
-        return [self.segment(number) for number in range(len(self))]
+        return self._unless_compacted(lambda: [self.segment(number) for number in range(len(self))])
 
     @property
     def confirm_lsn(self) -> int:
@@ -156,7 +160,9 @@ class Log:
     def begin(self) -> LogPosition:
         """Position from which transactions are whole. It is above zero after pruning."""
         if self._begin is None:
-            self._begin = LogPosition() if self._is_unpruned else find_begin(self)
+            self._begin = self._unless_compacted(
+                lambda: LogPosition() if self._is_unpruned else find_begin(self)
+            )
         return self._begin
 
     @property
@@ -167,7 +173,7 @@ class Log:
         if not self._names:
             found = LogPosition(self._directory.first_ordinal)
         else:
-            last = self.segment(len(self) - 1)
+            last = self._unless_compacted(lambda: self.segment(len(self) - 1))
             found = LogPosition(last.end_ordinal, last.delivered_lsn)
         check_end(self._store, self._directory, found.ordinal)
         return found
@@ -175,7 +181,7 @@ class Log:
     @property
     def versions(self) -> tuple[RelationVersion, ...]:
         """All versions of relations that the log contains, in order."""
-        found = list(self._sealed.index.versions)
+        found = list(self._unless_compacted(lambda: self._sealed.index.versions))
         if self._growing is not None:
             found += self._grow().versions
         return tuple(dict.fromkeys(found))
@@ -193,7 +199,10 @@ class Log:
         LogError
             When the log was pruned beyond it.
         """
-        return relations_at(self, self.end.lsn if lsn is None else commit_lsn_of(lsn, "lsn"))
+        at = None if lsn is None else commit_lsn_of(lsn, "lsn")
+        return self._unless_compacted(
+            lambda: relations_at(self, self.end.lsn if at is None else at)
+        )
 
     def relation(self, table: str, at: int | None = None) -> RelationVersion:
         """Return the newest version of the relation that has a name.
@@ -271,15 +280,32 @@ class Log:
             raise OptionError("table and relation_oid exclude one another")
         else:
             relations = {relation_oid} if isinstance(relation_oid, int) else {*relation_oid}
-        return plan_range(
-            self,
-            self._filesystem,
+        times = time_range(starting_time, ending_time)
+        return self._plan(after, until, relations, times, max_partition_bytes, on_error)
+
+    def _plan(
+        self,
+        after: LogPosition | int | None,
+        until: LogPosition | int | None,
+        relations: Collection[int] | None,
+        times: TimeRange,
+        max_partition_bytes: int,
+        on_error: str,
+    ) -> LogPlan:
+        bounds = (
             None if after is None else commit_lsn_of(after, "after"),
             None if until is None else commit_lsn_of(until, "until"),
-            relations,
-            time_range(starting_time, ending_time),
-            max_partition_bytes=max_partition_bytes,
-            on_error=on_error,
+        )
+        return self._unless_compacted(
+            lambda: plan_range(
+                self,
+                self._filesystem,
+                *bounds,
+                relations,
+                times,
+                max_partition_bytes=max_partition_bytes,
+                on_error=on_error,
+            )
         )
 
     def read(
@@ -321,16 +347,8 @@ class Log:
         if table is not None and relation_oid is not None:
             raise OptionError("table and relation_oid exclude one another")
         relations = self._selected(table, until, relation_oid)
-        plan = plan_range(
-            self,
-            self._filesystem,
-            None if after is None else commit_lsn_of(after, "after"),
-            None if until is None else commit_lsn_of(until, "until"),
-            relations,
-            time_range(starting_time, ending_time),
-            max_partition_bytes=PARTITION_BYTES,
-            on_error=options.on_error,
-        )
+        times = time_range(starting_time, ending_time)
+        plan = self._plan(after, until, relations, times, PARTITION_BYTES, options.on_error)
         for partition in plan.partitions:
             for batch in partition.decode(options):
                 if relations is None or batch.relation.oid in relations:
@@ -357,9 +375,8 @@ class Log:
         """
         decoder = self.decoder(**decoder_options)
         for segment in self.segments:
-            if segment.header.new_session:
-                decoder.new_session()
-            for changes, _ in decode_batches(decoder, self._batches(segment, 0), segment.name):
+            batches, starts = self._batches(segment, 0), segment.session_starts
+            for changes, _ in decode_batches(decoder, batches, segment.name, starts):
                 yield changes
 
     def decoder(self, **decoder_options: Any) -> Decoder | PartDecoder:
@@ -387,22 +404,31 @@ class Log:
         """
         if not self._names:
             return
-        begin = int(self._names[0])
+        begin = first_ordinal_of(self._names[0])
         first = begin if first_ordinal is None else first_ordinal
         if first < begin:
             raise LogError(
                 f"cannot read messages from ordinal {first} on: {self._store.name} was pruned up "
                 f"to ordinal {begin}"
             )
-        for number in range(self.number_of(first), len(self)):
-            for records in self._batches(self.segment(number), first):
-                skipped = max(first - records.column("ordinal")[0].as_py(), 0)
-                if skipped < len(records):
-                    yield records.slice(skipped)
+        number = self.number_of(first)
+        while number < len(self):
+            try:
+                for records in self._batches(self.segment(number), first):
+                    begin = records.column("ordinal")[0].as_py()
+                    skipped = max(first - begin, 0)
+                    if skipped < len(records):
+                        yield records.slice(skipped)
+                        first = begin + len(records)
+                number += 1
+            except MissingFileError:
+                if not self._was_compacted():
+                    raise
+                number = self.number_of(first)
 
     def number_of(self, ordinal: int) -> int:
         """Return the number of the segment for an ordinal; -1 before all segments."""
-        return bisect_right(self._names, segment_name(ordinal)) - 1
+        return bisect_right(self._names, ordinal, key=first_ordinal_of) - 1
 
     def number_at(self, lsn: int) -> int:
         """Return the number of the segment in which the last transaction up to an LSN commits.
@@ -428,7 +454,22 @@ class Log:
 
     @property
     def _is_unpruned(self) -> bool:
-        return self._names[:1] in ([], [segment_name(0)])
+        return not self._names or first_ordinal_of(self._names[0]) == 0
+
+    def _unless_compacted(self, read: Callable[[], _Result]) -> _Result:
+        """Return the result of a function that reads sidecars; refresh the log if it must be."""
+        while True:
+            try:
+                return read()
+            except MissingFileError:
+                if not self._was_compacted():
+                    raise
+
+    def _was_compacted(self) -> bool:
+        """Refresh the log; return whether a compaction has removed files since it was read."""
+        before = self.manifest.compactions
+        self.refresh()
+        return self.manifest.compactions != before
 
     def _batches(self, segment: Segment, first_ordinal: int) -> Iterator[pa.RecordBatch]:
         """Read the batches of a segment's parts that do not end before an ordinal."""

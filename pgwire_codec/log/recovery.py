@@ -20,7 +20,13 @@ from pgwire_codec.log.bounds import (
     watermark_to_bytes,
 )
 from pgwire_codec.log.checked_json import RESTORE, checksum
-from pgwire_codec.log.directory import Directory, check_end, missing, read_directory
+from pgwire_codec.log.directory import (
+    Directory,
+    check_end,
+    missing,
+    read_directory,
+    read_manifest,
+)
 from pgwire_codec.log.index_file import index_batch, index_row
 from pgwire_codec.log.ipc_file import END, combined, read_batches, read_header
 from pgwire_codec.log.sealed_segments import SealedSegments
@@ -29,6 +35,7 @@ from pgwire_codec.log.segment_builder import SegmentBuilder
 from pgwire_codec.log.sidecar import segment_to_bytes
 from pgwire_codec.log.state import LogState
 from pgwire_codec.log.store import Store
+from pgwire_codec.log.store_errors import MissingFileError
 from pgwire_codec.transactions.carry import Scope
 
 
@@ -63,18 +70,14 @@ def recover(store: Store, part_bytes: int) -> RecoveredLog:
     The caller holds the log's lock. Raises ``LogError`` when something durable is damaged or
     missing, and for a copy.
     """
-    found = read_directory(store)
+    found, last, scope, rows = _read(store)
     if found.manifest is not None and found.manifest.end_ordinal is not None:
         raise LogError(
             f"{store.name} is a copy of a log",
             hint="A copy is not written to. Write to the log itself, or to an empty directory.",
         )
     watermark = found.watermark
-    sealed = SealedSegments(store, found)
-    last = sealed[-1] if len(sealed) else None
     end = found.first_ordinal if last is None else last.end_ordinal
-    scope = sealed.index.scope_before(len(sealed))
-    rows = sealed.rows_without_file()
     state = LogState() if last is None else last.state()
     growing = None
     if watermark is None or found.growing is None:
@@ -99,6 +102,23 @@ def recover(store: Store, part_bytes: int) -> RecoveredLog:
         watermark = replace(watermark, **NOTHING_GROWS._asdict())
         store.write(WATERMARK, watermark_to_bytes(watermark))
     return RecoveredLog(found.manifest, watermark, last, state, scope, rows)
+
+
+def _read(store: Store) -> tuple[Directory, Segment | None, Scope, list[pa.RecordBatch]]:
+    """Return the log's files, the last complete segment, the relations known after it, and rows.
+
+    The rows are those of the index that no file has.
+    """
+    while True:
+        found = read_directory(store)
+        sealed = SealedSegments(store, found)
+        try:
+            last = sealed[-1] if len(sealed) else None
+            return found, last, sealed.index.scope_before(len(sealed)), sealed.rows_without_file()
+        except MissingFileError:
+            was = found.manifest
+            if was is None or read_manifest(store).compactions == was.compactions:
+                raise
 
 
 def read_growing(

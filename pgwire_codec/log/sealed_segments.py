@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from pgwire_codec.errors import LogError
 from pgwire_codec.log.checked_json import RESTORE
-from pgwire_codec.log.directory import Directory, missing, read_sidecar
-from pgwire_codec.log.index import LogIndex
-from pgwire_codec.log.index_file import INDEX, REPAIR, IndexFile, index_batch, index_row
-from pgwire_codec.log.segment import SEGMENT, SIDECAR, Segment, segment_name
+from pgwire_codec.log.directory import Directory, missing, read_sidecar, read_sidecars
+from pgwire_codec.log.index import IndexPiece, LogIndex
+from pgwire_codec.log.index_file import INDEX, IndexFile, index_batch, index_row
+from pgwire_codec.log.numbers import numbers
+from pgwire_codec.log.segment import (
+    SEGMENT,
+    SIDECAR,
+    Segment,
+    end_ordinal_of,
+    first_ordinal_of,
+    segment_name,
+)
 from pgwire_codec.log.store import Store
 from pgwire_codec.transactions.carry import Scope
 
@@ -43,9 +52,12 @@ class SealedSegments:
         self._index: LogIndex | None = None
 
     def update(self, found: Directory) -> None:
-        """Take note of segments that were sealed or pruned meanwhile."""
+        """Take note of segments that were sealed, pruned or joined meanwhile."""
         if found.sealed != self.names:
             self._index = None
+        if _compactions(found) != _compactions(self._directory):
+            self._index = None
+            self._files.clear()  # files of the same names may have other rows
         if found.sealed[:1] != self.names[:1]:  # pruning has written this sidecar again
             self._segments.pop("".join(found.sealed[:1]), None)
         self._directory = found
@@ -66,19 +78,23 @@ class SealedSegments:
         if name not in self._segments:
             self._segments[name] = self._read(name)
         found = self._segments[name]
-        end = segment_name(found.end_ordinal)
-        is_last = number in (-1, len(self) - 1)
-        if (self._directory.growing if is_last else self.names[number + 1]) not in (None, end):
-            raise missing(self._store, end + SEGMENT)
+        if self._next_ordinal(number) not in (None, found.end_ordinal):
+            raise missing(self._store, segment_name(found.end_ordinal) + SEGMENT)
         return found
 
-    def prefetch(self, numbers: Iterable[int]) -> None:
+    def _next_ordinal(self, number: int) -> int | None:
+        """Return the first ordinal of the segment after one; None after the last."""
+        is_last = number in (-1, len(self) - 1)
+        following = self._directory.growing if is_last else self.names[number + 1]
+        return None if following is None else first_ordinal_of(following)
+
+    def prefetch(self, segments: Iterable[int]) -> None:
         """Read the sidecars of segments, many at once, if that is faster."""
-        names = [self.names[number] for number in numbers]
+        names = [self.names[number] for number in segments]
         names = [name for name in names if name not in self._segments]
         if not self._store.grows and len(names) > 1:
-            with ThreadPoolExecutor(_REQUESTS) as threads:
-                self._segments.update(zip(names, threads.map(self._read, names), strict=True))
+            read = read_sidecars(self._store, names, self._directory.manifest)
+            self._segments.update(zip(names, read, strict=True))
 
     @property
     def index(self) -> LogIndex:
@@ -90,6 +106,23 @@ class SealedSegments:
             self._index = self._build()
         return self._index
 
+    def index_files(self) -> dict[str, IndexFile]:
+        """Return the files of the index, by their names without suffix, in order.
+
+        Files that were removed since they were listed are left out.
+        """
+        names = self._directory.indexes if len(self) else []
+        new = [name for name in names if name not in self._files]
+        if len(new) > 1:
+            with ThreadPoolExecutor(_REQUESTS) as threads:
+                read = list(threads.map(self._read_index, new))
+        else:
+            read = [self._read_index(name) for name in new]
+        for name, file in zip(new, read, strict=True):
+            if file is not None:
+                self._files[name] = file
+        return {name: self._files[name] for name in names if name in self._files}
+
     def rows_without_file(self) -> list[pa.RecordBatch]:
         """Return the rows of the segments that no file of the index has, one a batch."""
         assert self.index is not None
@@ -97,63 +130,63 @@ class SealedSegments:
 
     def _build(self) -> LogIndex:
         known = self._known()
-        pieces: list[tuple[pa.RecordBatch | IndexFile, int]] = []
+        pieces: list[IndexPiece] = []
         done = 0
-        for name, file in self._index_files():
-            names = [segment_name(each) for each in file.rows.column("first_ordinal").to_pylist()]
-            kept = [each for each in names if each >= self.names[0]]
-            if not kept or kept[-1] > self.names[-1]:
-                continue  # they were pruned, or the log's end is not copied yet
-            start = self._find(kept, name, done)
-            pieces += self._from_sidecars(done, start, known, pieces)
-            pieces.append((file, len(names) - len(kept)))
-            done = start + len(kept)
+        for file, row, number, count in self._rows_in_files():
+            start = max(number, done)  # after an interruption, two files can have the same rows
+            if start < number + count:
+                pieces += self._from_sidecars(done, start, known, pieces)
+                pieces.append((file, row + start - number, row + count))
+                done = number + count
         pieces += self._from_sidecars(done, len(self), known, pieces)
         return LogIndex(pieces, known)
 
-    def _find(self, names: list[str], index: str, done: int) -> int:
-        """Return the number of the first of some segments; check that none is missing."""
-        start = bisect_left(self.names, names[0])
-        if start < done:
-            raise LogError(
-                f"{self._store.name}/{index}{INDEX} repeats segments of the file before it",
-                hint=REPAIR,
-            )
-        found = self.names[start : start + len(names)]
-        if found != names:
-            for name in names:
-                if name not in found:
-                    raise missing(self._store, name + SEGMENT)
-            raise LogError(
-                f"{self._store.name}/{index}{INDEX} does not match the segments", hint=REPAIR
-            )
-        return start
+    def _rows_in_files(self) -> Iterator[tuple[IndexFile, int, int, int]]:
+        """Yield runs of rows: the file, the first row, the number of its segment, and how many.
+
+        Rows of segments that were pruned, joined, or are not copied yet, are left out.
+        """
+        ordinals = np.array([first_ordinal_of(name) for name in self.names], np.int64)
+        ends = np.append(ordinals[1:], -1)  # -1: any
+        if len(self):
+            ends[-1] = self._next_ordinal(-1) or end_ordinal_of(self.names[-1]) or -1
+        for file in self.index_files().values():
+            firsts = numbers(file.rows.column("first_ordinal"))
+            found = np.searchsorted(ordinals, firsts)
+            found[found == len(ordinals)] = 0
+            fits = (ends[found] == numbers(file.rows.column("end_ordinal"))) | (ends[found] == -1)
+            rows = np.flatnonzero((ordinals[found] == firsts) & fits)
+            steps = np.diff(rows, prepend=-2) != 1
+            steps |= np.diff(found[rows], prepend=-2) != 1
+            starts = np.flatnonzero(steps)
+            for start, stop in pairwise([*starts.tolist(), len(rows)]):
+                yield file, int(rows[start]), int(found[rows[start]]), stop - start
 
     def _from_sidecars(
         self,
         start: int,
         stop: int,
         known: Scope,
-        pieces: list[tuple[pa.RecordBatch | IndexFile, int]],
-    ) -> list[tuple[pa.RecordBatch | IndexFile, int]]:
+        pieces: list[IndexPiece],
+    ) -> list[IndexPiece]:
         """Return rows that no file has, from the sidecars; ``pieces`` are those before them."""
         first = start
         while first < stop and self.names[first] in self._rows:
             first += 1
         if first < stop:
             self.prefetch(range(first, stop))
-            before = [(self._rows[name], 0) for name in self.names[start:first]]
+            before = [(self._rows[name], 0, 1) for name in self.names[start:first]]
             scope = LogIndex([*pieces, *before], known).scope_before(first)
         for number in range(first, stop):
             segment = self[number]
             declared = segment.declared(scope)
             self._rows[segment.name] = index_batch([index_row(segment, scope, declared)])
             scope.update(declared)
-        return [(self._rows[name], 0) for name in self.names[start:stop]]
+        return [(self._rows[name], 0, 1) for name in self.names[start:stop]]
 
     def _known(self) -> Scope:
         """Return the relations known before the first segment."""
-        if not len(self) or self.names[0] == segment_name(0):
+        if not len(self) or first_ordinal_of(self.names[0]) == 0:
             return Scope()
         known = self[0].known
         if known is None:
@@ -164,25 +197,17 @@ class SealedSegments:
             )
         return known
 
-    def _index_files(self) -> Iterator[tuple[str, IndexFile]]:
-        """Yield the files of the index, with their names without suffix, in order."""
-        names = self._directory.indexes if len(self) else []
-        new = [name for name in names if name not in self._files]
-        if len(new) > 1:
-            with ThreadPoolExecutor(_REQUESTS) as threads:
-                self._files.update(zip(new, threads.map(self._read_index, new), strict=True))
-        for name in names:
-            if name not in self._files:
-                self._files[name] = self._read_index(name)
-            yield name, self._files[name]
-
-    def _read_index(self, name: str) -> IndexFile:
+    def _read_index(self, name: str) -> IndexFile | None:
         file = f"{self._store.name}/{name}{INDEX}"
         data = self._store.read(name + INDEX)
         if data is None:
-            raise missing(self._store, name + INDEX)
+            return None
         manifest = self._directory.manifest
         return IndexFile(data, file, "" if manifest is None else manifest.log_id)
 
     def _read(self, name: str) -> Segment:
         return read_sidecar(self._store, name, self._directory.manifest)
+
+
+def _compactions(found: Directory) -> int:
+    return 0 if found.manifest is None else found.manifest.compactions

@@ -21,9 +21,30 @@ SEGMENT: Final = ".arrow"
 SIDECAR: Final = ".json"
 
 
-def segment_name(first_ordinal: int) -> str:
-    """Return the name of a segment, without suffix. Names sort as ordinals do."""
-    return f"{first_ordinal:020d}"
+#: Digits of an ordinal in the name of a file.
+DIGITS: Final = 20
+
+
+def segment_name(first_ordinal: int, end_ordinal: int | None = None) -> str:
+    """Return the name of a segment, without suffix. Names sort as ordinals do.
+
+    The name of a segment that a compaction joined contains the ordinal after its last message, too.
+    """
+    name = f"{first_ordinal:0{DIGITS}d}"
+    return name if end_ordinal is None else f"{name}-{end_ordinal:0{DIGITS}d}"
+
+
+def first_ordinal_of(name: str) -> int:
+    """Return the ordinal of the first message of the segment with a name."""
+    return int(name[:DIGITS])
+
+
+def end_ordinal_of(name: str) -> int | None:
+    """Return the ordinal after the last message of a joined segment, by its name.
+
+    Returns None for a segment that a writer wrote, whose name does not contain it.
+    """
+    return int(name[DIGITS + 1 :]) if len(name) > DIGITS else None
 
 
 class Extent(NamedTuple):
@@ -58,9 +79,10 @@ class SegmentHeader:
     source : LogSource
         Replication slot that its messages come from.
     session : int
-        Number of the connection, from 1.
+        Number of the connection of its first message, from 1.
     new_session : bool
-        Whether the segment is the first of its session.
+        Whether the session begins with its first message. In a joined segment, others may begin
+        with later parts.
     snapshot : bool
         Whether its messages represent the rows of tables, not changes.
     first_ordinal : int
@@ -70,6 +92,9 @@ class SegmentHeader:
     encoding : {"plain", "differences"}
         Representation of ordinals, LSNs and times in its file: plain values or, if it is
         compressed, differences from the message before.
+    end_ordinal : int or None
+        Ordinal after the last message of a segment that a compaction joined from others; None for
+        one that a writer wrote.
     """
 
     log_id: str
@@ -80,11 +105,12 @@ class SegmentHeader:
     first_ordinal: int
     before: LogState
     encoding: Encoding = "plain"
+    end_ordinal: int | None = None
 
     @property
     def name(self) -> str:
         """Name of the segment's files, without suffix."""
-        return segment_name(self.first_ordinal)
+        return segment_name(self.first_ordinal, self.end_ordinal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +254,16 @@ class Segment:
     def end_ordinal(self) -> int:
         """Ordinal after its last message."""
         return self.header.first_ordinal + self.messages
+
+    @property
+    def session_starts(self) -> frozenset[int]:
+        """Ordinals of the messages with which sessions begin in it."""
+        return frozenset(part.first_ordinal for part in self.parts if part.summary.new_session)
+
+    @property
+    def last_session(self) -> int:
+        """Number of the connection of its last message."""
+        return self.header.session + len(self.session_starts - {self.first_ordinal})
 
     @property
     def commit_times(self) -> TimeRange | None:

@@ -66,7 +66,7 @@ class SegmentBuilder:
         self._waiting: list[pa.RecordBatch] = []  # to be described: they cost the same as one
         self._waiting_bytes = 0
         self._delivered_lsn: int | None = None  # after the last batch, once it was asked for
-        self._begin_part()
+        self._begin_part(new_session=header.new_session)
 
     def add(self, records: pa.RecordBatch, data: Any) -> None:
         """Add the next record batch and its bytes in the file."""
@@ -119,7 +119,12 @@ class SegmentBuilder:
             summary = self._summariser.summary()
             self._tracker.apply(summary, self._part_first)
             self._parts.append(self._part(summary, self._tracker.carry.delivered_lsn))
-            self._begin_part()
+            self._begin_part(new_session=False)
+
+    def begin_session(self) -> None:
+        """Begin a session with the next record batch, and a part."""
+        self.end_part()
+        self._begin_part(new_session=True)
 
     def state(self) -> LogState:
         """Return the state after the last batch."""
@@ -166,7 +171,7 @@ class SegmentBuilder:
             opened=tracker.state.opened,
         )
 
-    def _begin_part(self) -> None:
+    def _begin_part(self, *, new_session: bool) -> None:
         self._part_offset = self.bytes
         self._part_hash = xxhash.xxh3_64()
         self._part_first = self.header.first_ordinal + self.messages
@@ -174,7 +179,6 @@ class SegmentBuilder:
         self._undecodable = 0
         self._commit_times = None
         self.part_message_bytes = 0
-        new_session = self.header.new_session and not self._parts
         self._streaming = False if new_session else self._tracker.carry.in_block
         self._summariser = summarise_pieces(
             on_error="skip",

@@ -31,7 +31,7 @@ from pgwire_codec.log.state_json import (
 from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 
 
-class HeaderJson(msgspec.Struct):
+class HeaderJson(msgspec.Struct, omit_defaults=True):
     """A :class:`SegmentHeader`; also in the metadata of the segment's Arrow schema."""
 
     log_id: str
@@ -43,6 +43,7 @@ class HeaderJson(msgspec.Struct):
     carry: CarryJson
     opened: list[OpenedJson]
     encoding: Encoding = "plain"
+    end_ordinal: Count | None = None
 
 
 class _PartJson(msgspec.Struct):
@@ -141,12 +142,16 @@ def _check_parts(segment: Segment) -> None:
             raise ValueError(f"part {number} does not begin where the one before it ends")
         if not (part.extent.length and part.messages):
             raise ValueError(f"part {number} is empty")
-        begins_session = segment.header.new_session and not number
+        begins_session = segment.header.new_session
+        if number:  # a joined segment can have several sessions
+            is_joined = segment.header.end_ordinal is not None
+            begins_session = part.summary.new_session and is_joined
         if (part.summary.messages, part.summary.new_session) != (part.messages, begins_session):
             raise ValueError(f"part {number} has the summary of another one")
         offset = part.extent.stop
         ordinal += part.messages
-    if ordinal != segment.end_ordinal or offset > segment.bytes:
+    is_whole = segment.header.end_ordinal in (None, ordinal)
+    if ordinal != segment.end_ordinal or offset > segment.bytes or not is_whole:
         raise ValueError("the parts do not have the segment's messages and bytes")
 
 

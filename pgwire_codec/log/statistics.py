@@ -154,7 +154,7 @@ def statistics_of(log: Log) -> LogStatistics:
         begin=log.begin,
         end=log.end,
         segments=len(segments),
-        sessions=len({each.header.session for each in segments}),
+        sessions=len(_sessions(segments)),
         snapshot_segments=sum(each.header.snapshot for each in segments),
         messages=sum(each.messages for each in segments),
         message_bytes=sum(each.message_bytes for each in segments),
@@ -170,6 +170,13 @@ def statistics_of(log: Log) -> LogStatistics:
         relations=log.relations,
         open=open_,
     )
+
+
+def _sessions(segments: Iterable[Segment]) -> set[int]:
+    """Return the numbers of the sessions that have messages in some segments."""
+    return {
+        number for each in segments for number in range(each.header.session, each.last_session + 1)
+    }
 
 
 def _changes(

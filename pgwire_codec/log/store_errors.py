@@ -11,16 +11,20 @@ import pyarrow as pa
 from pgwire_codec.errors import LogError
 
 
+class MissingFileError(LogError):
+    """A file of a log does not exist, or does not any more."""
+
+
 @contextmanager
 def reading(path: object, *, is_remote: bool = False) -> Iterator[None]:
     """Convert errors of the reading of a file."""
     try:
         yield
     except FileNotFoundError:
-        raise LogError(
+        raise MissingFileError(
             f"{path} is missing",
-            hint="If the log was pruned meanwhile, open it again. Else restore the file from a "
-            "copy of the log.",
+            hint="If the log was pruned or compacted meanwhile, open it again. Else restore the "
+            "file from a copy of the log.",
         ) from None
     except (OSError, pa.ArrowException) as error:
         raise LogError(f"cannot read {path}: {_reason(error)}", is_transient=is_remote) from error

@@ -152,7 +152,7 @@ class LogWriter:
         is_empty = self._ordinal == 0 and self._confirm_lsn == 0
         self._recorded_source = self._source if known is None or is_empty else known
         self.check_source(self._source)
-        self._session = 0 if last is None else last.header.session
+        self._session = 0 if last is None else last.last_session
         self._state = state  # before the growing segment
         self._scope = scope
         self._index = IndexWriter(self._store, self._log_id, rows)

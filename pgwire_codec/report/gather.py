@@ -65,9 +65,10 @@ def gather(log: Log, progress: Callable[[int], None] | None = None) -> Findings:
     # A value that its Arrow type cannot represent is not an error of the message.
     decoder = log.decoder(atomic=False, on_error="skip", unrepresentable="null")
     for segment, batches in _segments(log):
-        if segment.header.new_session:
-            decoder.new_session()
+        starts = segment.session_starts
         for records in batches:
+            if _first_ordinal(records) in starts:
+                decoder.new_session()
             changes = decoder.decode(records.column("data"), lsns(records))
             gatherer.add(records, changes, is_snapshot=segment.header.snapshot)
             if progress is not None:

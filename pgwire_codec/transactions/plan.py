@@ -96,7 +96,8 @@ def plan_parts(
 ) -> tuple[tuple[PartPlan, ...], Resolver]:
     """Return the plans of parts, each of consecutive pieces, and the resolver after them.
 
-    ``carry`` is changed to that after the last part.
+    To decode a part, begin a session at each piece after the first that begins one. ``carry`` is
+    changed to that after the last part.
     """
     skip = check_on_error(on_error)
     planner = _Planner()
@@ -106,7 +107,9 @@ def plan_parts(
         if pieces and pieces[0].new_session:
             resolver.new_session()
         before = _needed(carry, pieces)
-        for piece in pieces:
+        for number, piece in enumerate(pieces):
+            if number and piece.new_session:
+                resolver.new_session()
             apply_summary(piece, resolver, skip=skip, changed=planner.changed)
         plans.append(PartPlan(before, planner.watch()))
     return tuple(plans), resolver
