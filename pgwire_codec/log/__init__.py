@@ -24,6 +24,7 @@ except ImportError as error:
     raise missing_extra(f"pgwire_codec.log needs {error.name}", "log") from error
 
 from pgwire_codec.log.bounds import Manifest
+from pgwire_codec.log.compaction import JoinedFiles, compact
 from pgwire_codec.log.consumers import Consumer, LsnFile, SparkCheckpoint
 from pgwire_codec.log.copying import copy
 from pgwire_codec.log.index_check import Damage
@@ -57,6 +58,7 @@ __all__ = [
     "Consumer",
     "Damage",
     "Extent",
+    "JoinedFiles",
     "Log",
     "LogError",
     "LogPartition",
@@ -81,6 +83,7 @@ __all__ = [
     "Verification",
     "WriteTimes",
     "WriterStatistics",
+    "compact",
     "copy",
     "prune",
     "retain",

@@ -30,8 +30,8 @@ class GrowingSegment:
         The relations known there. It must not change before the segment is sealed.
     options : pyarrow.ipc.IpcWriteOptions
         Compression of the record batches.
-    part_bytes : int
-        Message bytes of a part.
+    part_bytes : int or None
+        Message bytes of a part. None: the caller ends each part.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class GrowingSegment:
         header: SegmentHeader,
         scope: Scope,
         options: pa.ipc.IpcWriteOptions,
-        part_bytes: int,
+        part_bytes: int | None,
     ) -> None:
         data = encode_header(header)
         self.name = header.name
@@ -102,13 +102,25 @@ class GrowingSegment:
         """Make the file durable so far."""
         self._file.sync()
 
-    def seal(self) -> Segment:
-        """Complete the file and write the sidecar; return the segment."""
+    def end_part(self) -> None:
+        """Begin a part with the next record batch."""
+        self._builder.end_part()
+
+    def begin_session(self) -> None:
+        """Begin a session, and a part, with the next record batch; of a joined segment."""
+        self._builder.begin_session()
+
+    def complete(self) -> Segment:
+        """Complete the file, and return the segment. It has no sidecar yet."""
         self._file.write(END)
         self._file.close()
         self._builder.end_part()
         segment = self._builder.segment(sealed=True)
-        segment = replace(segment, bytes=segment.bytes + len(END))
+        return replace(segment, bytes=segment.bytes + len(END))
+
+    def seal(self) -> Segment:
+        """Complete the file and write the sidecar; return the segment."""
+        segment = self.complete()
         self._store.write(segment.name + SIDECAR, segment_to_bytes(segment))
         return segment
 
