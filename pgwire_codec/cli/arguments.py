@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Final
+from typing import Final, get_args
 
 import click
+
+from pgwire_codec.options import Compression, SegmentOptions
 
 #: An argument of a Python function in a text, with or without its value: `create_slot=True`.
 _ARGUMENT: Final = re.compile(r"`(\w+)(?:=([^`]+))?`")
@@ -15,6 +17,15 @@ PASSWORD_COMMAND: Final = click.option(
     "--password-command",
     metavar="COMMAND",
     help="Shell command that prints the password. It runs again for each connection.",
+)
+
+compression_option: Final = click.option(
+    "--compression",
+    type=click.Choice([*get_args(Compression), "none"]),
+    default=SegmentOptions.compression or "none",
+    show_default=True,
+    callback=lambda _context, _option, chosen: None if chosen == "none" else chosen,
+    help="Compression of the log's segments.",
 )
 
 _NUMBER: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")

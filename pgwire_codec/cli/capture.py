@@ -26,13 +26,18 @@ from pgwire_codec.capture.options import (
     Streaming,
 )
 from pgwire_codec.capture.status import Status
-from pgwire_codec.cli.arguments import PASSWORD_COMMAND, DsnCommand, name_options, size
+from pgwire_codec.cli.arguments import (
+    PASSWORD_COMMAND,
+    DsnCommand,
+    compression_option,
+    name_options,
+    size,
+)
 from pgwire_codec.cli.capture_report import JsonReport, StatusReport, TerminalReport, summary
 from pgwire_codec.cli.metrics import capture_endpoint, metrics_option
 from pgwire_codec.cli.retention import retention_of, retention_options
 from pgwire_codec.cli.service_manager import ServiceManager
 from pgwire_codec.metrics.health import STALLED_AFTER
-from pgwire_codec.options import Compression
 from pgwire_codec.protocol.lsn import parse_lsn
 
 if TYPE_CHECKING:
@@ -132,14 +137,7 @@ def _mode(ctx: click.Context, param: click.Parameter, value: str) -> int:
     default=PluginOptions.origin,
     help="none: omit changes that the server received by replication (PostgreSQL 16+).",
 )
-@click.option(
-    "--compression",
-    type=click.Choice([*get_args(Compression), "none"]),
-    default=SegmentOptions.compression or "none",
-    show_default=True,
-    callback=lambda _context, _option, chosen: None if chosen == "none" else chosen,
-    help="Compression of the log's segments.",
-)
+@compression_option
 @click.option(
     "--segment-bytes",
     type=click.IntRange(min=1),

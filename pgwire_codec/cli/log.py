@@ -1,4 +1,4 @@
-"""The commands ``pgwire-codec log``: contents, check, pruning, copies of a log and of tables."""
+"""The commands ``pgwire-codec log``: contents, check, pruning, compaction, copies."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from pgwire_codec.cli.arguments import compression_option, size
 from pgwire_codec.cli.failure import Failure
 from pgwire_codec.cli.retention import retention_of, retention_options
 from pgwire_codec.format import format_count, printable
+from pgwire_codec.options import Compression, SegmentOptions
 from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ Examples:
   pgwire-codec log verify --json s3://bucket/shop.log
   pgwire-codec log prune --before 16/B374D848 shop.log
   pgwire-codec log prune --keep 7d --consumer spark:/lake/checkpoint shop.log
+  pgwire-codec log compact shop.log
   pgwire-codec log copy shop.log s3://bucket/shop.log
   pgwire-codec log add-table --table public.orders shop.log
 """
@@ -141,12 +144,64 @@ def prune(directory: str, before: int | None, as_json: bool, **options: Any) -> 
 
 @log.command()
 @_DIRECTORY
+@click.option(
+    "--segment-bytes",
+    type=size,
+    default=str(SegmentOptions.segment_bytes),
+    show_default=True,
+    metavar="SIZE",
+    help="Join segments up to this size, such as 128MiB.",
+)
+@compression_option
+@click.option("--dry-run", is_flag=True, help="Show what would be joined, and change nothing.")
+@_AS_JSON
+def compact(
+    directory: str,
+    segment_bytes: int,
+    compression: Compression | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Join small segments into segments of the usual size.
+
+    Messages, ordinals and LSNs stay the same, and so do the positions of readers. The log may be
+    written and read meanwhile. The growing segment is left as it is.
+    """
+    from pgwire_codec.log import compact
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("bytes", total=None)
+        found = compact(
+            directory,
+            segment_bytes=segment_bytes,
+            compression=compression,
+            dry_run=dry_run,
+            progress=lambda read, of: progress.update(task, completed=read, total=of),
+        )
+    if as_json:
+        click.echo(json.dumps({"joined": [asdict(each) for each in found]}))
+        return
+    for each in found:
+        size_after = "" if each.bytes is None else f", now {each.bytes:,}"
+        click.echo(
+            f"{each.file}: {format_count(len(each.replaced), 'segment')}, "
+            f"{each.replaced_bytes:,} bytes{size_after}"
+        )
+    count = sum(len(each.replaced) for each in found)
+    verb = "would join" if dry_run else "joined"
+    click.echo(f"{verb} {format_count(count, 'segment')} into {len(found):,}")
+
+
+@log.command()
+@_DIRECTORY
 @click.argument("target", metavar="TARGET")
 @_AS_JSON
 def copy(directory: str, target: str, as_json: bool) -> None:
     """Copy the complete segments that TARGET does not have.
 
-    The copy is a log for reading only. Repeat the command to update it.
+    The copy is a log for reading only. Repeat the command to update it. Segments that were joined
+    since replace those in the copy.
     """
     from pgwire_codec.log import copy
 

@@ -138,6 +138,42 @@ def test_prune_by_no_retention(folder: Path, options: tuple[str, ...], problem: 
     assert len(log.Log(folder)) == 3
 
 
+def test_compact(folder: Path) -> None:
+    segments = log.Log(folder).segments
+    names = [f"{each.name}.arrow" for each in segments]
+    size_before = sum(each.bytes for each in segments)
+    name = f"{0:020}-{len(CAPTURE.messages):020}.arrow"
+    described = f"{name}: 3 segments, {size_before:,} bytes"
+    planned = run("compact", "--dry-run", folder)
+    assert planned.stdout == f"{described}\nwould join 3 segments into 1\n"
+    none = run("compact", "--segment-bytes", "1kB", folder)
+    assert none.stdout == "joined 0 segments into 0\n"
+    assert sorted(path.name for path in folder.glob("*.arrow")) == names
+    joined = run("compact", "--compression", "zstd", folder)
+    size_after = (folder / name).stat().st_size
+    assert joined.stdout == f"{described}, now {size_after:,}\njoined 3 segments into 1\n"
+    assert joined.stderr == ""  # the progress is for terminals
+    assert run("verify", folder).stdout.startswith(f"read {len(CAPTURE.messages):,} messages in 1 ")
+    assert json.loads(run("compact", "--json", folder).stdout) == {"joined": []}
+
+
+def test_compact_for_programs(folder: Path) -> None:
+    names = sorted(path.name for path in folder.glob("*.arrow"))
+    sizes = [(folder / name).stat().st_size for name in names]
+    [joined] = json.loads(run("compact", "--json", folder).stdout)["joined"]
+    assert (joined["replaced"], joined["replaced_bytes"]) == (names, sum(sizes))
+    assert joined["bytes"] == (folder / joined["file"]).stat().st_size
+
+
+def test_compact_of_a_copy(folder: Path, tmp_path: Path) -> None:
+    run("copy", folder, tmp_path / "copy")
+    result = run("compact", tmp_path / "copy")
+    assert result.exit_code == 4
+    assert "is a copy of a log" in result.stderr
+    assert "hint: Compact the log itself" in result.stderr
+    assert run("compact", "--segment-bytes", "0", folder).exit_code == 2
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [("7d", 604_800), ("12h", 43_200), ("1.5 min", 90), ("90s", 90)],
@@ -154,7 +190,7 @@ def test_sizes(text: str, value: int) -> None:
     assert size(text) == value
 
 
-@pytest.mark.parametrize("command", ["info", "verify"])
+@pytest.mark.parametrize("command", ["info", "verify", "compact"])
 def test_no_log(command: str, tmp_path: Path) -> None:
     """One that a capture can still begin can pass by itself; a folder of other files cannot."""
     for folder, status in ((tmp_path / "log", 3), (tmp_path, 4)):
