@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,17 @@ class Stream:
         end = self.latest()
         if end == self.offset:
             return None
-        partitions = self._reader.partitions(self.offset, end)
+        partitions = self.plan(end)
         self.offset = end
+        return self.read(partitions)
+
+    def plan(self, end: Offset) -> list[Any]:
+        """Return the partitions of the next micro-batch, as a task receives them."""
+        planned: list[Any] = pickle.loads(pickle.dumps(self._reader.partitions(self.offset, end)))
+        return planned
+
+    def read(self, partitions: list[Any]) -> list[int]:
+        """Return the IDs of rows, or OIDs of packed rows, in a micro-batch."""
         batches = [batch for each in partitions for batch in self._reader.read(each)]
         rows = [row for batch in batches for row in batch.to_pylist()]
         return [row.get("id", row.get("relation_oid")) for row in rows]
@@ -152,6 +162,29 @@ def test_a_log_that_is_pruned(folder: Path) -> None:
     assert log.Log(folder).begin.lsn > 20
     spark_logs.write(folder, insert(1, "a", 100))
     assert stream.batch() == [100]
+
+
+def test_a_log_that_is_compacted(folder: Path) -> None:
+    """A planned micro-batch, and offsets of a checkpoint, are read from the joined segment."""
+    stream, planned = (Stream(folder, table="public.a") for _ in range(2))
+    assert stream.batch() == planned.batch() == [10]
+    for lsn in (30, 40, 50):
+        spark_logs.write(folder, insert(1, "a", lsn))
+        seal(folder)
+    partitions = planned.plan(planned.latest())
+    checkpoint = stream.offset
+    assert len(log.compact(folder)) == len(log.Log(folder)) == 1
+    assert planned.read(partitions) == [30, 40, 50]
+    assert stream.batch() == [30, 40, 50]
+    assert stream.batch() is None
+    restarted = Stream(folder, table="public.a")
+    restarted.offset = checkpoint
+    assert restarted.batch() == [30, 40, 50]
+    assert restarted.offset == stream.offset == planned.latest()
+    spark_logs.write(folder, insert(2, "b", 55))
+    assert stream.batch() is None
+    spark_logs.write(folder, insert(1, "a", 60))
+    assert stream.batch() == [60]
 
 
 def test_only_new_segments_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
