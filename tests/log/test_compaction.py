@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pickle
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -394,6 +397,73 @@ def check_index(directory: Path) -> int:
 
 
 # Interruptions.
+
+
+#: Compacts a log until its standard input ends: a process.
+COMPACTOR = """
+import sys, threading
+from pgwire_codec import log
+ended = threading.Event()
+threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+joined = 0
+while not ended.is_set():
+    joined += len(log.compact(sys.argv[1], segment_bytes=40_000))
+print(joined)
+"""
+
+
+@pytest.mark.slow
+def test_processes(tmp_path: Path) -> None:
+    """A writer, a compaction that is killed, prunings and readers at once."""
+    relation = build.relation(1, build.column("id", "int4", key=True))
+    folder, count, pruned = tmp_path / "log", 400, 0
+
+    def compactor() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", COMPACTOR, folder],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    with log.LogWriter(folder, SOURCE) as writer, ExitStack() as running:
+        process = None
+        old = None
+        for lsn in range(1, count + 1):
+            append(
+                writer, build.wire(build.transaction(relation, build.insert(1, str(lsn)), lsn=lsn))
+            )
+            writer.flush()
+            if lsn % 2:
+                writer.seal()
+            process = process or running.enter_context(compactor())
+            if lsn % 100 == 50:
+                process.kill()
+                process.communicate()
+                process = running.enter_context(compactor())
+            if lsn % 100 == 0:
+                log.prune(folder, lsn - 80)
+                pruned = log.Log(folder).begin.lsn
+                old = None
+            if lsn % 3 == 0:
+                old = old or log.Log(folder)
+                for reader in (log.Log(folder), old):
+                    reader.refresh()
+                    found = [
+                        key
+                        for each in reader.read("public.t")
+                        for key in each.new["id"].to_pylist()
+                    ]
+                    assert found == list(range(reader.begin.lsn + 1, lsn + 1))
+        assert process is not None
+        output, errors = process.communicate()
+        assert process.returncode == 0, errors
+        assert int(output) > 0
+    assert pruned > 0
+    assert log.verify(folder).is_sound
+    log.compact(folder)
+    assert log.verify(folder).is_sound
 
 
 class Killed(BaseException):
