@@ -107,16 +107,18 @@ def compact(
         When another process compacts the log, a file is damaged or missing, or the log is a copy.
     """
     SegmentOptions(compression, segment_bytes)  # which checks them
-    found = read_directory(open_store(uri, filesystem))
-    if found.manifest is None:
-        raise not_a_log(open_store(uri, filesystem))
+    store = open_store(uri, filesystem)
+    if store.read(MANIFEST) is None:
+        read_directory(store)  # which raises an error for a log that has lost it
+        raise not_a_log(store)
     store = open_existing(uri, filesystem, MANIFEST)
-    if found.manifest.end_ordinal is not None:
+    if read_manifest(store).end_ordinal is not None:
         raise LogError(
             f"{store.name} is a copy of a log",
             hint="Compact the log itself, and copy it again. The copy gets the joined segments.",
         )
     if dry_run:
+        found = read_directory(store)
         sealed = SealedSegments(store, found)
         planned = _planned(sealed.index.bytes.tolist(), segment_bytes)
         return [_files(run) for each in planned for run in _alike(store, found, sealed, each)]
@@ -147,13 +149,13 @@ class _Compaction:
         if found.replaced:  # by a compaction that was interrupted
             with self._store.pruning_lock():
                 remove_replaced(self._store, read_manifest(self._store), found.replaced)
-        while self._join_all():
-            pass
+            found = read_directory(self._store)
+        while self._join_all(found):
+            found = read_directory(self._store)
         return [self._joined[name] for name in sorted(self._joined)]
 
-    def _join_all(self) -> bool:
-        """Join the runs that the log has now, and return whether there are any."""
-        found = read_directory(self._store)
+    def _join_all(self, found: Directory) -> bool:
+        """Join the runs of a log's segments, and return whether there are any."""
         sealed = SealedSegments(self._store, found)
         planned = _planned(sealed.index.bytes.tolist(), self._segment_bytes)
         self._to_read = self._read + sum(int(sealed.index.bytes[each].sum()) for each in planned)

@@ -150,7 +150,7 @@ def _classify_files(store: Store) -> Directory:
         return found
     _check_identity(store, found, has_segments=bool(suffixes))
     _classify_indexes(found)
-    joined = JoinedSegments(each for each in suffixes if len(suffixes[each]) == 2)
+    joined = JoinedSegments([each for each in suffixes if len(suffixes[each]) == 2])
     for segment in sorted(suffixes):
         _classify(store, found, segment, suffixes[segment], joined)
     last = None if watermark is None else watermark.segment

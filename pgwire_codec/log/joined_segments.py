@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Collection
+from functools import cached_property
 
 from pgwire_codec.log.segment import end_ordinal_of, first_ordinal_of
 
@@ -16,24 +17,28 @@ class JoinedSegments:
 
     Parameters
     ----------
-    names : iterable of str
+    names : collection of str
         Names of complete segments. If a joined one is inside of another, the larger counts.
-
-    Attributes
-    ----------
-    first_ordinals : frozenset of int
-        First ordinals of the complete segments.
     """
 
-    def __init__(self, names: Iterable[str]) -> None:
-        ranges = [(first_ordinal_of(each), end_ordinal_of(each) or 0) for each in names]
-        self.first_ordinals = frozenset(start for start, _ in ranges)
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = names
         self._starts: list[int] = []
         self._ends: list[int] = []
+        ranges = [
+            (first_ordinal_of(each), end)
+            for each in names
+            if (end := end_ordinal_of(each)) is not None
+        ]
         for start, end in sorted(ranges, key=lambda each: (each[0], -each[1])):
             if end > max(self._ends[-1:], default=0):
                 self._starts.append(start)
                 self._ends.append(end)
+
+    @cached_property
+    def first_ordinals(self) -> frozenset[int]:
+        """First ordinals of the complete segments."""
+        return frozenset(map(first_ordinal_of, self._names))
 
     def replace(self, first_ordinal: int, end_ordinal: int | None) -> bool:
         """Return whether one of them has the messages of another segment.
