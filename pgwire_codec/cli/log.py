@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -85,14 +87,8 @@ def verify(directory: str, repair: bool, as_json: bool) -> None:
     """
     from pgwire_codec.log import verify
 
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("segments", total=None)
-        report = verify(
-            directory,
-            repair=repair,
-            progress=lambda read, of: progress.update(task, completed=read, total=of),
-        )
+    with _progress_of("segments") as progress:
+        report = verify(directory, repair=repair, progress=progress)
     if as_json:
         click.echo(json.dumps(asdict(report)))
     else:
@@ -169,15 +165,13 @@ def compact(
     """
     from pgwire_codec.log import compact
 
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("bytes", total=None)
+    with _progress_of("bytes") as progress:
         found = compact(
             directory,
             segment_bytes=segment_bytes,
             compression=compression,
             dry_run=dry_run,
-            progress=lambda read, of: progress.update(task, completed=read, total=of),
+            progress=progress,
         )
     if as_json:
         click.echo(json.dumps({"joined": [asdict(each) for each in found]}))
@@ -254,6 +248,15 @@ def add_table(directory: str, tables: tuple[str, ...], wait: bool) -> None:
         requests.remove(name)
         raise Failure(f"not copied: {names}: {request.error}", hint=request.hint)
     click.echo(f"copied {names}")
+
+
+@contextmanager
+def _progress_of(name: str) -> Iterator[Callable[[int, int], None]]:
+    """Show on a terminal how much is done; yield the function that takes a number and the total."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(name, total=None)
+        yield lambda done, of: progress.update(task, completed=done, total=of)
 
 
 def _show(found: LogStatistics) -> None:

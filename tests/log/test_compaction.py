@@ -26,7 +26,15 @@ from pgwire_codec.log.local_store import LocalStore
 from tests.log.test_relations import check as check_relations
 from tests.log.test_relations import histories
 from tests.support import build, corpus
-from tests.support.logs import SOURCE, append, commit_lsns, memory, no_appends, write
+from tests.support.logs import (
+    SOURCE,
+    append,
+    commit_lsns,
+    memory,
+    no_appends,
+    write,
+    write_flushed,
+)
 from tests.transactions.test_splits import DENSE, LARGE, restarts, rows, serial
 
 CAPTURE = corpus.capture("immediate.pg18.v4-parallel-2pc")
@@ -166,11 +174,7 @@ def test_histories(messages: list[bytes], data: st.DataObject) -> None:
     """The relations and their clocks stay the same, whatever is joined; and so with the index."""
     cuts = sorted(data.draw(st.sets(st.integers(1, max(len(messages), 1)), max_size=9)))
     filesystem = memory()
-    with log.LogWriter("log", SOURCE, filesystem=filesystem) as writer:
-        for start, stop in zip([0, *cuts], [*cuts, len(messages)], strict=True):
-            append(writer, messages[start:stop])
-            writer.flush()
-    reader = log.Log("log", filesystem=filesystem)
+    reader = write_flushed(messages, cuts, "log", filesystem)
     scopes = {
         reader.segment(number).first_ordinal: reader.scope_before(number)
         for number in range(len(reader))

@@ -19,7 +19,7 @@ from tests.log.test_relations import check as check_relations
 from tests.log.test_relations import histories, table
 from tests.support import corpus
 from tests.support.build import T, insert, transaction, wire
-from tests.support.logs import SOURCE, append, commit_lsns, memory, write
+from tests.support.logs import SOURCE, append, commit_lsns, memory, write, write_flushed
 from tests.transactions.test_splits import DENSE, rows, serial
 
 CAPTURE = corpus.capture("immediate.pg18.v4-parallel-2pc")
@@ -83,11 +83,7 @@ def test_histories(messages: list[bytes], data: st.DataObject) -> None:
     """The relations by the index are those by the sidecars, their clocks included."""
     cuts = sorted(data.draw(st.sets(st.integers(1, max(len(messages), 1)), max_size=7)))
     filesystem = memory()
-    with log.LogWriter("log", SOURCE, filesystem=filesystem) as writer:
-        for start, stop in zip([0, *cuts], [*cuts, len(messages)], strict=True):
-            append(writer, messages[start:stop])
-            writer.flush()
-    reader = log.Log("log", filesystem=filesystem)
+    reader = write_flushed(messages, cuts, "log", filesystem)
     check_relations(reader, messages)
     found = [reader.scope_before(number) for number in range(len(reader) + 1)]
     versions = reader.versions

@@ -42,6 +42,17 @@ def write(capture: Capture, uri: Path | str, seals: Iterable[int] = (), **option
     return log.Log(uri, filesystem=filesystem)
 
 
+def write_flushed(
+    messages: Sequence[bytes], cuts: Sequence[int], uri: str, filesystem: fs.FileSystem
+) -> log.Log:
+    """Write messages as a log in an object store, with flushes at these messages and at the end."""
+    with log.LogWriter(uri, SOURCE, filesystem=filesystem) as writer:
+        for start, stop in zip([0, *cuts], [*cuts, len(messages)], strict=True):
+            append(writer, messages[start:stop])
+            writer.flush()
+    return log.Log(uri, filesystem=filesystem)
+
+
 def flushed_carry(directory: Path) -> pgc.Carry:
     """Return the carry after the last message that was flushed, without relations."""
     segments = log.Log(directory).segments
