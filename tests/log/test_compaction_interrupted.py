@@ -1,0 +1,382 @@
+"""Compactions that are killed or fail, and those beside writers, readers and prunings."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pgwire_codec import log
+from pgwire_codec.log import compaction, joining
+from pgwire_codec.log.local_store import LocalStore
+from tests.log.test_relations import check as check_relations
+from tests.support import build
+from tests.support.compaction import (
+    CAPTURE,
+    build_log,
+    check_index,
+    check_same,
+    contents,
+    cut,
+    names,
+)
+from tests.support.logs import (
+    SOURCE,
+    append,
+    commit_lsns,
+)
+from tests.transactions.test_splits import rows, serial
+
+pytestmark = pytest.mark.usefixtures("small_index")
+
+
+#: Compacts a log until its standard input ends: a process.
+COMPACTOR = """
+import sys, threading
+from pgwire_codec import log
+ended = threading.Event()
+threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+joined = 0
+while not ended.is_set():
+    joined += len(log.compact(sys.argv[1], segment_bytes=40_000))
+print(joined)
+"""
+
+
+@pytest.mark.slow
+def test_processes(tmp_path: Path) -> None:
+    """A writer, a compaction that is killed, prunings and readers at once."""
+    relation = build.relation(1, build.column("id", "int4", key=True))
+    folder, count, pruned = tmp_path / "log", 400, 0
+
+    def compactor() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", COMPACTOR, folder],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    with log.LogWriter(folder, SOURCE) as writer, ExitStack() as running:
+        process = None
+        old = None
+        for lsn in range(1, count + 1):
+            append(
+                writer, build.wire(build.transaction(relation, build.insert(1, str(lsn)), lsn=lsn))
+            )
+            writer.flush()
+            if lsn % 2:
+                writer.seal()
+            process = process or running.enter_context(compactor())
+            if lsn % 100 == 50:
+                process.kill()
+                process.communicate()
+                process = running.enter_context(compactor())
+            if lsn % 100 == 0:
+                log.prune(folder, lsn - 80)
+                pruned = log.Log(folder).begin.lsn
+                old = None
+            if lsn % 3 == 0:
+                old = old or log.Log(folder)
+                for reader in (log.Log(folder), old):
+                    reader.refresh()
+                    found = [
+                        key
+                        for each in reader.read("public.t")
+                        for key in each.new["id"].to_pylist()
+                    ]
+                    assert found == list(range(reader.begin.lsn + 1, lsn + 1))
+        assert process is not None
+        output, errors = process.communicate()
+        assert process.returncode == 0, errors
+        assert int(output) > 0
+    assert pruned > 0
+    assert log.verify(folder).is_sound
+    log.compact(folder)
+    assert log.verify(folder).is_sound
+
+
+class Killed(BaseException):
+    """The process was killed: it does nothing any more."""
+
+
+class Killer:
+    """Kills a compaction before one of the calls that change a file system."""
+
+    CALLS = (
+        (Path, "replace"),
+        (Path, "unlink"),
+        (LocalStore, "_open_new"),
+        (LocalStore, "_sync_directory"),
+    )
+
+    def __init__(self, patch: pytest.MonkeyPatch, left: int) -> None:
+        self.left = left
+        for owner, name in self.CALLS:
+            patch.setattr(owner, name, self._wrapped(getattr(owner, name)))
+        patch.setattr("os.fsync", self._wrapped(__import__("os").fsync))
+
+    def _wrapped(self, call: Any) -> Any:
+        def wrapped(*args: Any, **options: Any) -> Any:
+            self.left -= 1
+            if self.left < 0:
+                raise Killed
+            return call(*args, **options)
+
+        return wrapped
+
+
+def test_killed_at_any_moment(directory: Path, tmp_path: Path) -> None:
+    """The log is whole at each moment, and the next compaction ends the work."""
+    before = contents(log.Log(directory))
+    sizes = [each.bytes for each in log.Log(directory).segments]
+    step = 0
+    states = set()
+    while True:
+        copy = Path(shutil.copytree(directory, tmp_path / "killed"))
+        old = log.Log(copy)
+        partitions = pickle.loads(pickle.dumps(old.plan().partitions))
+        with pytest.MonkeyPatch.context() as patch:
+            Killer(patch, step)
+            try:
+                log.compact(copy, segment_bytes=4 * max(sizes))
+                break
+            except Killed:
+                pass
+        check_same(log.Log(copy), before)
+        found = rows([[batch for each in partitions for batch in each.decode()]])
+        assert found == before[1]
+        old.refresh()
+        check_same(old, before)
+        assert log.verify(copy).damage == ()
+        states.add(tuple(sorted(path.name for path in copy.iterdir())))
+        if step % 3 == 0:
+            log.LogWriter(copy, SOURCE).close()
+            check_same(log.Log(copy), before)
+            assert log.verify(copy).damage == ()
+        log.compact(copy, segment_bytes=4 * max(sizes))
+        check_same(log.Log(copy), before)
+        assert log.verify(copy).damage == ()
+        reader = log.Log(copy)
+        assert names(copy) == [each.name for each in reader.segments]
+        check_index(copy)
+        log.LogWriter(copy, SOURCE).close()
+        assert {path.suffix for path in copy.iterdir()} <= {".arrow", ".json", ".index", ""}
+        shutil.rmtree(copy)
+        step += 1
+    assert step > 40
+    assert len(states) > 20
+
+
+def test_an_error_leaves_no_file(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = contents(log.Log(directory))
+    files = sorted(path.name for path in directory.iterdir())
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(log.LogError, match="No space left on device") as raised:
+        log.compact(directory)
+    assert raised.value.is_transient
+    monkeypatch.undo()
+    assert sorted({path.name for path in directory.iterdir()} - {"compaction-lock"}) == files
+    check_same(log.Log(directory), before)
+
+
+def test_damage_is_not_joined(directory: Path) -> None:
+    segment = sorted(directory.glob("*.arrow"))[3]
+    content = bytearray(segment.read_bytes())
+    content[-20] ^= 1
+    segment.write_bytes(content)
+    files = names(directory)
+    with pytest.raises(log.LogError, match=f"{segment.name} is damaged"):
+        log.compact(directory)
+    assert names(directory) == files
+
+
+def test_a_state_that_does_not_follow(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the joined segment does not lead to the state after the others, they stay."""
+    monkeypatch.setattr(log.Segment, "state", lambda segment: segment.header.before)
+    files = names(directory)
+    with pytest.raises(log.LogError, match="do not lead to the state") as raised:
+        log.compact(directory)
+    assert "log verify" in str(raised.value.hint)
+    assert names(directory) == files
+
+
+def test_missing_files_of_a_joined_segment(directory: Path) -> None:
+    [joined] = log.compact(directory)
+    name = joined.file.removesuffix(".arrow")
+    for suffix in (".arrow", ".json"):
+        path = directory / (name + suffix)
+        content = path.read_bytes()
+        path.unlink()
+        with pytest.raises(log.LogError, match=f"{path.name} is missing"):
+            log.Log(directory)
+        assert path.name in {each.file for each in log.verify(directory).damage}
+        path.write_bytes(content)
+    assert log.verify(directory).is_sound
+
+
+def test_another_compaction(directory: Path) -> None:
+    with LocalStore(directory).compaction_lock():
+        words = r"is being compacted by another thread of this process \(pid \d+\) — hint: Compact"
+        with pytest.raises(log.LogError, match=words) as raised:
+            log.compact(directory)
+        assert raised.value.is_transient
+        assert len(log.compact(directory, dry_run=True)) == 1
+    assert len(log.compact(directory)) == 1
+
+
+def test_a_writer(tmp_path: Path, part_bytes: int) -> None:
+    """A writer goes on, with its own index; the growing segment stays."""
+    count = len(CAPTURE.messages)
+    with log.LogWriter(tmp_path, SOURCE, part_bytes=300) as writer:
+        for number, (start, stop) in enumerate(
+            zip([0, *cut(count, 40)], [*cut(count, 40), count], strict=True)
+        ):
+            append(writer, CAPTURE.messages[start:stop], CAPTURE.lsns[start:stop])
+            writer.flush()
+            if number % 5 == 4:
+                growing = names(tmp_path)[-1]
+                log.compact(tmp_path)
+                assert names(tmp_path)[-1] == growing
+                reader = log.Log(tmp_path)
+                found = pa.Table.from_batches(reader.messages())
+                assert found.column("data").to_pylist() == CAPTURE.messages[:stop]
+                assert log.verify(tmp_path).damage == ()
+            if number % 3 != 2:
+                writer.seal()
+    reader = log.Log(tmp_path)
+    assert rows([list(reader.read())]) == serial(CAPTURE)[0]
+    check_relations(reader, CAPTURE.messages)
+    assert log.verify(tmp_path).damage == ()
+    before = contents(reader)
+    log.compact(tmp_path)
+    check_same(log.Log(tmp_path), before)
+    log.LogWriter(tmp_path, SOURCE).close()
+    check_same(log.Log(tmp_path), before)
+    assert log.verify(tmp_path).damage == ()
+
+
+def test_a_writer_that_opens_meanwhile(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It removes nothing that the compaction writes, and reads the files again."""
+    before = contents(log.Log(directory))
+
+    def opened(*args: Any, **options: Any) -> Any:
+        log.LogWriter(directory, SOURCE).close()
+        return joining.join(*args, **options)
+
+    monkeypatch.setattr(compaction, "join", opened)
+    read_sidecars = compaction.read_sidecars
+    assert len(log.compact(directory)) == 1
+    monkeypatch.setattr(compaction, "read_sidecars", read_sidecars)
+    check_same(log.Log(directory), before)
+    assert log.verify(directory).damage == ()
+
+
+def test_readers(directory: Path) -> None:
+    """They read from the joined segments, also after a plan or the first messages."""
+    reader, fresh, half = (log.Log(directory) for _ in range(3))
+    before = contents(log.Log(directory))
+    lsns = commit_lsns(CAPTURE)
+    plan = pickle.loads(pickle.dumps(reader.plan(max_partition_bytes=1)))
+    part = reader.plan(after=lsns[3], until=lsns[-4])
+    messages = half.messages()
+    begun = [next(messages)]
+    log.compact(directory)
+    found = rows([[batch for each in plan.partitions for batch in each.decode()]])
+    assert found == before[1]
+    wanted = [row for row in before[1] if lsns[3] < row[0] <= lsns[-4]]
+    assert rows([[batch for each in part.partitions for batch in each.decode()]]) == wanted
+    check_same(fresh, before)
+    assert pa.Table.from_batches([*begun, *messages]).combine_chunks() == before[0]
+    reader.refresh()
+    check_same(reader, before)
+
+
+def test_readers_of_pruned_segments(directory: Path) -> None:
+    """An old plan is an error if its segments were pruned."""
+    plan = log.Log(directory).plan()
+    log.compact(directory, segment_bytes=20_000)
+    assert log.prune(directory, log.Log(directory).end.lsn)
+    with pytest.raises(log.LogError, match=r"missing — hint: If the log was pruned or compacted"):
+        list(plan.partitions[0].decode())
+
+
+def test_a_list_of_files_during_the_removal(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader whose list has no joined segment, and not all of the others, lists them again."""
+    before = contents(log.Log(directory))
+    list_names = LocalStore.names
+    found: list[list[str]] = []
+
+    def raced(store: LocalStore) -> list[str]:
+        listed = list_names(store)
+        if not found:
+            found.append(listed)
+            log.compact(directory)
+            return listed[:3] + [name for name in listed if not name.startswith("0")]
+        return list_names(store)
+
+    monkeypatch.setattr(LocalStore, "names", raced)
+    reader = log.Log(directory)
+    assert len(reader) == 1
+    monkeypatch.undo()
+    check_same(reader, before)
+
+
+def test_pruning(tmp_path: Path) -> None:
+    """Joined segments are pruned as others are, and joined after a pruning."""
+    build_log(tmp_path, 30)
+    whole = serial(CAPTURE)[0]
+    lsns = commit_lsns(CAPTURE)
+    sizes = [each.bytes for each in log.Log(tmp_path).segments]
+    first = set()
+    for lsn in lsns[:: len(lsns) // 6]:
+        log.prune(tmp_path, lsn)
+        begin = log.Log(tmp_path).begin
+        log.compact(tmp_path, segment_bytes=int(1.8 * max(sizes)))
+        reader = log.Log(tmp_path)
+        assert reader.begin == begin
+        assert rows([list(reader.read(after=lsn))]) == [row for row in whole if row[0] > lsn]
+        assert log.verify(tmp_path).damage == ()
+        first.add(len(reader.segment(0).name))
+    assert log.Log(tmp_path).begin.ordinal > 0
+    assert first == {20, 41}
+
+
+@pytest.mark.parametrize("count", [1, 3, 7])
+def test_a_pruning_meanwhile(count: int, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments that were pruned while they were joined stay so."""
+    lsns = commit_lsns(CAPTURE)
+    begun: list[int] = []
+
+    def pruned(*args: Any, **options: Any) -> Any:
+        segment = joining.join(*args, **options)
+        if not begun:
+            log.prune(directory, lsns[-2])
+            begun.append(log.Log(directory).begin.ordinal)
+        return segment
+
+    monkeypatch.setattr(compaction, "join", pruned)
+    sizes = [each.bytes for each in log.Log(directory).segments]
+    log.compact(directory, segment_bytes=count * max(sizes))
+    reader = log.Log(directory)
+    assert reader.begin.ordinal == (begun[0] if begun else 0)
+    wanted = [row for row in serial(CAPTURE)[0] if row[0] > reader.begin.lsn]
+    assert rows([list(reader.read())]) == wanted
+    assert log.verify(directory).damage == ()
+    assert {path.stem for path in directory.glob("*.arrow")} == {
+        each.name for each in reader.segments
+    }
