@@ -59,10 +59,12 @@ def test_what_a_consumer_has_not_read_stays(table: Database, tmp_path: Path) -> 
 def test_a_short_capture_prunes(table: Database, tmp_path: Path) -> None:
     """As a job that captures what there is, and ends."""
     retention = log.Retention(max_bytes=0)
+    pruned = 0
     for key in range(4):
         table.execute(f"INSERT INTO t VALUES ({key}, 'a')")
         capture = capture_into(table, tmp_path, segments=ALL_SEALED, retention=retention)
         status = capture.run(until_lsn="now")
         assert (status.state, "not pruned" in notes(capture)) == ("stopped", False)
-    assert status.pruned_segments > 0
+        pruned += status.pruned_segments  # the last one may have nothing left to prune
+    assert pruned > 0
     assert log.Log(tmp_path).begin.lsn > 0
