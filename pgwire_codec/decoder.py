@@ -76,15 +76,18 @@ def decode_messages(
     messages: object,
     lsn: object,
     outcomes: Mapping[Key, Outcome],
+    first_index: int = 0,
 ) -> Changes:
     """Decode the next messages of a session, and return the changes.
 
-    ``outcomes`` are those of the transactions that the messages leave open. Raises ``DecodeError``;
-    then the session is as it was.
+    ``outcomes`` are those of the transactions that the messages leave open. ``first_index`` is the
+    index of the first message. Raises ``DecodeError``; then the session is as it was.
     """
     arrays = to_message_arrays(messages, codec)
     lsns = to_lsns(lsn, sum(len(array) for array in arrays))
-    return session.change(lambda: _decode(codec, options, session, arrays, lsns, outcomes))
+    return session.change(
+        lambda: _decode(codec, options, session, arrays, lsns, outcomes, first_index)
+    )
 
 
 def _decode(
@@ -94,6 +97,7 @@ def _decode(
     arrays: list[Messages],
     lsns: npt.NDArray[np.uint64] | None,
     outcomes: Mapping[Key, Outcome],
+    first_index: int,
 ) -> Changes:
     collector = Collector(session.held)
     skip = options.on_error == "skip"
@@ -107,7 +111,8 @@ def _decode(
     )
     base = 0
     for array in arrays:
-        reader.read(array, None if lsns is None else lsns[base : base + len(array)], base)
+        known = None if lsns is None else lsns[base : base + len(array)]
+        reader.read(array, known, first_index + base)
         base += len(array)
     for key, outcome in outcomes.items():
         held = collector.held.pop(key, None)
@@ -139,7 +144,20 @@ def _without_rejected(batch: ChangeBatch, collector: Collector) -> ChangeBatch:
     if not errors:
         return batch
     for row, error in errors.items():
-        collector.rejected.append(Rejected(batch.message_index(row), batch.message(row), error))
+        commit_lsn = int(batch.commit_lsn[row])
+        collector.rejected.append(
+            Rejected(
+                batch.message_index(row),
+                batch.message(row),
+                error,
+                relation_oid=batch.relation.oid,
+                xid=int(batch.xid[row]),
+                commit_lsn=commit_lsn,
+                commit_time=batch.commit_time[row],
+                lsn=None if batch.lsn is None else int(batch.lsn[row]),
+                after_lsn=commit_lsn - 1,
+            )
+        )
     bad = np.zeros(len(batch), np.bool_)
     bad[list(errors)] = True
     return batch.without(bad)
@@ -297,11 +315,23 @@ class PartDecoder(_Stateful):
         """Begin a new connection; see ``Decoder.new_session``."""
         self._session.begin()
 
-    def decode(self, messages: object, lsn: object = None, *, last: bool = False) -> Changes:
+    def decode(
+        self,
+        messages: object,
+        lsn: object = None,
+        *,
+        last: bool = False,
+        first_index: int = 0,
+        on_error: str | None = None,
+    ) -> Changes:
         """Decode the next messages of the part; parameters and errors as in ``Decoder.decode``.
 
         With the ``last`` messages (there may be none) come the changes of the transactions that
-        the part leaves open and that commit in a later part.
+        the part leaves open and that commit in a later part. ``first_index`` is the index of the
+        first message, in errors and in ``Changes.rejected``. ``on_error`` replaces the option.
         """
         outcomes = self._outcomes if last else {}
-        return decode_messages(self._codec, self._options, self._session, messages, lsn, outcomes)
+        options = self._options if on_error is None else replace(self._options, on_error=on_error)
+        return decode_messages(
+            self._codec, options, self._session, messages, lsn, outcomes, first_index
+        )

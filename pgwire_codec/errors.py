@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class ErrorCode(str, Enum):
@@ -149,8 +153,8 @@ class DecodeError(PgwireError, ValueError):
     def __hash__(self) -> int:
         return hash(self.args)
 
-    def at(self, message_index: int, context: str = "") -> DecodeError:
-        """Return the same error, placed at a message of the input."""
+    def at(self, message_index: int | None, context: str = "") -> DecodeError:
+        """Return the same error, placed at a message of the input, or at none."""
         return DecodeError(
             self.code,
             offset=self.offset,
@@ -191,11 +195,31 @@ class Rejected:
         The message.
     error : DecodeError
         Why it does not decode.
+    relation_oid : int or None
+        OID of the relation that it changes, if its bytes have one.
+    xid : int or None
+        The top-level transaction, if it is known.
+    commit_lsn : int or None
+        Of the transaction, if it is known: that of a streamed or prepared one is not, unless the
+        message is sound, and only a value does not decode.
+    commit_time : numpy.datetime64 or None
+        Of the transaction, UTC, if it is known.
+    lsn : int or None
+        The LSN that was given with the message.
+    after_lsn : int
+        Commit LSN after which to read, to have the message: that of the last transaction that was
+        delivered before it, or one less than its own.
     """
 
     message_index: int
     data: bytes
     error: DecodeError
+    relation_oid: int | None = None
+    xid: int | None = None
+    commit_lsn: int | None = None
+    commit_time: np.datetime64 | None = None
+    lsn: int | None = None
+    after_lsn: int = 0
 
 
 def with_hint(text: str, hint: str | None) -> str:

@@ -43,11 +43,13 @@ class PartPlan:
     """Context that the decoding of a part needs from the others. Picklable.
 
     ``carry`` has the Relations of which the part has changes. ``outcomes`` are those of the
-    transactions that the part leaves open and has changes of.
+    transactions that the part leaves open and has changes of. ``rejects`` is true if messages of it
+    cannot follow the ones before them, and ``on_error="skip"`` leaves them out.
     """
 
     carry: Carry
     outcomes: dict[Key, Outcome]
+    rejects: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +109,12 @@ def plan_parts(
         if pieces and pieces[0].new_session:
             resolver.new_session()
         before = _needed(carry, pieces)
+        skipped = resolver.skipped
         for number, piece in enumerate(pieces):
             if number and piece.new_session:
                 resolver.new_session()
             apply_summary(piece, resolver, skip=skip, changed=planner.changed)
-        plans.append(PartPlan(before, planner.watch()))
+        plans.append(PartPlan(before, planner.watch(), resolver.skipped > skipped))
     return tuple(plans), resolver
 
 
@@ -218,5 +221,6 @@ def apply_summary(
         except DecodeError:
             if not skip:
                 raise
+            resolver.skipped += 1
     if summary.ends_in_block is not None:
         carry.in_block = summary.ends_in_block

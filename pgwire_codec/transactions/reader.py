@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import numpy as np
 import numpy.typing as npt
 
@@ -9,7 +11,7 @@ from pgwire_codec.codec.interface import Codec
 from pgwire_codec.codec.message_array import Messages
 from pgwire_codec.codec.runs import Begun, PlainRun, Runs, StreamBlock
 from pgwire_codec.codec.tables import MessageTable, ScannedArray
-from pgwire_codec.errors import DecodeError, ErrorCode, Rejected
+from pgwire_codec.errors import DecodeError, ErrorCode
 from pgwire_codec.protocol.messages import (
     LogicalMessage,
     Message,
@@ -24,6 +26,7 @@ from pgwire_codec.transactions.change_array import UNKNOWN, ChangeArray, Chunk
 from pgwire_codec.transactions.collector import Collector, CommittedRun, Held
 from pgwire_codec.transactions.committed import Committed, Transactions
 from pgwire_codec.transactions.events import ChangeRun, ScannedEvents, first_of, first_of_each
+from pgwire_codec.transactions.rejection import rejected
 from pgwire_codec.transactions.resolver import PLAIN, Advance, Key, Resolver
 
 
@@ -49,6 +52,7 @@ class Reader:
     _events: ScannedEvents
     _changes: ChangeArray
     _regular: bool  # each group so far has a version, and its tuples as many columns
+    _damaged: deque[int]  # indexes of the messages that do not decode and are not rejected yet
 
     def __init__(
         self,
@@ -89,8 +93,7 @@ class Reader:
         source = ScannedArray(messages, table.kind, table.body, lsns, base)
         self._changes = ChangeArray(source, self._runs.rows, self._runs.group)
         self._regular = True
-        for index, damage in table.errors.items():
-            self._reject(index, damage)
+        self._damaged = deque(sorted(table.errors))
         place = 0
         for segment in self._runs.segments:
             self._singly(place, segment.start)
@@ -272,7 +275,15 @@ class Reader:
         if start == stop:
             return
         for index, item in self._events.iterate(start, stop):
+            self._reject_damaged(index)
             self._event(index, item)
+        self._reject_damaged(stop)
+
+    def _reject_damaged(self, stop: int) -> None:
+        """Reject the messages before an index that do not decode. They are in no run or block."""
+        while self._damaged and self._damaged[0] < stop:
+            index = self._damaged.popleft()
+            self._reject(index, self._table.errors[index])
 
     def _event(self, index: int, item: ChangeRun | LogicalMessage) -> None:
         try:
@@ -296,9 +307,7 @@ class Reader:
         placed = error.at(source.base + index)
         if not self._skip:
             raise placed from None
-        self._collector.rejected.append(
-            Rejected(source.base + index, source.messages[index], placed)
-        )
+        self._collector.rejected.append(rejected(self._resolver.carry, source, index, placed))
 
     def _run(self, run: ChangeRun) -> None:
         count = run.stop - run.start

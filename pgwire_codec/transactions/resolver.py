@@ -85,6 +85,7 @@ class Resolver:
         self.carry = carry
         self._listener = listener
         self.rolled_back = 0  #: changes rolled back since, with a transaction or a savepoint
+        self.skipped = 0  #: events of summaries that could not follow, and were skipped
         self.versions: list[RelationVersion] = []  #: versions of Relations sent since, in order
 
     def apply(self, event: LogicalMessage | Advance) -> None:
