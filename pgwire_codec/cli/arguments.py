@@ -9,6 +9,7 @@ from typing import Final, get_args
 import click
 
 from pgwire_codec.options import Compression, SegmentOptions
+from pgwire_codec.protocol.lsn import parse_lsn
 
 #: An argument of a Python function in a text, with or without its value: `create_slot=True`.
 _ARGUMENT: Final = re.compile(r"`(\w+)(?:=([^`]+))?`")
@@ -35,6 +36,14 @@ _BYTES: Final = {"": 1, "B": 1} | {
     for suffix, base in (("B", 1000), ("iB", 1024))
     for power, letter in enumerate("kMGT", 1)
 }
+
+
+def lsn_argument(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """Return the LSN of an option's value such as ``16/B374D848``: a callback of click."""
+    try:
+        return None if value is None else parse_lsn(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def duration(text: str) -> timedelta:

@@ -15,12 +15,13 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from pgwire_codec.cli.arguments import compression_option, size
+from pgwire_codec.cli.arguments import compression_option, lsn_argument, size
+from pgwire_codec.cli.dead_letters import dead_letters
 from pgwire_codec.cli.failure import Failure
 from pgwire_codec.cli.retention import retention_of, retention_options
 from pgwire_codec.format import format_count, printable
 from pgwire_codec.options import Compression, SegmentOptions
-from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
+from pgwire_codec.protocol.lsn import format_lsn
 
 if TYPE_CHECKING:
     from pgwire_codec.log import LoggedRelation, LogStatistics
@@ -36,14 +37,8 @@ Examples:
   pgwire-codec log compact shop.log
   pgwire-codec log copy shop.log s3://bucket/shop.log
   pgwire-codec log add-table --table public.orders shop.log
+  pgwire-codec log dead-letters shop.log
 """
-
-
-def _lsn(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    try:
-        return None if value is None else parse_lsn(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
 
 
 _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -53,6 +48,9 @@ _DIRECTORY = click.argument("directory", metavar="DIR")
 @click.group(epilog=_EPILOG)
 def log() -> None:
     """Inspect and maintain a log: a directory of captured messages, or its URI."""
+
+
+log.add_command(dead_letters)
 
 
 @log.command()
@@ -109,7 +107,7 @@ def verify(directory: str, repair: bool, as_json: bool) -> None:
 @click.option(
     "--before",
     metavar="LSN",
-    callback=_lsn,
+    callback=lsn_argument,
     help="LSN such as 16/B374D848; transactions committed up to it are no longer needed.",
 )
 @retention_options

@@ -27,6 +27,7 @@ from pgwire_codec.log.bounds import Manifest
 from pgwire_codec.log.compaction import JoinedFiles, compact
 from pgwire_codec.log.consumers import Consumer, LsnFile, SparkCheckpoint
 from pgwire_codec.log.copying import copy
+from pgwire_codec.log.dead_letters import dead_letters
 from pgwire_codec.log.index_check import Damage
 from pgwire_codec.log.partition import LogPartition, LogPlan, LogPosition
 from pgwire_codec.log.prune import prune
@@ -85,6 +86,7 @@ __all__ = [
     "WriterStatistics",
     "compact",
     "copy",
+    "dead_letters",
     "prune",
     "retain",
     "statistics",

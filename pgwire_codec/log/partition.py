@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from pgwire_codec._impl import Decoder
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.changes import Changes
-from pgwire_codec.errors import DecodeError
+from pgwire_codec.errors import DecodeError, Rejected
 from pgwire_codec.log.commit_times import ALL_TIMES, TimeRange
 from pgwire_codec.log.message_columns import Encoding, lsns
 from pgwire_codec.log.segment import Extent
@@ -25,6 +25,8 @@ from pgwire_codec.transactions.plan import PartPlan
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
+
+    from pgwire_codec.decoder import PartDecoder
 
 
 class LogPosition(NamedTuple):
@@ -96,7 +98,9 @@ class LogPartition:
     times: TimeRange = ALL_TIMES
     session_starts: frozenset[int] = frozenset()
 
-    def decode(self, options: DecoderOptions | None = None) -> Iterator[ChangeBatch]:
+    def decode(
+        self, options: DecoderOptions | None = None, letters: list[Rejected] | None = None
+    ) -> Iterator[ChangeBatch]:
         """Decode the changes.
 
         Parameters
@@ -104,6 +108,10 @@ class LogPartition:
         options : DecoderOptions, optional
             Options of the decoder; ``on_error`` must be that of the plan. Rejected messages are
             left out.
+        letters : list of Rejected, optional
+            Gets the rejected messages of the range, with their ordinals as ``message_index``, when
+            the iteration is over. Then a message that does not decode raises no error, whatever
+            ``on_error`` is.
 
         Raises
         ------
@@ -114,10 +122,45 @@ class LogPartition:
             meanwhile, its messages are read from the joined segment.
         """
         decoder = Decoder(options=options).for_part(self.plan)
+        if letters is not None:
+            for changes in self._tolerantly(decoder):
+                letters += self._letters(changes.rejected)
+                yield from self._in_range(changes)
+            return
         batches = self._batches()
         for changes, _ in decode_batches(decoder, batches, self.segment, self.session_starts):
             yield from self._in_range(changes)
         yield from self._in_range(decoder.decode([], last=True))
+
+    def error(self, letter: Rejected) -> DecodeError:
+        """Return the error of a rejected message of :meth:`decode`, with its place in the log."""
+        where = f"segment {self.segment}, ordinal {letter.message_index}"
+        context = letter.error.context
+        return letter.error.at(None, f"{where}; {context}" if context else where)
+
+    def _tolerantly(self, decoder: PartDecoder) -> Iterator[Changes]:
+        """Decode the messages, numbered in the partition; reject those that do not decode."""
+        number = 0
+        for records in self._batches():
+            if self.first_ordinal + number in self.session_starts:
+                decoder.new_session()
+            data, lsn = records.column("data"), lsns(records)
+            try:
+                changes = decoder.decode(data, lsn, first_index=number)
+            except DecodeError:
+                changes = decoder.decode(data, lsn, first_index=number, on_error="skip")
+            yield changes
+            number += len(records)
+        yield decoder.decode([], last=True, first_index=number)
+
+    def _letters(self, messages: Iterable[Rejected]) -> Iterator[Rejected]:
+        """Yield the rejected messages of the range, with their ordinals."""
+        for each in messages:
+            is_repeated = each.commit_lsn is not None and each.commit_lsn <= each.after_lsn
+            if is_repeated or not self.after <= each.after_lsn < self.until:
+                continue
+            if each.commit_time is None or self.times.has(each.commit_time.astype(np.int64)):
+                yield replace(each, message_index=self.first_ordinal + each.message_index)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         store = open_store(self.uri, self.filesystem)

@@ -108,8 +108,11 @@ class _PartRun:
 
     @property
     def changed(self) -> frozenset[int] | None:
-        """OIDs of the relations of which they may have changes; None: of any."""
-        found = [part.summary.relations for part in self.parts]
+        """OIDs of the relations of which they may have changes; None: of any.
+
+        A message that does not decode may be a change of any.
+        """
+        found = [None if part.undecodable else part.summary.relations for part in self.parts]
         known = [each for each in found if each is not None]
         return None if len(known) < len(found) else frozenset().union(*known)
 
@@ -175,8 +178,10 @@ def plan_range(
             outcomes = _in_range(part_plan, after, until, times)
             before, delivered = delivered, run.parts[-1].delivered_lsn
             commits = run.may_commit and delivered > max(before, after)
-            # The decoder raises the error of a message that does not decode.
-            fails = run.first_ordinal >= ordinals.commits and any(p.undecodable for p in run.parts)
+            # The decoder raises the error of a message that does not decode, or rejects it.
+            fails = run.first_ordinal >= ordinals.commits and (
+                part_plan.rejects or any(part.undecodable for part in run.parts)
+            )
             if run.is_needed and (outcomes or commits or fails):
                 plan = replace(part_plan, outcomes=outcomes)
                 partition = run.partition(log.uri, filesystem, plan, after, until, times)
@@ -302,11 +307,24 @@ def _commits(
     for _, part in _parts(log, first, last):
         if before >= until and not to_end:
             break
-        is_inside = part.delivered_lsn > after or before >= after
+        is_inside = _reaches(part, before, after)
         if commits is None and is_inside and (after < until or to_end):
             commits = part.first_ordinal
         before, end = part.delivered_lsn, part.end_ordinal
     return _OrdinalRange(begin.first_ordinal, end if commits is None else commits, end)
+
+
+def _reaches(part: SegmentPart, before: int, after: int) -> bool:
+    """Return whether a part may have messages after the commit with an LSN.
+
+    ``before`` is the commit LSN of the last transaction before the part. If that commit is the last
+    one of the part, only a message after it that does not decode counts: it is in no transaction.
+    """
+    return (
+        part.delivered_lsn > after
+        or before >= after
+        or (part.undecodable > 0 and part.delivered_lsn == after)
+    )
 
 
 def _find(log: SegmentSequence, after: int, until: int, to_end: bool) -> _OrdinalRange:
@@ -328,7 +346,7 @@ def _find(log: SegmentSequence, after: int, until: int, to_end: bool) -> _Ordina
         before = tracker.carry.delivered_lsn
         if before >= until and not to_end:
             break
-        is_inside = part.delivered_lsn > after or before >= after
+        is_inside = _reaches(part, before, after)
         if commits is None and is_inside and (after < until or to_end):
             commits = part.first_ordinal
         tracker.apply(part.summary, part.first_ordinal)

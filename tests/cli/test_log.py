@@ -6,13 +6,16 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 
-from pgwire_codec import log
+from pgwire_codec import encode_message, log
 from pgwire_codec.cli.app import app
 from pgwire_codec.cli.arguments import duration, size
+from pgwire_codec.log.dead_letters import DEAD_LETTERS
 from pgwire_codec.protocol.lsn import format_lsn
+from tests.support import build, spark_logs
 from tests.support.corpus import capture
 from tests.support.logs import commit_lsns, write
 
@@ -190,7 +193,58 @@ def test_sizes(text: str, value: int) -> None:
     assert size(text) == value
 
 
-@pytest.mark.parametrize("command", ["info", "verify", "compact"])
+@pytest.fixture
+def bad(tmp_path: Path) -> Path:
+    """Write a log with values that do not decode, and with a message that is cut short."""
+    price = build.column("price", "numeric", typmod=(10 << 16) + 2 + 4)
+    table = build.relation(1, build.column("id", "int4", key=True), price, name="orders")
+    cut = encode_message(build.insert(1, "4", "4.00"))[:-1]
+    changes = [build.insert(1, "1", "NaN"), build.insert(1, "2", "2.00"), cut, b"?"]
+    spark_logs.write(tmp_path / "bad", build.wire(build.transaction(table, *changes)))
+    return tmp_path / "bad"
+
+
+def test_dead_letters(bad: Path) -> None:
+    result = run("dead-letters", bad)
+    assert result.exit_code == 0
+    first, second, third, last = result.stdout.splitlines()
+    assert first.startswith("ordinal 2 commit LSN 0/64 public.orders: unrepresentable: byte 19 (")
+    assert " — hint: " in first
+    assert second.startswith("ordinal 4 commit LSN 0/64 public.orders: truncated: byte ")
+    assert third.startswith("ordinal 5 commit LSN 0/64: unknown_tag: byte 0")
+    assert last == "3 messages that do not decode"
+    shown = run("dead-letters", "--table", "public.*", "--unrepresentable", "null", bad).stdout
+    assert shown.splitlines()[1:] == ["1 message that does not decode"]
+    for option in ("--after", "--until"):
+        other = {"--after": "0/64", "--until": "0/0"}[option]
+        assert run("dead-letters", option, other, bad).stdout.startswith("0 messages")
+
+
+def test_dead_letters_for_programs(bad: Path, tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in run("dead-letters", "--json", bad).stdout.splitlines()]
+    assert [(each["ordinal"], each["code"], each["commit_lsn"]) for each in lines] == [
+        (2, "unrepresentable", "0/64"),
+        (4, "truncated", "0/64"),
+        (5, "unknown_tag", "0/64"),
+    ]
+    assert lines[2]["data"] == "3f"
+    assert lines[2]["table"] is None
+    assert lines[0]["commit_time"] == "2000-01-01T00:00:00Z"
+    file = tmp_path / "letters.parquet"
+    assert run("dead-letters", "--to", file, bad).stdout == f"wrote 3 messages to {file}\n"
+    table = pq.read_table(file)
+    assert table.schema.names == DEAD_LETTERS.names
+    assert table.column("ordinal").to_pylist() == [2, 4, 5]
+    assert table.column("data").to_pylist()[2] == b"?"
+    run("dead-letters", "--to", file, "--types", "text", "--until", "0/0", bad)
+    assert len(pq.read_table(file)) == 0
+    assert run("dead-letters", "--to", file, "--json", bad).exit_code == 2
+    unwritable = run("dead-letters", "--to", tmp_path / "none" / "file", bad)
+    assert unwritable.exit_code == 4
+    assert "could not write" in unwritable.stderr
+
+
+@pytest.mark.parametrize("command", ["info", "verify", "compact", "dead-letters"])
 def test_no_log(command: str, tmp_path: Path) -> None:
     """One that a capture can still begin can pass by itself; a folder of other files cannot."""
     for folder, status in ((tmp_path / "log", 3), (tmp_path, 4)):
