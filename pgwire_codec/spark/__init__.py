@@ -8,6 +8,7 @@ from pgwire_codec.errors import missing_extra
 if TYPE_CHECKING:
     from pgwire_codec.spark.comparing.compare import compare
     from pgwire_codec.spark.comparing.result import Comparison, RowDifference, TableComparison
+    from pgwire_codec.spark.dead_letters import read_dead_letters
     from pgwire_codec.spark.decode.dataframe import PlannedChanges, decode_changes, plan_changes
     from pgwire_codec.spark.decode.rdd import decode_partition, plan_partitions
     from pgwire_codec.spark.mirroring.query import mirror, resume_table
@@ -35,6 +36,7 @@ __all__ = [
     "mirror",
     "plan_changes",
     "plan_partitions",
+    "read_dead_letters",
     "read_tables",
     "resume_table",
     "unpack_tables",
@@ -59,6 +61,7 @@ _MODULES = {
     "mirror": "mirroring.query",
     "plan_changes": "decode.dataframe",
     "plan_partitions": "decode.rdd",
+    "read_dead_letters": "dead_letters",
     "read_tables": "tables",
     "resume_table": "mirroring.query",
     "unpack_tables": "tables",

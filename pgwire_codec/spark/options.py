@@ -34,7 +34,7 @@ _VALUES: Final = {
     "types": ("native", "text"),
     "before": ("key", "full", "none"),
     "unrepresentable": ("raise", "null", "clamp"),
-    "onError": ("raise", "skip", "table"),
+    "onError": ("raise", "skip", "table", "collect"),
     "checkIdentity": ("true", "false"),
     "typesOf": ("log", "range"),
     "withRelationOid": ("true", "false"),
@@ -90,6 +90,8 @@ class SourceOptions:
         Whether filters of the query limit the range.
     errors_by_table : bool
         Whether a value that does not decode is an error of its table only, in packed rows.
+    collects_letters : bool
+        Whether messages that do not decode have packed rows of their own.
     check_identity : bool
         Whether an update or delete with another replica identity than the last one is an error.
     types_of_range : bool
@@ -114,6 +116,7 @@ class SourceOptions:
     staging_path: str | None
     push_filters: bool
     errors_by_table: bool
+    collects_letters: bool
     check_identity: bool
     types_of_range: bool
 
@@ -162,7 +165,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         numeric=options.get("numeric", "string"),
         before=before if has_columns else "none",
         unrepresentable=options.get("unrepresentable", "raise"),
-        on_error="skip" if options.get("onError") == "skip" else "raise",
+        on_error="skip" if options.get("onError") in ("skip", "collect") else "raise",
         arrow_types=SPARK,
     )
     staging_path = _staging_path(options)
@@ -199,6 +202,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         staging_path=staging_path,
         push_filters=options.get("pushFilters") == "true",
         errors_by_table=options.get("onError") == "table",
+        collects_letters=options.get("onError") == "collect",
         check_identity=options.get("checkIdentity") == "true",
         types_of_range=options.get("typesOf") == "range",
     )
@@ -221,8 +225,9 @@ def _check_together(options: Mapping[str, str], style: str) -> None:
             hint="Packed rows have no column to filter by. Set startingLsn and endingLsn, or "
             "startingTimestamp and endingTimestamp.",
         )
-    if options.get("onError") == "table" and "tables" not in options:
-        raise OptionError("onError=table needs the option tables")
+    on_error = options.get("onError")
+    if on_error in ("table", "collect") and "tables" not in options:
+        raise OptionError(f"onError={on_error} needs the option tables")
     if "onRelationChange" in options and not {"table", "tables"} & options.keys():
         raise OptionError(
             "onRelationChange needs the option table",

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from pgwire_codec.changes.batch import ChangeBatch
-from pgwire_codec.errors import DecodeError
+from pgwire_codec.errors import DecodeError, Rejected
 from pgwire_codec.log import Log, LogPartition
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.spark.formats.packed import PackedTable, Packer, TableRange
@@ -130,9 +130,19 @@ def read_partition(
         yield from _packed(partition, options)
     elif isinstance(partition, PgoutputPartition):
         assert rows is not None
-        oids = None if partition.relation_oid is None else {partition.relation_oid}
-        for batch in _batches(partition.partition, options, oids):
+        oid = partition.relation_oid
+        if oid is None:
+            for batch in partition.partition.decode(options.decoder):
+                yield _records(rows, batch, partition.partition)
+            return
+        letters: list[Rejected] = []
+        for batch in _batches(partition.partition, options, {oid}, letters):
             yield _records(rows, batch, partition.partition)
+        if options.on_error == "raise":
+            # A damaged message of another relation concerns the readers of that one.
+            for letter in letters:
+                if letter.relation_oid in (None, oid):
+                    raise partition.partition.error(letter)
 
 
 def _packed(partition: PackedPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
@@ -140,7 +150,8 @@ def _packed(partition: PackedPartition, options: SourceOptions) -> Iterator[pa.R
         yield from Packer(partition.tables).empty()
         return
     packer = Packer(partition.tables, _staging(partition.folder, partition.partition))
-    for batch in _batches(partition.partition, options, partition.tables.keys()):
+    letters: list[Rejected] = []
+    for batch in _batches(partition.partition, options, partition.tables.keys(), letters):
         oid = batch.relation.oid
         try:
             records = _records(partition.tables[oid].rows, batch, partition.partition)
@@ -150,6 +161,14 @@ def _packed(partition: PackedPartition, options: SourceOptions) -> Iterator[pa.R
             packer.reject(oid, error)
         else:
             yield from packer.add(batch, records)
+    for letter in letters:
+        changed = letter.relation_oid
+        if options.collects_letters:
+            packer.set_apart(letter)
+        elif options.errors_by_table and changed is not None and changed in partition.tables:
+            packer.reject(changed, partition.partition.error(letter))
+        elif options.on_error == "raise":
+            raise partition.partition.error(letter)
     yield from packer.finish()
 
 
@@ -158,11 +177,14 @@ def _staging(folder: str | None, partition: LogPartition) -> Staging | None:
 
 
 def _batches(
-    partition: LogPartition, options: SourceOptions, oids: Collection[int] | None
+    partition: LogPartition,
+    options: SourceOptions,
+    oids: Collection[int],
+    letters: list[Rejected],
 ) -> Iterator[ChangeBatch]:
-    """Yield the changes of some relations, or of all."""
-    for batch in partition.decode(options.decoder):
-        if oids is None or batch.relation.oid in oids:
+    """Yield the changes of some relations; add the messages that do not decode to ``letters``."""
+    for batch in partition.decode(options.decoder, letters):
+        if batch.relation.oid in oids:
             yield batch
 
 

@@ -81,9 +81,11 @@ class PgoutputDataSource(DataSource):
         ``delta``: ``_change_type``, ``_commit_version`` and ``_commit_timestamp``, with an update
         as its preimage (if the server sent the old tuple) and its postimage.
     types, numeric, before, unrepresentable, onError
-        As for :class:`pgwire_codec.Decoder`. ``onError=table``, for ``tables``: a value that does
-        not decode is an error of its table only. The column ``error`` has it, and
-        :func:`unpack_tables` raises it when the table is used.
+        As for :class:`pgwire_codec.Decoder`. ``onError=table``, for ``tables``: a value or message
+        that does not decode is an error of its table only. The column ``error`` has it, and
+        :func:`unpack_tables` raises it when the table is used. ``onError=collect``, for ``tables``:
+        as ``skip``, and the messages that are left out are the ``dead_letters`` of
+        :func:`unpack_tables`.
     typesOf
         ``log`` (default): columns have types that hold the values of all versions of the table in
         the log. ``range``: of the versions that are valid in the range.

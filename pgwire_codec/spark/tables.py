@@ -14,6 +14,7 @@ from pgwire_codec.log import Log
 from pgwire_codec.spark.arrow_types import spark_schema
 from pgwire_codec.spark.failures import error_of
 from pgwire_codec.spark.formats.packed import (
+    LETTERS,
     PACKED,
     ChangeFacts,
     TableRange,
@@ -63,10 +64,17 @@ class LogTables(Mapping[str, "DataFrame"]):
         replica identity.
     partitions : dict of str to (int or None)
         By table: number of the DataFrame's partitions; None if files are read.
+    dead_letters : dict of int to DataFrame
+        With ``onError=collect``: the messages that do not decode, with the columns of
+        :func:`read_dead_letters`, by the OID of their relation; 0 for those that name none.
     """
 
     def __init__(
-        self, packed: DataFrame, tables: Mapping[str, _Table], folders: Collection[str]
+        self,
+        packed: DataFrame,
+        tables: Mapping[str, _Table],
+        folders: Collection[str],
+        dead_letters: Mapping[int, DataFrame] | None = None,
     ) -> None:
         self._packed = packed
         self._folders = folders
@@ -76,6 +84,7 @@ class LogTables(Mapping[str, "DataFrame"]):
         self.ranges = {name: table.range for name, table in tables.items()}
         self.facts = {name: table.facts for name, table in tables.items()}
         self.partitions = {name: table.partitions for name, table in tables.items()}
+        self.dead_letters = dict(dead_letters or {})
 
     def __getitem__(self, name: str) -> DataFrame:
         rows = self._rows[name]
@@ -185,6 +194,7 @@ def unpack_tables(packed: DataFrame) -> LogTables:
         kept.unpersist()
         raise
     tables = {}
+    letters: dict[int, DataFrame] = {}
     folders = set()
     for oid, name, changes, size, inserts, last, *maxima in found:
         truncated, has_unsent, others, error, folder, serialized = maxima
@@ -192,8 +202,11 @@ def unpack_tables(packed: DataFrame) -> LogTables:
         schema = declared.remove_metadata()
         rows: DataFrame | None = None
         tasks = -(-max(size, 1) // _TASK_BYTES)
+        if name == LETTERS:
+            letters[oid] = _packed_rows(kept, oid, name, tasks, schema)
+            continue
         if size or folder is None:
-            rows = _packed_rows(kept, oid, tasks, schema)
+            rows = _packed_rows(kept, oid, name, tasks, schema)
         partitions = tasks if folder is None else None
         if folder is not None:
             folders.add(folder)
@@ -204,13 +217,13 @@ def unpack_tables(packed: DataFrame) -> LogTables:
         facts = ChangeFacts(inserts, lsn, time, place_of(truncated), has_unsent, others)
         usable = rows if error is None else error_of(error)
         tables[name] = _Table(oid, changes, TableRange.of(declared), facts, partitions, usable)
-    return LogTables(kept, tables, folders)
+    return LogTables(kept, tables, folders, letters)
 
 
-def _packed_rows(kept: DataFrame, oid: int, tasks: int, schema: pa.Schema) -> DataFrame:
+def _packed_rows(kept: DataFrame, oid: int, name: str, tasks: int, schema: pa.Schema) -> DataFrame:
     """Return the rows of a table in the column ``data``, by as many tasks as its bytes need."""
     return (
-        kept.where(kept.relation_oid == oid)
+        kept.where((kept.relation_oid == oid) & (kept.relation == name))
         .select("data")
         .coalesce(tasks)
         .mapInArrow(_unpacking(schema), spark_schema(schema))

@@ -136,7 +136,7 @@ def test_without_table_values_are_text() -> None:
         ({"types": "str"}, "types must be one of native, text, not 'str'"),
         ({"before": "all"}, "before must be one of key, full, none, not 'all'"),
         ({"unrepresentable": "x"}, "unrepresentable must be one of raise, null, clamp"),
-        ({"onError": "ignore"}, "onError must be one of raise, skip, table, not 'ignore'"),
+        ({"onError": "ignore"}, "onError must be one of raise, skip, table, collect, not 'ignore'"),
         ({"numeric": "decimal"}, "numeric"),
         ({"startingLsn": "0x10"}, "startingLsn must be an LSN like 16/B374D848"),
         ({"endingLsn": str(1 << 64)}, "endingLsn must be an LSN"),

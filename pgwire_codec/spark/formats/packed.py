@@ -15,9 +15,10 @@ import pyarrow as pa
 from pgwire_codec._impl import decode_message, encode_message
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.metadata import metadata_names
-from pgwire_codec.errors import DecodeError
+from pgwire_codec.errors import DecodeError, Rejected
+from pgwire_codec.log.dead_letters import DEAD_LETTERS, to_arrow
 from pgwire_codec.protocol.messages import Relation
-from pgwire_codec.spark.arrow_types import spark_arrow_schema
+from pgwire_codec.spark.arrow_types import cast_batch, spark_arrow_schema
 from pgwire_codec.spark.formats.identity import has_other_identity
 from pgwire_codec.spark.formats.row_format import RowFormat
 from pgwire_codec.spark.formats.staged import StagedFiles, Staging, fits_parquet
@@ -44,6 +45,9 @@ PACKED: Final = spark_arrow_schema(
     )
 )
 
+#: Columns of dead letters, in the exact form that Spark uses.
+SPARK_LETTERS: Final = spark_arrow_schema(DEAD_LETTERS)
+
 #: Spark's cache skips whole batches of about 4 MB by the OIDs in them. So rows are smaller, and
 #: those of a table are together. They are large enough that the cost of a row does not matter.
 _PIECE_BYTES: Final = 2 << 20
@@ -58,6 +62,9 @@ _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False
 
 _INSERT: Final = ord("I")
 _TRUNCATE: Final = ord("T")
+
+#: In place of a table's name, in packed rows of dead letters. No table has this name.
+LETTERS: Final = ""
 
 _RELATION: Final = b"pgwire_codec.relation"
 _RANGE: Final = b"pgwire_codec.range"
@@ -173,6 +180,7 @@ class Packer:
         self._buffered: dict[int, _Buffered] = {}
         self._facts: dict[int, ChangeFacts] = {}  # about changes that no row has yet
         self._errors: dict[int, DecodeError] = {}
+        self._letters: dict[int, list[Rejected]] = {}
         self._schemas: dict[int, pa.Buffer] = {}
         self._folder = None if staging is None else staging.folder
         self._files = None if staging is None else StagedFiles(staging)
@@ -203,6 +211,13 @@ class Packer:
         self._errors.setdefault(oid, error)
         self._buffered.pop(oid, None)
 
+    def set_apart(self, letter: Rejected) -> None:
+        """Take a dead letter, which is packed with those of the same relation; 0 for no relation.
+
+        The relation has a row, also if it has no other changes.
+        """
+        self._letters.setdefault(letter.relation_oid or 0, []).append(letter)
+
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Yield the remaining rows, those of a table together, when staged files are complete."""
         run: list[tuple[int, pa.RecordBatch | int | None]] = []
@@ -220,9 +235,11 @@ class Packer:
         if self._files is not None:
             self._files.close()
             run += self._files.rows.items()
-        run += [(oid, None) for oid in self._errors]
+        run += [(oid, None) for oid in {**self._errors, **self._letters} if oid in self._tables]
         if run:
             yield self._rows(run)
+        if self._letters:
+            yield self._letter_rows()
 
     def empty(self) -> Iterator[pa.RecordBatch]:
         """Yield a row without changes of each table."""
@@ -262,6 +279,30 @@ class Packer:
             _binary(data),
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=PACKED)
+
+    def _letter_rows(self) -> pa.RecordBatch:
+        """Return a row for the dead letters of each relation."""
+        names = {oid: table.name for oid, table in self._tables.items()}
+        schema = SPARK_LETTERS.serialize().to_pybytes()
+        rows = []
+        for oid, letters in self._letters.items():
+            data = _message(cast_batch(to_arrow(letters, names).columns, SPARK_LETTERS))
+            rows.append(
+                {
+                    "relation_oid": oid,
+                    "relation": LETTERS,
+                    "rows": len(letters),
+                    "bytes": len(data),
+                    "inserts": 0,
+                    "last_lsn": -1,
+                    "last_time": 0,
+                    "has_unsent": False,
+                    "other_identity": False,
+                    "schema": schema,
+                    "data": data.to_pybytes(),
+                }
+            )
+        return pa.RecordBatch.from_pylist(rows, schema=PACKED)
 
     def _error(self, oid: int) -> str | None:
         error = self._errors.get(oid)

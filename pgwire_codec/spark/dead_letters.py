@@ -1,0 +1,125 @@
+"""Dead letters of a log as a DataFrame, which Spark's tasks read by partition."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from pgwire_codec.errors import OptionError
+from pgwire_codec.log import Log, LogPartition
+from pgwire_codec.log.dead_letters import DEAD_LETTERS, letters_in, names_of, to_arrow
+from pgwire_codec.options import DecoderOptions
+from pgwire_codec.spark.arrow_types import cast_batch, spark_schema
+from pgwire_codec.spark.formats.packed import SPARK_LETTERS
+from pgwire_codec.spark.options import SourceOptions, parse_options
+from pgwire_codec.spark.selection import TableNames
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def read_dead_letters(
+    spark: SparkSession,
+    log: str | os.PathLike[str] | Log,
+    tables: str | Sequence[str] | None = None,
+    **options: str,
+) -> DataFrame:
+    """Read the messages of a log that ``onError=skip`` leaves out, each with its error.
+
+    With the same options, ``format("pgoutput")`` with ``onError=skip`` has all other changes. Each
+    task reads a part of the log.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        The session; also one of Spark Connect.
+    log : str, path or Log
+        Location of the log, or the log.
+    tables : str or sequence of str, optional
+        Names of tables, and patterns such as ``public.*``. By default the messages of all tables,
+        and those that name none.
+    **options
+        Options of ``format("pgoutput")``: ``startingLsn``, ``endingLsn``, ``startingTimestamp``,
+        ``endingTimestamp``, ``types``, ``numeric``, ``unrepresentable`` and ``maxPartitionBytes``.
+
+    Returns
+    -------
+    DataFrame
+        A row for each message, with the columns of :func:`pgwire_codec.log.dead_letters`:
+        ``ordinal``, ``lsn``, ``commit_lsn``, ``commit_time``, ``after_lsn``, ``xid``, ``table``,
+        ``relation_oid``, ``code``, ``error``, ``hint`` and ``data``. Rows are not ordered:
+        ``ordinal`` is the order.
+
+    Raises
+    ------
+    OptionError
+        For an invalid option.
+    LogError
+        When the log does not exist, or is damaged.
+    TableError
+        For a name that no relation has.
+    """
+    if any(name.lower() == "onerror" for name in options):
+        raise OptionError("read_dead_letters sets the option onError itself")
+    opened = log if isinstance(log, Log) else Log(os.fspath(log))
+    listed = tables if isinstance(tables, str) else ",".join(tables or "*")
+    chosen = parse_options({**options, "path": opened.uri, "tables": listed, "onError": "skip"})
+    oids = None
+    if tables is not None:
+        selected = TableNames.parse(chosen.tables or ()).select(opened, chosen.ending_lsn)
+        oids = {version.relation.oid for version in selected.values()}
+    names = names_of(opened.relations_at(chosen.ending_lsn))
+    return letters_between(
+        spark, opened, chosen, chosen.starting_lsn, chosen.ending_lsn, oids, names
+    )
+
+
+def letters_between(
+    spark: SparkSession,
+    log: Log,
+    options: SourceOptions,
+    after: int | None,
+    until: int | None,
+    relations: Collection[int] | None,
+    names: Mapping[int, str],
+) -> DataFrame:
+    """Return the dead letters of a range of commit LSNs: of some relations, by OID, or all.
+
+    ``names`` are the names of relations, by OID.
+    """
+    plan = log.plan(
+        after,
+        until,
+        relation_oid=relations,
+        starting_time=options.starting_time,
+        ending_time=options.ending_time,
+        max_partition_bytes=options.max_partition_bytes,
+        on_error="skip",
+    )
+    chosen = None if relations is None else frozenset(relations)
+    reader: Any = _LetterReader(tuple(plan.partitions), options.decoder, chosen, dict(names))
+    count = max(len(plan.partitions), 1)
+    numbers = spark.range(0, len(plan.partitions), 1, count)
+    return numbers.mapInArrow(reader.__call__, spark_schema(DEAD_LETTERS))
+
+
+@dataclass(frozen=True, slots=True)
+class _LetterReader:
+    """Reads the dead letters of partitions. Spark's tasks have a copy each."""
+
+    partitions: tuple[LogPartition, ...]
+    options: DecoderOptions
+    relations: frozenset[int] | None
+    names: dict[int, str]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the letters of the partitions whose numbers the batches have."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                letters = letters_in(self.partitions[number], self.options, self.relations)
+                if letters:
+                    yield cast_batch(to_arrow(letters, self.names).columns, SPARK_LETTERS)
