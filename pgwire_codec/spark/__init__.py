@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from pgwire_codec.spark.dead_letters import read_dead_letters
     from pgwire_codec.spark.decode.dataframe import PlannedChanges, decode_changes, plan_changes
     from pgwire_codec.spark.decode.rdd import decode_partition, plan_partitions
-    from pgwire_codec.spark.mirroring.query import mirror, resume_table
+    from pgwire_codec.spark.mirroring.query import mirror
+    from pgwire_codec.spark.mirroring.requests import replay_table, resume_table
     from pgwire_codec.spark.reduction.latest import latest
     from pgwire_codec.spark.sinks.auto_cdc import auto_cdc_rows
     from pgwire_codec.spark.sinks.merge import merge_into
@@ -38,6 +39,7 @@ __all__ = [
     "plan_partitions",
     "read_dead_letters",
     "read_tables",
+    "replay_table",
     "resume_table",
     "unpack_tables",
 ]
@@ -63,7 +65,8 @@ _MODULES = {
     "plan_partitions": "decode.rdd",
     "read_dead_letters": "dead_letters",
     "read_tables": "tables",
-    "resume_table": "mirroring.query",
+    "replay_table": "mirroring.requests",
+    "resume_table": "mirroring.requests",
     "unpack_tables": "tables",
 }
 

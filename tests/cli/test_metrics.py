@@ -73,7 +73,8 @@ def test_mirror_serves_its_metrics(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     pytest.importorskip("deltalake")
     from pgwire_codec.metrics import instruments as i
-    from pgwire_codec.spark.mirroring.status import SET_ASIDE, TableStatus, status_table
+    from pgwire_codec.spark.mirroring.lake_table import lake_table
+    from pgwire_codec.spark.mirroring.status import SET_ASIDE, StatusTable, TableStatus
     from tests.cli.test_mirror import ROOT, command
     from tests.support import build
     from tests.support.metric_pages import Served
@@ -84,7 +85,7 @@ def test_mirror_serves_its_metrics(tmp_path: Path) -> None:
     writer.flush()
     aside = TableStatus("public.t9", 9, state=SET_ASIDE, error="wrong")
     lake: Any = str(tmp_path / "lake" / "_mirror")
-    status_table(None, lake, "delta-rs", {}).write([aside])  # type: ignore[arg-type]
+    StatusTable(lake_table(None, lake, "delta-rs", {})).write([aside])  # type: ignore[arg-type]
     with subprocess.Popen(
         command(tmp_path, "--every", "1 second", "--metrics", f"127.0.0.1:{port}"),
         cwd=ROOT,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +15,14 @@ from pgwire_codec.spark.mirroring.evolution import Policy
 from pgwire_codec.spark.mirroring.lake import Lake
 from pgwire_codec.spark.mirroring.masks import Masks, without_values
 from pgwire_codec.spark.mirroring.row_columns import RowColumns
-from pgwire_codec.spark.mirroring.status import GONE, OK, RESUMING, SET_ASIDE, TableStatus
+from pgwire_codec.spark.mirroring.status import (
+    GONE,
+    OK,
+    REPLAYING,
+    REQUESTED,
+    SET_ASIDE,
+    TableStatus,
+)
 from pgwire_codec.spark.mirroring.table_mirror import LOGGER, TableMirror
 from pgwire_codec.spark.selection import TableNames
 from pgwire_codec.spark.tables import LogTables, unpack_tables
@@ -74,6 +81,8 @@ class MirrorBatches:
         Number of tables that are merged at once.
     report : callable
         Is called with the result of each micro-batch.
+    collects_letters : bool
+        Whether changes that do not decode are recorded as dead letters, and left out.
     """
 
     def __init__(
@@ -87,6 +96,7 @@ class MirrorBatches:
         options: Mapping[str, str],
         parallelism: int,
         report: Callable[[MirroredBatch], None],
+        collects_letters: bool = False,
     ) -> None:
         self._log = Log(log)
         self._names = TableNames.parse(tables)
@@ -97,6 +107,7 @@ class MirrorBatches:
         self._options = options
         self._parallelism = parallelism
         self._report = report
+        self._collects_letters = collects_letters
         self._running = threading.Lock()
         self._stopped = False
 
@@ -111,6 +122,8 @@ class MirrorBatches:
                 raise PgwireError(STOPPED)
             self._adapt(packed.sparkSession)
             with unpack_tables(packed) as tables:
+                if tables.dead_letters:
+                    self._record_unnamed(packed.sparkSession, tables)
                 if tables.ranges:
                     self._apply(packed.sparkSession, tables, batch)
 
@@ -122,16 +135,25 @@ class MirrorBatches:
     def resume(self, session: SparkSession) -> None:
         """Catch up the tables that are to be resumed, to the commit LSN that the others have."""
         rows = self._lake.status(session).read()
-        resumed = {name: row for name, row in rows.items() if row.state == RESUMING}
-        if resumed:
+        requested = {name: row for name, row in rows.items() if row.state in REQUESTED}
+        if requested:
             lsns = [row.whole_lsn or 0 for row in rows.values() if row.state == OK]
             until = min(lsns, default=self._log.end.lsn)
             mirror = self._mirror(session, until)
             work = {
-                name: _bound(mirror.catch_up, replace(row, changes=0))
-                for name, row in resumed.items()
+                name: _requested(mirror, replace(row, changes=0)) for name, row in requested.items()
             }
             self._finish(session, rows, work, until, -1)
+
+    def _record_unnamed(self, session: SparkSession, tables: LogTables) -> None:
+        """Record the dead letters that belong to no relation of the log."""
+        self._log.refresh()
+        known = self._log.relations_at().relations
+        mirror = self._mirror(session, self._log.end.lsn)
+        for oid, letters in tables.dead_letters.items():
+            if oid not in known:
+                mirror.letters.record(letters)
+                LOGGER.warning("messages that do not decode belong to no known table")
 
     def _apply(self, session: SparkSession, tables: LogTables, batch: int) -> None:
         self._log.refresh()
@@ -151,9 +173,11 @@ class MirrorBatches:
             is_behind = (row.whole_lsn or 0) < after and oid in known
             if row.state == SET_ASIDE:
                 continue
-            if name in tables and row.state in (OK, GONE):
+            if row.state in REQUESTED:
+                work[name] = _requested(mirror, row)
+            elif name in tables:
                 work[name] = _bound(mirror.apply, row, tables)
-            elif row.state == RESUMING or is_behind:
+            elif is_behind:
                 work[name] = _bound(mirror.catch_up, row)
             else:
                 rows[name] = replace(rows[name], whole_lsn=until) if name in rows else row
@@ -169,6 +193,7 @@ class MirrorBatches:
             self._row_columns,
             self._options,
             until,
+            self._collects_letters,
         )
 
     def _finish(
@@ -180,25 +205,54 @@ class MirrorBatches:
         batch: int,
     ) -> None:
         """Do the work of tables, and write the status after it."""
+        replayed = {name for name in work if name in rows and rows[name].state == REPLAYING}
         found = self._run(session, work)
         for name, result in found.items():
             if isinstance(result, Exception):
-                row = rows.get(name, TableStatus(name, 0))
-                row = replace(row.set_aside(result), batch=batch)
+                row = self._set_aside(session, rows.get(name), name, until, result)
+                row = replace(row, batch=batch)
                 if row.error is not None and self._masks.patterns:
                     row = replace(row, error=without_values(row.error))
                 found[name] = row
-        rows = self._write(session, rows | found, found)
+        rows = self._write(session, rows | found, found, replayed)
         self._report(MirroredBatch(batch, until, tuple(found.values()), tuple(rows.values())))
 
+    def _set_aside(
+        self,
+        session: SparkSession,
+        row: TableStatus | None,
+        name: str,
+        until: int,
+        error: Exception,
+    ) -> TableStatus:
+        """Return the status of a table after an error; ``row`` is the one before, if it had one."""
+        if row is None:
+            version = self._log.relations_at(until).named(name)
+            row = TableStatus(name, 0 if version is None else version.relation.oid)
+        if self._collects_letters:  # they may have been recorded before the error
+            letters = self._mirror(session, until).letters
+            row = replace(row, dead_letters=letters.count(row.relation_oid))
+        return row.set_aside(error)
+
     def _write(
-        self, session: SparkSession, rows: dict[str, TableStatus], done: Mapping[str, Any]
+        self,
+        session: SparkSession,
+        rows: dict[str, TableStatus],
+        done: Mapping[str, Any],
+        replayed: Collection[str],
     ) -> dict[str, TableStatus]:
-        """Write the status, with the tables that another process has had resumed meanwhile."""
+        """Write the status, with the tables that another process has requested work for meanwhile.
+
+        A table whose changes are applied can be requested to be replayed.
+        """
         status = self._lake.status(session)
         for attempts in reversed(range(_STATUS_ATTEMPTS)):
-            resumed = {name: row for name, row in status.read().items() if row.state == RESUMING}
-            rows |= {name: row for name, row in resumed.items() if name not in done}
+            held = status.read()
+            requested = {name: row for name, row in held.items() if row.state in REQUESTED}
+            rows |= {name: row for name, row in requested.items() if name not in done}
+            again = [name for name, row in requested.items() if row.state == REPLAYING]
+            for name in set(again) & set(done) - set(replayed):
+                rows[name] = replace(rows[name], state=REPLAYING)
             try:
                 status.write(rows.values())
             except Exception:
@@ -245,6 +299,11 @@ class MirrorBatches:
             if isinstance(result, Exception):
                 LOGGER.warning("%s is set aside: %s", name, result)
         return found
+
+
+def _requested(mirror: TableMirror, row: TableStatus) -> Callable[[], TableStatus]:
+    """Return the work that is requested for a table."""
+    return _bound(mirror.replay if row.state == REPLAYING else mirror.catch_up, row)
 
 
 def _bound(function: Callable[..., TableStatus], *arguments: Any) -> Callable[[], TableStatus]:

@@ -10,7 +10,8 @@ from urllib.parse import quote
 
 from pgwire_codec.errors import OptionError
 from pgwire_codec.protocol.messages import Relation
-from pgwire_codec.spark.mirroring.status import StatusTable, status_table
+from pgwire_codec.spark.mirroring.lake_table import LakeTable, lake_table
+from pgwire_codec.spark.mirroring.status import StatusTable
 from pgwire_codec.spark.sinks.delta_spark import EXTENSION
 from pgwire_codec.spark.sinks.iceberg_catalog import CatalogTable, check_session
 from pgwire_codec.spark.sinks.merge import open_target
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 #: Name of the status table, or of its namespace.
 STATUS: Final = "_mirror"
+
+#: Name of the table of dead letters; for Iceberg, it is in the namespace of the status table.
+LETTERS: Final = "_dead_letters"
 
 #: Name of the stream of changes in the commits of the tables.
 _APP_ID: Final = "pgwire_codec"
@@ -95,9 +99,17 @@ class Lake:
 
     def status(self, spark: SparkSession) -> StatusTable:
         """Return the status table, which need not exist."""
+        return StatusTable(self._own(spark, "status", STATUS))
+
+    def dead_letters(self, spark: SparkSession) -> LakeTable:
+        """Return the table of dead letters, which need not exist."""
+        return self._own(spark, "dead_letters", LETTERS)
+
+    def _own(self, spark: SparkSession, name: str, path: str) -> LakeTable:
+        """Return a table of the mirror's own."""
         # In a catalog, only namespaces have tables.
-        names = (STATUS, "status") if self.engine == ICEBERG else (STATUS,)
-        return status_table(spark, self._path(*names), self.engine, self.storage_options)
+        names = (STATUS, name) if self.engine == ICEBERG else (path,)
+        return lake_table(spark, self._path(*names), self.engine, self.storage_options)
 
     def _path(self, *names: str) -> str:
         if self.engine != ICEBERG:

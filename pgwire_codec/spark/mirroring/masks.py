@@ -38,7 +38,7 @@ _KEY_BYTES: Final = 16
 _RECORDED: Final = re.compile(r"(.*?)=(?:drop|hash:[0-9a-f]{8}|constant:.*)", re.DOTALL)
 
 #: Text in quotes. An apostrophe follows a letter.
-_QUOTED: Final = re.compile(r"""(?<!\w)b?(['"])(?:\\.|(?!\1).)*\1""", re.DOTALL)
+QUOTED: Final = re.compile(r"""(?<!\w)b?(['"])(?:\\.|(?!\1).)*\1""", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ def masked_column(recorded: str) -> str:
 
 def without_values(text: str) -> str:
     """Return an error's text without the values in it, which are in quotes."""
-    return _QUOTED.sub("'…'", text)
+    return QUOTED.sub("'…'", text)
 
 
 def _columns(relation: Relation) -> list[str]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from pgwire_codec.errors import OptionError, TableError
+from pgwire_codec.errors import OptionError
 from pgwire_codec.log import Log
 from pgwire_codec.spark.mirroring.batches import STOPPED, MirrorBatches, MirroredBatch
 from pgwire_codec.spark.mirroring.evolution import POLICIES, Policy
 from pgwire_codec.spark.mirroring.lake import Lake
 from pgwire_codec.spark.mirroring.masks import Masks
 from pgwire_codec.spark.mirroring.row_columns import RowColumns
-from pgwire_codec.spark.mirroring.status import OK, RESUMING, SET_ASIDE, TableStatus
+from pgwire_codec.spark.mirroring.status import OK, TableStatus
 from pgwire_codec.spark.selection import TableNames
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class MirrorOptions:
         The arguments of :func:`mirror`.
     masks : Masks
     row_columns : RowColumns
+    dead_letters : bool
+        As the argument of :func:`mirror`.
     source : mapping of str to str
         Options of ``format("pgoutput")``.
 
@@ -70,6 +72,7 @@ class MirrorOptions:
     report: Callable[[MirroredBatch], None] | None = None
     masks: Masks = field(default_factory=Masks)
     row_columns: RowColumns = field(default_factory=RowColumns)
+    dead_letters: bool = False
     source: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -89,17 +92,23 @@ class MirrorOptions:
             raise OptionError(
                 f"onError must be one of {', '.join(_ON_ERROR)}, not {self._on_error!r}"
             )
+        if self.dead_letters and self._on_error == "skip":
+            raise OptionError(
+                "`dead_letters=True` and onError=skip exclude one another",
+                hint="With dead letters, changes that do not decode are left out, too.",
+            )
 
     @property
     def of_tables(self) -> dict[str, str]:
         """Options with which the changes of a table are read by themselves."""
-        return {name: value for name, value in self.source.items() if name.lower() not in _PACKED}
+        chosen = {name: value for name, value in self.source.items() if name.lower() not in _PACKED}
+        return chosen | ({"onError": "skip"} if self.dead_letters else {})
 
     @property
     def of_stream(self) -> dict[str, str]:
         """Options with which the changes of all tables are read."""
         chosen = {name: value for name, value in self.source.items() if name.lower() != "onerror"}
-        return chosen | {"onError": _ON_ERROR[self._on_error]}
+        return chosen | {"onError": "collect" if self.dead_letters else _ON_ERROR[self._on_error]}
 
     @property
     def _on_error(self) -> str:
@@ -151,6 +160,7 @@ def mirror(
     soft_deletes: bool = False,
     commit_columns: bool = False,
     history: bool = False,
+    dead_letters: bool = False,
     report: Callable[[MirroredBatch], None] | None = None,
     **options: str,
 ) -> StreamingQuery:
@@ -233,13 +243,20 @@ def mirror(
         preimage has what the server sent of the old row: the key if it changed, or the whole row
         with ``REPLICA IDENTITY FULL``. A delete has as much. ``_unchanged`` are the columns whose
         large values an update did not send, which are null.
+    dead_letters : bool
+        Whether a change that does not decode is left out of its target, and recorded in the table
+        ``_dead_letters`` of the lake (for Iceberg, ``_mirror.dead_letters``), with the columns of
+        :func:`read_dead_letters`. The status of its table has the number of them. With masks, the
+        message is not recorded, nor are values in errors. By default, the table is set aside.
+        :func:`replay_table` applies the changes when the cause was mended.
     report : callable, optional
         Is called after each micro-batch, in the query's thread, with its result: the number
         ``batch``, the commit LSN ``until``, and the status of tables ``changed``, and of all
         ``tables``.
     **options
         Other options of ``format("pgoutput")``, such as ``stagingPath``. A table of which a value
-        does not decode is set aside, except with ``onError=skip``, which leaves out the change.
+        does not decode is set aside, except with ``onError=skip``, which leaves out the change,
+        or with ``dead_letters``.
 
     Returns
     -------
@@ -264,6 +281,7 @@ def mirror(
         storage_options=storage_options,
         masks=Masks.parse(masks or {}, mask_key),
         row_columns=RowColumns(commit_columns, soft_deletes, history),
+        dead_letters=dead_letters,
         report=report,
         source=options,
     )
@@ -293,6 +311,7 @@ def start_mirror(
         options.of_tables,
         options.parallelism,
         options.report or (lambda batch: None),
+        options.dead_letters,
     )
     batches.resume(spark)
     source.refresh()
@@ -312,43 +331,6 @@ def start_mirror(
     elif options.every is not None:
         writer = writer.trigger(processingTime=options.every)
     return Mirror(writer.start(), batches)
-
-
-def resume_table(
-    spark: SparkSession,
-    target: str,
-    table: str,
-    *,
-    engine: str | None = None,
-    storage_options: Mapping[str, str] | None = None,
-) -> None:
-    """Have a mirror resume a table that is set aside, with its next micro-batch.
-
-    The changes that the target does not have are read from the log. The mirror need not run.
-
-    Parameters
-    ----------
-    spark : SparkSession
-        The session.
-    target, engine, storage_options
-        As for :func:`mirror`.
-    table : str
-        ``schema.table``.
-
-    Raises
-    ------
-    TableError
-        When the table is not set aside. The hint lists those that are.
-    """
-    status = Lake.of(spark, target, engine, storage_options).status(spark)
-    rows = status.read()
-    aside = [name for name, row in rows.items() if row.state == SET_ASIDE]
-    if table not in aside:
-        raise TableError(
-            f"table {table} is not set aside",
-            hint=f"Tables that are set aside: {', '.join(aside) or 'none'}.",
-        )
-    status.write((rows | {table: replace(rows[table], state=RESUMING)}).values())
 
 
 def _first_lsn(rows: Sequence[TableStatus], log: Log) -> int:

@@ -6,19 +6,16 @@ The tables' own commits decide which changes are applied.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Final
 
 import pyarrow as pa
 
-from pgwire_codec.errors import PgwireError, missing_extra
+from pgwire_codec.errors import PgwireError
 from pgwire_codec.protocol.lsn import format_lsn
-from pgwire_codec.spark.sinks.iceberg_catalog import CatalogTable
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pgwire_codec.spark.mirroring.lake_table import LakeTable
 
 #: State of a table that the mirror keeps up to date.
 OK: Final = "ok"
@@ -34,6 +31,12 @@ GONE: Final = "gone"
 #: State of a table that is to be resumed with the next batch.
 RESUMING: Final = "resuming"
 
+#: State of a table whose changes are to be applied again, from its first dead letter on.
+REPLAYING: Final = "replaying"
+
+#: States that a user has set, until the mirror has done the work.
+REQUESTED: Final = (RESUMING, REPLAYING)
+
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
@@ -45,7 +48,7 @@ class TableStatus:
         ``schema.table``.
     relation_oid : int
         OID of the relation.
-    state : {"ok", "gone", "set aside", "resuming"}
+    state : {"ok", "gone", "set aside", "resuming", "replaying"}
     error, hint : str or None
         Reason for which the table is set aside.
     commit_lsn : int or None
@@ -67,6 +70,8 @@ class TableStatus:
         Masks with which its rows were written, ``COLUMN=MASK``, if that is known.
     row_columns : tuple of str or None
         Columns that the mirror added to its rows, if they are known.
+    dead_letters : int
+        Number of changes that the target lacks, because they did not decode.
     """
 
     table: str
@@ -83,6 +88,7 @@ class TableStatus:
     evolutions: tuple[str, ...] = ()
     masks: tuple[str, ...] | None = None
     row_columns: tuple[str, ...] | None = None
+    dead_letters: int = 0
 
     def set_aside(self, error: Exception) -> TableStatus:
         """Return the status after an error."""
@@ -111,95 +117,25 @@ _SCHEMA: Final = pa.schema(
         "evolutions": pa.list_(pa.string()),
         "masks": pa.list_(pa.string()),
         "row_columns": pa.list_(pa.string()),
+        "dead_letters": pa.int64(),
     }
 )
 
 
-class StatusTable(Protocol):
-    """Status table, written by one of the engines."""
+class StatusTable:
+    """Status table of a lake."""
+
+    def __init__(self, table: LakeTable) -> None:
+        self._table = table
 
     def read(self) -> dict[str, TableStatus]:
         """Return the rows, by table; none if it does not exist."""
+        found = self._table.read([field.name for field in fields(TableStatus)])
+        return {} if found is None else _from_arrow(found)
 
     def write(self, rows: Iterable[TableStatus]) -> None:
         """Replace the rows."""
-
-
-def status_table(
-    spark: SparkSession, path: str, engine: str, storage_options: Mapping[str, str]
-) -> StatusTable:
-    """Return the status table at a location."""
-    if engine == "delta-spark":
-        return _OfSpark(spark, path)
-    if engine == "iceberg":
-        return _OfIceberg(spark, path)
-    return _OfDeltaRs(path, dict(storage_options))
-
-
-class _OfDeltaRs:
-    def __init__(self, path: str, storage_options: dict[str, str]) -> None:
-        try:
-            import deltalake
-        except ImportError:
-            raise missing_extra("mirror needs deltalake", "delta") from None
-        self._delta: Any = deltalake
-        self._path = path
-        self._options = storage_options or None
-
-    def read(self) -> dict[str, TableStatus]:
-        if not self._delta.DeltaTable.is_deltatable(self._path, self._options):
-            return {}
-        table = self._delta.DeltaTable(self._path, storage_options=self._options)
-        return _from_arrow(pa.table(table.to_pyarrow_table()))
-
-    def write(self, rows: Iterable[TableStatus]) -> None:
-        self._delta.write_deltalake(
-            self._path, _to_arrow(rows), mode="overwrite", storage_options=self._options
-        )
-
-
-class _OfSpark:
-    def __init__(self, spark: SparkSession, path: str) -> None:
-        self._spark: Any = spark
-        self._path = path
-
-    def read(self) -> dict[str, TableStatus]:
-        tables = self._spark._jvm.io.delta.tables.DeltaTable
-        if not tables.isDeltaTable(self._spark._jsparkSession, self._path):
-            return {}
-        return _from_arrow(self._spark.read.format("delta").load(self._path).toArrow())
-
-    def write(self, rows: Iterable[TableStatus]) -> None:
-        found = self._spark.createDataFrame(_to_arrow(rows)).coalesce(1)
-        found.write.format("delta").mode("overwrite").save(self._path)
-
-
-class _OfIceberg:
-    def __init__(self, spark: SparkSession, name: str) -> None:
-        self._spark: Any = spark
-        self._table = CatalogTable.parse(spark, name)
-        self._read: int | None = None
-
-    def read(self) -> dict[str, TableStatus]:
-        table = self._table.load(self._spark)
-        snapshot = None if table is None else table.currentSnapshot()
-        if snapshot is None:
-            return {}
-        self._read = snapshot.snapshotId()
-        return _from_arrow(self._spark.table(self._table.sql).toArrow())
-
-    def write(self, rows: Iterable[TableStatus]) -> None:
-        from pyspark.sql.functions import lit
-
-        found = self._spark.createDataFrame(_to_arrow(rows)).coalesce(1)
-        writer = found.writeTo(self._table.sql)
-        if self._read is None:
-            self._table.create_namespaces(self._spark)
-            writer.using("iceberg").createOrReplace()
-            return
-        # Rows that another process has written since the last read are not overwritten.
-        writer = writer.option("isolation-level", "serializable")
-        writer.option("validate-from-snapshot-id", str(self._read)).overwrite(lit(True))
+        self._table.overwrite(_to_arrow(rows))
 
 
 def _to_arrow(rows: Iterable[TableStatus]) -> pa.Table:
@@ -214,8 +150,7 @@ def _to_arrow(rows: Iterable[TableStatus]) -> pa.Table:
 
 
 def _from_arrow(table: pa.Table) -> dict[str, TableStatus]:
-    names = [field.name for field in fields(TableStatus)]
-    rows = table.select(names).to_pylist()
+    rows = table.to_pylist()
     for row in rows:
         for name in ("evolutions", "masks", "row_columns"):
             row[name] = None if row[name] is None else tuple(row[name])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,21 +15,25 @@ from pgwire_codec.log import Log
 from pgwire_codec.log.relation_history import RelationHistory
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.protocol.messages import Relation
+from pgwire_codec.spark.dead_letters import letters_between
 from pgwire_codec.spark.failures import COPY_AGAIN
 from pgwire_codec.spark.formats.identity import key_columns
-from pgwire_codec.spark.formats.packed import ChangeFacts, TableRange
 from pgwire_codec.spark.mirroring.alignment import align, table_columns
 from pgwire_codec.spark.mirroring.column_history import COLUMN_LISTS, ColumnHistory
+from pgwire_codec.spark.mirroring.dead_letters import DeadLetters
 from pgwire_codec.spark.mirroring.evolution import Policy, evolution_steps
 from pgwire_codec.spark.mirroring.lake import Lake
 from pgwire_codec.spark.mirroring.masks import Masks
 from pgwire_codec.spark.mirroring.pieces import Piece, pieces_of
+from pgwire_codec.spark.mirroring.replay import check_history, check_keys, check_moves
 from pgwire_codec.spark.mirroring.row_columns import DELETED, RowColumns
 from pgwire_codec.spark.mirroring.status import OK, RESUMING, TableStatus
+from pgwire_codec.spark.mirroring.table_batch import TableBatch
+from pgwire_codec.spark.options import parse_options
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
 from pgwire_codec.spark.sinks.columns import AddColumn, ClearColumn
 from pgwire_codec.spark.sinks.merge import apply_changes, check_names
-from pgwire_codec.spark.sinks.survey import Survey, time_of
+from pgwire_codec.spark.sinks.survey import Survey
 from pgwire_codec.spark.tables import LogTables
 
 if TYPE_CHECKING:
@@ -38,60 +42,6 @@ if TYPE_CHECKING:
     from pgwire_codec.spark.sinks.target import Target
 
 LOGGER: Final = logging.getLogger("pgwire_codec.spark.mirror")
-
-
-@dataclass(frozen=True, slots=True)
-class TableBatch:
-    """Changes of a table in a micro-batch.
-
-    Attributes
-    ----------
-    changes : DataFrame
-    count : int
-        Number of changes.
-    range : TableRange
-        Range of the log of which they are all changes.
-    facts : ChangeFacts
-    partitions : int or None
-        Number of partitions of the changes, if that is known.
-    """
-
-    changes: DataFrame
-    count: int
-    range: TableRange
-    facts: ChangeFacts
-    partitions: int | None
-
-    @classmethod
-    def of(cls, tables: LogTables, name: str) -> TableBatch:
-        """Return the changes of a table; raise ``TableError`` if one of them does not decode."""
-        return cls(
-            tables[name],
-            tables.counts[name],
-            tables.ranges[name],
-            tables.facts[name],
-            tables.partitions[name],
-        )
-
-    def survey_after(self, applied: int | None, form: RowColumns) -> Survey | None:
-        """Return a survey of the changes, if all are to be applied; None if a job must look.
-
-        The target has the changes up to the LSN ``applied``, and rows of a form.
-        """
-        facts = self.facts
-        if applied is not None and applied > self.range.after:
-            return None
-        is_insert = form.is_history or facts.inserts == self.count
-        return Survey(
-            facts.last_lsn,
-            time_of(facts.last_time),
-            self.range.relation.oid,
-            None if form.is_history else facts.truncated,
-            has_inserts_only=is_insert,
-            rows=self.count,
-            sends_all=is_insert or not (facts.has_unsent or form.keeps_deleted),
-            partitions=self.partitions,
-        )
 
 
 class TableMirror:
@@ -112,6 +62,12 @@ class TableMirror:
         Options of ``format("pgoutput")`` for tables that are read from the log.
     until : int
         Commit LSN up to which the tables are to be whole.
+    collects_letters : bool
+        Whether changes that do not decode are recorded as dead letters, and left out.
+
+    Attributes
+    ----------
+    letters : DeadLetters
     """
 
     def __init__(
@@ -124,6 +80,7 @@ class TableMirror:
         row_columns: RowColumns,
         options: Mapping[str, str],
         until: int,
+        collects_letters: bool = False,
     ) -> None:
         self._spark = spark
         self._log = log
@@ -133,6 +90,8 @@ class TableMirror:
         self._row_columns = row_columns
         self._options = options
         self._until = until
+        self._collects_letters = collects_letters
+        self.letters = DeadLetters(lake.dead_letters(spark), hides_values=bool(masks.patterns))
         self._history = RelationHistory(log)
         self._renames = policy == "rename" or log.source.server_version < COLUMN_LISTS
         self._reading = threading.Lock()  # a Log keeps what it has read, and not for many threads
@@ -161,23 +120,62 @@ class TableMirror:
         A table that is resumed begins with its last truncate, such as that of a later copy: what
         was before needs no repair. If the truncate comes after ``until``, the table waits for it.
         """
-        with self._reading:
-            version = self._log.relations_at(self._until).named(status.table)
-        if version is None:
-            raise TableError(
-                f"no relation has the name {status.table} at {format_lsn(self._until)}"
-            )
-        target = self._lake.open(self._spark, version.relation)
+        relation = self._relation(status.table)
+        target = self._lake.open(self._spark, relation)
         if status.state == RESUMING and not self._row_columns.is_history:
-            truncated = self._last_truncate(target, version.relation)
+            truncated = self._last_truncate(target, relation)
             if truncated is not None and truncated > self._until:
                 return status
             if truncated is not None:
                 begin = truncated - 1
-                return self._apply(status, target, version.relation, begin, None, is_afresh=True)
+                return self._apply(status, target, relation, begin, None, is_afresh=True)
         with self._reading:
-            begin = self._begin(target, version.relation, status)
-        return self._apply(status, target, version.relation, begin, None)
+            begin = self._begin(target, relation, status)
+        return self._apply(status, target, relation, begin, None)
+
+    def replay(self, status: TableStatus) -> TableStatus:
+        """Apply the changes of a table again, from the one before its first dead letter on.
+
+        They leave every row that they change in its last state. So rows that have later changes
+        already end up as if no change had been left out.
+
+        Raises ``TableError`` if the last states are not certain; see :mod:`.replay`.
+        """
+        relation = self._relation(status.table)
+        begin = self.letters.first_lsn(relation.oid)
+        target = self._lake.open(self._spark, relation)
+        status = replace(status, relation_oid=relation.oid, state=OK, error=None, hint=None)
+        status = replace(status, dead_letters=self.letters.count(relation.oid))
+        if begin is None:
+            return self.catch_up(status)
+        if target.applied.relation != relation.oid:  # it is written from the log's beginning
+            letters = self._read_letters(status, self._log.begin.lsn)
+            return self.letters.replaced(self.catch_up(status), letters)
+        check_keys(status.table, relation, self._row_columns)
+        with self._reading:
+            versions = self._history.between(relation.oid, begin, self._until)
+        check_history(status.table, versions)
+        [piece] = pieces_of(versions, begin, self._until)
+        changes = self._read(relation.oid, piece, "range")
+        check_moves(status.table, changes)
+        letters = self._read_letters(status, begin)
+        status = self._merge(status, target, relation, changes, piece, None, is_again=True)
+        status = self.letters.replaced(status, letters)
+        target = self._lake.open(self._spark, relation)
+        return replace(
+            status,
+            commit_lsn=target.applied.commit_lsn,
+            version=target.version,
+            whole_lsn=max(begin, self._until),
+        )
+
+    def _relation(self, table: str) -> Relation:
+        """Return the relation that has a name at the end."""
+        with self._reading:
+            version = self._log.relations_at(self._until).named(table)
+        if version is None:
+            raise TableError(f"no relation has the name {table} at {format_lsn(self._until)}")
+        return version.relation
 
     def _last_truncate(self, target: Target, relation: Relation) -> int | None:
         """Return the commit LSN of the log's last truncate that a target does not have."""
@@ -243,15 +241,18 @@ class TableMirror:
     ) -> TableStatus:
         """Apply the changes after ``begin``; with ``is_afresh``, they do not need the target's."""
         status = replace(status, relation_oid=relation.oid, state=OK, error=None, hint=None)
-        pieces = []
-        if begin < self._until:
-            with self._reading:
-                versions = self._history.between(relation.oid, begin, self._until)
-            pieces = pieces_of(versions, begin, self._until)
+        pieces = self._pieces(relation, begin)
         appends = self._row_columns.is_history
         is_whole = (
             batch is not None and len(pieces) == 1 and (appends or not batch.facts.other_identity)
         )
+        if self._collects_letters:
+            letters = batch.letters_after(begin) if batch is not None else None
+            if pieces and not is_whole:
+                letters = self._read_letters(status, begin)
+            # A target that is written again, from the log's beginning, may lack fewer changes.
+            record = self.letters.recorded if target.schema is not None else self.letters.replaced
+            status = status if letters is None else record(status, letters)
         for piece in pieces:
             afresh = is_afresh and piece is pieces[0]
             if batch is not None and is_whole:
@@ -271,6 +272,24 @@ class TableMirror:
             version=target.version,
             whole_lsn=max(begin, self._until),
         )
+
+    def _pieces(self, relation: Relation, begin: int) -> list[Piece]:
+        """Return the pieces of the log from a commit LSN on."""
+        if begin >= self._until:
+            return []
+        with self._reading:
+            versions = self._history.between(relation.oid, begin, self._until)
+        return pieces_of(versions, begin, self._until)
+
+    def _read_letters(self, status: TableStatus, begin: int) -> DataFrame:
+        """Return the changes of a table, from a commit LSN on, that do not decode."""
+        oid = status.relation_oid
+        given = {**self._options, "path": self._log.uri, "relationOid": str(oid)}
+        options, names = parse_options(given), {oid: status.table}
+        with self._reading:
+            return letters_between(
+                self._spark, self._log, options, begin, self._until, names.keys(), names
+            )
 
     def _read(self, oid: int, piece: Piece, types_of: str) -> DataFrame:
         """Return the changes of a relation in a part of the log."""
@@ -296,8 +315,12 @@ class TableMirror:
         survey: Survey | None,
         *,
         is_afresh: bool = False,
+        is_again: bool = False,
     ) -> TableStatus:
-        """Merge the changes of a piece into the target, which has the name of ``newest``."""
+        """Merge the changes of a piece into the target, which has the name of ``newest``.
+
+        With ``is_again``, the target has changes of the piece already.
+        """
         relation = piece.versions[-1]
         is_history = self._row_columns.is_history
         keys = key_columns(relation)
@@ -340,9 +363,13 @@ class TableMirror:
         deleted = DELETED if self._row_columns.keeps_deleted else None
         columns = ChangeColumns.of(changes, keys, deleted)
         check_names(columns)
+        held = target.applied.relation
         _, survey = apply_changes(
-            target, changes, columns, replaces=replaces, appends=is_history, survey=survey
-        )
+            target, changes, columns, replaces=replaces, appends=is_history, survey=survey,
+            after=piece.after if is_again else None,
+        )  # fmt: skip
+        if status.dead_letters and not is_history:
+            status = self.letters.without_lost(status, held, survey)
         for evolution in evolutions:
             LOGGER.warning("%s: %s", status.table, evolution)
         return replace(

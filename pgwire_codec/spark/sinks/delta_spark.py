@@ -141,11 +141,11 @@ class DeltaSpark:
     def _recording(self, batch: Batch) -> Iterator[Any]:
         """Yield a session whose commits record a batch."""
         app_id = self._app_id if batch.relation is None else f"{self._app_id}/{batch.relation}"
-        settings = {
-            "write.txnAppId": app_id,
-            "write.txnVersion": str(batch.commit_lsn),
-            "commitInfo.userMetadata": f"pgwire_codec.commit_lsn={format_lsn(batch.commit_lsn)}",
-        }
+        lsn, held = batch.commit_lsn, self._applied.commit_lsn
+        settings = {"commitInfo.userMetadata": f"pgwire_codec.commit_lsn={format_lsn(lsn)}"}
+        # Delta passes over a commit whose record it has, as of changes that are applied again.
+        if held is None or lsn > held:
+            settings |= {"write.txnAppId": app_id, "write.txnVersion": str(lsn)}
         prefixed = {f"spark.databricks.delta.{name}": value for name, value in settings.items()}
         with session_with(self._spark, prefixed) as session:
             yield session

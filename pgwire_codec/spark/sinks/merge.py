@@ -114,15 +114,21 @@ def apply_changes(
     replaces: bool = False,
     appends: bool = False,
     survey: Survey | None = None,
+    after: int | None = None,
 ) -> tuple[Merged, Survey | None]:
     """Apply changes to a target that has their columns; see :func:`merge_into`.
 
     With ``replaces``, the rows and the columns of the target are replaced. With ``appends``, the
     changes are inserts without a key, of whatever relation. The ``survey`` of the changes is made
-    if it is not known. It is returned, too; None without changes.
+    if it is not known. It is returned, too; None without changes. With ``after``, the changes after
+    that LSN are applied, also those that the target has.
     """
     applied = replace(target.applied, relation=None) if appends else target.applied
-    after = -1 if applied.commit_lsn is None else applied.commit_lsn
+    held = -1 if applied.commit_lsn is None else applied.commit_lsn
+    if after is None:
+        after = held
+    else:
+        applied = replace(applied, commit_lsn=after)
     numbered = columns.numbered(changes)
     if survey is not None and survey.sends_all:  # the changes are used once
         return _apply(target, _batch(numbered, columns, survey, applied), survey, replaces), survey
@@ -132,6 +138,7 @@ def apply_changes(
         if survey is None or survey.commit_lsn <= after:
             return Merged(applied.commit_lsn), survey
         batch = _batch(numbered, columns, survey, applied)
+        batch = replace(batch, commit_lsn=max(batch.commit_lsn, held))
         return _apply(target, batch, survey, replaces), survey
     finally:
         numbered.unpersist()

@@ -1,0 +1,140 @@
+"""Tables of a mirror's own in the lake, written by one of the engines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from pgwire_codec.errors import missing_extra
+from pgwire_codec.spark.sinks.iceberg_catalog import CatalogTable
+from pgwire_codec.spark.sinks.sql import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class LakeTable(Protocol):
+    """Table of a lake, which need not exist."""
+
+    def read(self, columns: Sequence[str]) -> pa.Table | None:
+        """Return columns of all rows; None if the table does not exist."""
+
+    def overwrite(self, rows: pa.Table) -> None:
+        """Replace all rows. The table is made if it does not exist."""
+
+    def append(self, rows: DataFrame) -> None:
+        """Add rows. The table is made if it does not exist."""
+
+    def delete(self, condition: str) -> None:
+        """Delete the rows of a condition in SQL. The table exists."""
+
+
+def lake_table(
+    spark: SparkSession, path: str, engine: str, storage_options: Mapping[str, str]
+) -> LakeTable:
+    """Return the table at a location."""
+    if engine == "delta-spark":
+        return _OfSpark(spark, path)
+    if engine == "iceberg":
+        return _OfIceberg(spark, path)
+    return _OfDeltaRs(path, dict(storage_options))
+
+
+class _OfDeltaRs:
+    def __init__(self, path: str, storage_options: dict[str, str]) -> None:
+        try:
+            import deltalake
+        except ImportError:
+            raise missing_extra("mirror needs deltalake", "delta") from None
+        self._delta: Any = deltalake
+        self._path = path
+        self._options = storage_options or None
+
+    def read(self, columns: Sequence[str]) -> pa.Table | None:
+        if not self._delta.DeltaTable.is_deltatable(self._path, self._options):
+            return None
+        return pa.table(self._open().to_pyarrow_table(columns=list(columns)))
+
+    def overwrite(self, rows: pa.Table) -> None:
+        self._write(rows, "overwrite")
+
+    def append(self, rows: DataFrame) -> None:
+        self._write(rows.toArrow(), "append")
+
+    def delete(self, condition: str) -> None:
+        self._open().delete(condition)
+
+    def _open(self) -> Any:
+        return self._delta.DeltaTable(self._path, storage_options=self._options)
+
+    def _write(self, rows: pa.Table, mode: str) -> None:
+        self._delta.write_deltalake(self._path, rows, mode=mode, storage_options=self._options)
+
+
+class _OfSpark:
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._spark: Any = spark
+        self._path = path
+
+    def read(self, columns: Sequence[str]) -> pa.Table | None:
+        tables = self._spark._jvm.io.delta.tables.DeltaTable
+        if not tables.isDeltaTable(self._spark._jsparkSession, self._path):
+            return None
+        return self._spark.read.format("delta").load(self._path).select(*columns).toArrow()
+
+    def overwrite(self, rows: pa.Table) -> None:
+        self._write(self._spark.createDataFrame(rows).coalesce(1), "overwrite")
+
+    def append(self, rows: DataFrame) -> None:
+        self._write(rows, "append")
+
+    def delete(self, condition: str) -> None:
+        self._spark.sql(f"DELETE FROM delta.{quoted(self._path)} WHERE {condition}").collect()
+
+    def _write(self, rows: DataFrame, mode: str) -> None:
+        rows.write.format("delta").mode(mode).save(self._path)
+
+
+class _OfIceberg:
+    def __init__(self, spark: SparkSession, name: str) -> None:
+        self._spark: Any = spark
+        self._table = CatalogTable.parse(spark, name)
+        self._read: int | None = None
+
+    def read(self, columns: Sequence[str]) -> pa.Table | None:
+        self._read = self._snapshot()
+        if self._read is None:
+            return None
+        return self._spark.table(self._table.sql).select(*columns).toArrow()
+
+    def overwrite(self, rows: pa.Table) -> None:
+        from pyspark.sql.functions import lit
+
+        found = self._spark.createDataFrame(rows).coalesce(1)
+        if self._read is None:
+            self._create(found)
+            return
+        # Rows that another process has written since the last read are not overwritten.
+        writer = found.writeTo(self._table.sql).option("isolation-level", "serializable")
+        writer.option("validate-from-snapshot-id", str(self._read)).overwrite(lit(True))
+
+    def append(self, rows: DataFrame) -> None:
+        if self._snapshot() is None:
+            self._create(rows)
+        else:
+            rows.writeTo(self._table.sql).append()
+
+    def delete(self, condition: str) -> None:
+        self._spark.sql(f"DELETE FROM {self._table.sql} WHERE {condition}").collect()
+
+    def _snapshot(self) -> int | None:
+        """Return the ID of the newest snapshot, which the session then reads."""
+        table = self._table.load(self._spark)
+        snapshot = None if table is None else table.currentSnapshot()
+        return None if snapshot is None else int(snapshot.snapshotId())
+
+    def _create(self, rows: DataFrame) -> None:
+        self._table.create_namespaces(self._spark)
+        rows.writeTo(self._table.sql).using("iceberg").createOrReplace()
