@@ -31,6 +31,7 @@ from pgwire_codec.spark.failures import failure_of
 
 if TYPE_CHECKING:
     from pgwire_codec.spark.mirroring.batches import MirroredBatch
+    from pgwire_codec.spark.mirroring.status import TableStatus
 
 _POLL_SECONDS: Final = 0.2
 
@@ -41,6 +42,8 @@ Examples:
       --tables 'public.*,sales.*' --every '10 seconds' --engine delta-spark
   pgwire-codec mirror --log shop.log --to delta:/lake/shop --checkpoint /lake/checkpoint \\
       --once --resume public.orders
+  pgwire-codec mirror --log shop.log --to delta:/lake/shop --checkpoint /lake/checkpoint \\
+      --once --dead-letters --unrepresentable null --replay public.orders
   pgwire-codec mirror --log shop.log --to iceberg:lake --checkpoint /lake/checkpoint \\
       --conf spark.sql.catalog.lake=org.apache.iceberg.spark.SparkCatalog \\
       --conf spark.sql.catalog.lake.type=rest \\
@@ -86,6 +89,12 @@ table _mirror in the target (for Iceberg, _mirror.status) has the state of each.
     "--staging", metavar="DIR", help="Folder for decoded rows, for much data: a path or a URI."
 )
 @click.option(
+    "--unrepresentable",
+    type=click.Choice(["raise", "null", "clamp"]),
+    help="For a value that its column's type cannot hold: an error, null, or the nearest value. "
+    "Default: raise.",
+)
+@click.option(
     "--mask",
     "masks",
     multiple=True,
@@ -117,10 +126,22 @@ table _mirror in the target (for Iceberg, _mirror.status) has the state of each.
     help="Append a row for each change, with its kind and commit, in place of the tables' rows.",
 )
 @click.option(
+    "--dead-letters",
+    is_flag=True,
+    help="Leave out a change that does not decode, and record it in the table _dead_letters, in "
+    "place of setting its table aside.",
+)
+@click.option(
     "--resume",
     multiple=True,
     metavar="TABLE",
     help="Resume a table that is set aside (repeatable).",
+)
+@click.option(
+    "--replay",
+    multiple=True,
+    metavar="TABLE",
+    help="Apply the changes of a table again, from its first dead letter on (repeatable).",
 )
 @conf_option
 @json_option
@@ -131,7 +152,9 @@ def mirror(
     conf: dict[str, str],
     engine: str | None,
     resume: tuple[str, ...],
+    replay: tuple[str, ...],
     staging: str | None,
+    unrepresentable: str | None,
     as_json: bool,
     once: bool,
     tables: str,
@@ -141,6 +164,7 @@ def mirror(
     soft_deletes: bool,
     commit_columns: bool,
     history: bool,
+    dead_letters: bool,
     **options: Any,
 ) -> None:
     """Keep the tables of a log as Delta or Iceberg tables, with Spark on this machine.
@@ -149,6 +173,7 @@ def mirror(
     from their first change on.
     """
     query = spark_module("mirroring.query", "the mirror")
+    requests = spark_module("mirroring.requests", "the mirror")
     lake = spark_module("mirroring.lake", "the mirror")
     local = spark_module("local", "the mirror")
     masking = spark_module("mirroring.masks", "the mirror")
@@ -176,19 +201,24 @@ def mirror(
             if watch is not None:
                 watch.report(batch)
 
+        source = {"stagingPath": staging, "unrepresentable": unrepresentable}
         chosen = query.MirrorOptions(
             engine=engine,
             once=once,
             report=show,
             masks=chosen_masks,
             row_columns=row_columns.RowColumns(commit_columns, soft_deletes, history),
-            source={} if staging is None else {"stagingPath": staging},
+            dead_letters=dead_letters,
+            source={name: each for name, each in source.items() if each is not None},
             **options,
         )
         for table in resume:
-            query.resume_table(spark, target, table, engine=engine)
+            requests.resume_table(spark, target, table, engine=engine)
+        for table in replay:
+            requests.replay_table(spark, log, target, table, engine=engine)
+        place = lake.Lake.of(spark, target, engine, None)
         if watch is not None:
-            watch.known(lake.Lake.of(spark, target, engine, None).status(spark).read().values())
+            watch.known(place.status(spark).read().values())
         with _signals() as signalled:
             running = query.start_mirror(spark, log, target, tables, chosen)
             manager.ready()
@@ -202,13 +232,33 @@ def mirror(
                         running.stop()
                     time.sleep(_POLL_SECONDS)
             failure = running.failure
+        if failure is None and once:
+            letters = spark_module("mirroring.dead_letters", "the mirror")
+            recorded = letters.DeadLetters(place.dead_letters(spark), hides_values=False)
+            _check(list(place.status(spark).read().values()), recorded.unnamed)
     if failure is not None:
         raise failure_of(failure)
-    aside = [each.table for batch in last for each in batch.tables if each.state == "set aside"]
-    if once and aside:
+
+
+def _check(tables: Sequence[TableStatus], unnamed: int) -> None:
+    """Raise ``TableError`` if a target lacks changes.
+
+    ``unnamed`` is the number of messages that do not decode and belong to no known table.
+    """
+    aside = [each.table for each in tables if each.state == "set aside"]
+    if aside:
         raise TableError(
             f"{format_count(len(aside), 'table')} set aside: {', '.join(aside)}",
             hint="Their errors are in the table _mirror of the target. Resume them with --resume.",
+        )
+    lacking = [f"{each.dead_letters} of {each.table}" for each in tables if each.dead_letters]
+    if unnamed:
+        lacking.append(f"{unnamed} of no known table")
+    if lacking:
+        raise TableError(
+            f"changes that do not decode were left out: {', '.join(lacking)}",
+            hint="Their errors are in the table _dead_letters of the target. Remove the cause, and "
+            "apply them with --replay.",
         )
 
 

@@ -39,7 +39,9 @@ def summary(batch: MirroredBatch) -> str:
     aside = [each.table for each in batch.tables if each.state == "set aside"]
     text = f"applied micro-batch {batch.batch}, up to {format_lsn(batch.until)}, to "
     text += format_count(len(batch.tables), "table")
-    return f"{text}; set aside: {', '.join(aside)}" if aside else text
+    text += f"; set aside: {', '.join(aside)}" if aside else ""
+    lacking = sum(each.dead_letters for each in batch.tables)
+    return f"{text}; left out: {format_count(lacking, 'change')}" if lacking else text
 
 
 class JsonLines:
@@ -66,6 +68,7 @@ class JsonLines:
                 "lag_seconds": None if lag is None else round(lag, 3),
                 "error": table.error,
                 "hint": table.hint,
+                "dead_letters": table.dead_letters,
             }
             click.echo(json.dumps(line))
 
@@ -99,6 +102,8 @@ class TerminalTable:
         for table in batch.tables:
             lag = lag_seconds(table, now)
             state = table.state if table.error is None else f"{table.state}: {table.error}"
+            if table.dead_letters:
+                state = f"{state}; left out: {format_count(table.dead_letters, 'change')}"
             cells = (
                 table.table,
                 format_number(self._changes.get(table.table, 0)),

@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -79,6 +80,31 @@ def test_tables_are_mirrored_set_aside_and_resumed(tmp_path: Path) -> None:
     status, lines, errors = mirrored(tmp_path, "--resume", "public.t1")
     assert (status, [each["table"] for each in lines]) == (0, ["public.t1"])
     assert rows(tmp_path, "t1") == [{"id": 1, "v": None}, {"id": 2, "v": "v"}]
+
+
+@pytest.mark.slow
+def test_changes_that_are_left_out_and_replayed(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    pytest.importorskip("deltalake")
+    table = relation(1, ID, column("v", "numeric", typmod=(10 << 16) + 2 + 4))
+    writer = Writer(tmp_path)
+    writer.commit(table, build.insert(1, "1", "1.50"), build.insert(1, "2", "NaN"))
+    writer.commit(b"?")
+    writer.commit(build.insert(1, "3", "3.50"))
+    writer.flush()
+    status, [line], errors = mirrored(tmp_path, "--dead-letters")
+    assert (status, line["state"], line["changes"], line["dead_letters"]) == (4, "ok", 2, 1)
+    assert "left out: 1 of public.t1, 1 of no known table\nhint: Their errors are in" in errors
+    status, lines, errors = mirrored(tmp_path)  # nothing new, and nobody has mended it
+    assert (status, lines) == (4, [])
+    options = ("--dead-letters", "--unrepresentable", "null", "--replay", "public.t1")
+    status, [line], errors = mirrored(tmp_path, *options)
+    assert (status, line["dead_letters"]) == (4, 0)
+    assert "left out: 1 of no known table" in errors
+    assert [row["v"] for row in rows(tmp_path, "t1")][1:] == [None, Decimal("3.50")]
+    status, _, errors = mirrored(tmp_path, *options)
+    assert status == 4
+    assert "table public.t1 has no dead letters\nhint: Tables with dead letters: none." in errors
 
 
 @pytest.mark.slow

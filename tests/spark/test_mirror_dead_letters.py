@@ -161,7 +161,7 @@ def test_a_replay_with_a_truncate(made: MirrorOf, writer: Writer) -> None:
     writer.commit(build.truncate(1), build.insert(1, "1", "NaN", "after"))
     writer.flush()
     status = run(made)
-    # What came before the truncate is not missing any more.
+    # No letter remains from before the truncate.
     assert status["dead_letters"] == 1
     assert rows(made) == []
     replay(made)
