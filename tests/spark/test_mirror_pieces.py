@@ -17,6 +17,7 @@ pytest.importorskip("pyspark", reason="needs PySpark (Python 3.11)")
 
 from pgwire_codec.log.relation_history import RelationHistory
 from pgwire_codec.spark.mirroring.column_history import ColumnHistory
+from pgwire_codec.spark.mirroring.lake import Lake
 from pgwire_codec.spark.mirroring.masks import Masks
 from pgwire_codec.spark.mirroring.pieces import pieces_of
 from pgwire_codec.spark.mirroring.row_columns import RowColumns
@@ -66,7 +67,8 @@ def test_a_rename_after_other_changes_of_its_transaction(tmp_path: Path, is_mixe
     writer.flush()
     (_, last) = pieces(tmp_path)
     source = log.Log(str(tmp_path / "log"))
-    lake: Any = None
+    pytest.importorskip("deltalake")
+    lake = Lake(str(tmp_path / "lake"), "delta-rs")
     session: Any = None
     mirror = TableMirror(session, source, lake, "rename", Masks(), RowColumns(), {}, source.end.lsn)
     history = ColumnHistory.of(last.versions, renames=True)
