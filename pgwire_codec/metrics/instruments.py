@@ -176,7 +176,8 @@ TABLE_STATE: Final = _of_mirror(
     "table.state",
     "gauge",
     "",
-    "1 for the table's present state: ok, set aside, resuming or gone; 0 for the others.",
+    "1 for the table's present state: ok, set aside, resuming, replaying or gone; 0 for the "
+    "others.",
     "table",
     "state",
 )
@@ -185,6 +186,13 @@ TABLE_CHANGES: Final = _of_mirror(
 )
 TABLE_ERRORS: Final = _of_mirror(
     "table.errors", "counter", "{error}", "Times that the table was set aside.", "table"
+)
+TABLE_DEAD_LETTERS: Final = _of_mirror(
+    "table.dead_letters",
+    "gauge",
+    "{change}",
+    "Changes that the target lacks, because they do not decode.",
+    "table",
 )
 TABLE_LSN: Final = _of_mirror(
     "table.lsn", "gauge", "{byte}", "Commit LSN up to which the table is whole.", "table"

@@ -119,6 +119,18 @@ def test_a_mirror_that_does_not_keep_up(writer: Writer, tmp_path: Path) -> None:
         assert served.page()[i.MIRROR_ACTIVE] == 0
 
 
+@moves(i.TABLE_DEAD_LETTERS)
+def test_changes_that_do_not_decode(writer: Writer, tmp_path: Path) -> None:
+    with watched(tmp_path) as (watch, served):
+        watch.report(batch(0, 10, status(1, 10), status(2, 10)))
+        watch.report(batch(1, 20, status(1, 20, dead_letters=3), status(2, 20)))
+        page = served.page()
+        assert page.get(i.TABLE_DEAD_LETTERS, table="public.t1") == 3
+        assert page.get(i.TABLE_DEAD_LETTERS, table="public.t2") == 0
+        watch.report(batch(2, 30, status(1, 30), status(2, 30)))
+        assert served.page().get(i.TABLE_DEAD_LETTERS, table="public.t1") == 0
+
+
 @moves(i.TABLE_STATE, i.TABLE_ERRORS)
 def test_a_table_that_is_set_aside(writer: Writer, tmp_path: Path) -> None:
     with watched(tmp_path) as (watch, served):

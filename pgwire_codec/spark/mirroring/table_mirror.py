@@ -161,13 +161,7 @@ class TableMirror:
         letters = self._read_letters(status, begin)
         status = self._merge(status, target, relation, changes, piece, None, is_again=True)
         status = self.letters.replaced(status, letters)
-        target = self._lake.open(self._spark, relation)
-        return replace(
-            status,
-            commit_lsn=target.applied.commit_lsn,
-            version=target.version,
-            whole_lsn=max(begin, self._until),
-        )
+        return self._whole(status, self._lake.open(self._spark, relation), begin)
 
     def _relation(self, table: str) -> Relation:
         """Return the relation that has a name at the end."""
@@ -266,6 +260,10 @@ class TableMirror:
                     status, target, relation, changes, piece, None, is_afresh=afresh
                 )
             target = self._lake.open(self._spark, relation)
+        return self._whole(status, target, begin)
+
+    def _whole(self, status: TableStatus, target: Target, begin: int) -> TableStatus:
+        """Return the status of a target that has all changes; those up to ``begin``, it had."""
         return replace(
             status,
             commit_lsn=target.applied.commit_lsn,
