@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import shutil
+from random import Random
 from typing import Any
 
 import pytest
 
 import pgwire_codec as pgc
+from pgwire_codec import log
 from pgwire_codec.errors import OptionError, TableError
 from tests.spark.test_mirror_failures import kill_once
 from tests.support import build
+from tests.support.applied_tables import Table, apply
 from tests.support.build import column
 from tests.support.lakehouse import iceberg_table
-from tests.support.mirrors import ID, MirrorOf, Row, Writer, relation
+from tests.support.mirrors import ID, MirrorOf, Row, Writer, in_order, relation
 
 pytestmark = pytest.mark.slow
 
@@ -153,6 +156,47 @@ def test_a_replay(made: MirrorOf, writer: Writer) -> None:
     writer.flush()
     assert run(made)["dead_letters"] == 0
     assert rows(made)[-2] == (8, "8.00", "later")
+
+
+def random_change(random: Random, held: set[int]) -> Any:
+    """Return a change of the first table, whose keys are ``held``; some have a bad value."""
+    price = "NaN" if random.random() < 0.25 else f"{random.randrange(900)}.00"
+    note = f"note {random.randrange(1000)}"
+    kind = random.choice("IUUUKD") if held else "I"
+    free = random.choice(sorted(set(range(20)) - held))
+    key = free if kind == "I" else random.choice(sorted(held))
+    old = build.row(str(key), None, None)
+    if kind == "D":
+        held.discard(key)
+        return build.delete(1, key=old)
+    if kind == "U":
+        return build.update(1, build.row(str(key), price, random.choice([note, ...])))
+    held.add(free)
+    if kind == "I":
+        return build.insert(1, str(free), price, note)
+    held.discard(key)
+    return build.update(1, build.row(str(free), price, note), key=old)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_replay_of_random_changes(seed: int, made: MirrorOf, writer: Writer) -> None:
+    """The rows are those of a mirror that never left out a change."""
+    random = Random(seed)
+    held: set[int] = set()
+    writer.commit(T1, *(random_change(random, held) for _ in range(8)))
+    for _ in range(2):
+        for _ in range(4):
+            writer.commit(*(random_change(random, held) for _ in range(6)))
+        writer.flush()
+        assert run(made)["dead_letters"]
+    replay(made)
+    status = run(made, **MENDED)
+    assert (status["state"], status["error"], status["dead_letters"]) == ("ok", None, 0)
+    tables: dict[int, Table] = {}
+    apply(log.Log(made.log).read("public.t1", unrepresentable="null"), tables)
+    assert made.rows("public.t1") == in_order(
+        [row for each in tables.values() for row in each.rows]
+    )
 
 
 def test_a_replay_with_a_truncate(made: MirrorOf, writer: Writer) -> None:
