@@ -15,8 +15,9 @@ from pgwire_codec import log
 from pgwire_codec.errors import ErrorCode, TableError
 from pgwire_codec.log.dead_letters import DEAD_LETTERS, letters_in
 from pgwire_codec.options import DecoderOptions
+from tests.log.test_compaction import sessions
 from tests.support import corpus
-from tests.support.bad_logs import Damaged, damaged, serial
+from tests.support.bad_logs import Damaged, damaged, serial, with_damage
 from tests.support.build import T, begin, column, insert, relation, streamed, transaction, wire
 from tests.support.logs import SOURCE, append, commit_lsns, write
 from tests.transactions.test_splits import DENSE, rows
@@ -63,6 +64,25 @@ def test_rows_and_letters_are_all_changes_for_every_partitioning(
             for ordinal, letter in found.items():
                 assert unplaced(letter) == unplaced(expected[ordinal])
                 assert letter.data == capture.messages[ordinal]
+
+
+@pytest.mark.parametrize("capture", DENSE, ids=str)
+def test_a_compaction_keeps_rows_and_letters(capture: corpus.Capture, tmp_path: Path) -> None:
+    """Also those of sessions that broke off, which are in one partition then."""
+
+    def found() -> tuple[Any, ...]:
+        reader = log.Log(tmp_path)
+        letters = [each for batch in log.dead_letters(reader) for each in batch.to_pylist()]
+        return letters, rows([list(reader.read(on_error="skip"))])
+
+    for messages in sessions(capture, 6):
+        with log.LogWriter(tmp_path, SOURCE, part_bytes=500) as writer:
+            append(writer, with_damage(messages))
+    before = found()
+    assert all(before)
+    assert len(log.compact(tmp_path)) == 1
+    assert len(log.Log(tmp_path).plan(on_error="skip").partitions) < 6
+    assert found() == before
 
 
 @pytest.mark.parametrize("capture", CAPTURES, ids=str)

@@ -18,14 +18,19 @@ class Damaged(Capture):
 
     @cached_property
     def messages(self) -> list[bytes]:
-        found = list(super().messages)
-        for place in range(EVERY, len(found), EVERY):
-            data = found[place]
-            if data[:1] in (b"I", b"U", b"D"):
-                found[place] = data[:-1] if place % 2 else data[:-1] + b"\xff"
-            elif data[:1] in (b"B", b"C", b"M") and place % 5 == 0:
-                found[place] = b"?" + data[1:]
-        return found
+        return with_damage(super().messages)
+
+
+def with_damage(messages: list[bytes]) -> list[bytes]:
+    """Return messages of which some are damaged."""
+    found = list(messages)
+    for place in range(EVERY, len(found), EVERY):
+        data = found[place]
+        if data[:1] in (b"I", b"U", b"D"):
+            found[place] = data[:-1] if place % 2 else data[:-1] + b"\xff"
+        elif data[:1] in (b"B", b"C", b"M") and place % 5 == 0:
+            found[place] = b"?" + data[1:]
+    return found
 
 
 def damaged(capture: Capture) -> Damaged:
