@@ -25,6 +25,7 @@ TESTS = {
     "(#pgwire_codec.spark.auto_cdc_rows)": "auto_cdc",
     "(#pgwire_codec.spark.mirror)": "mirror",
     "(#pgwire_codec.spark.compare)": "compare",
+    "(#pgwire_codec.spark.read_dead_letters)": "dead_letters",
 }
 
 
