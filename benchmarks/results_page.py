@@ -62,8 +62,8 @@ FILES = {
     "and Commit, and a row is a message. *× reference* is relative to the same step in plain "
     "Python, on fewer rows, and *× adbc* to adbc-driver-postgresql. A call with all rows writes to "
     "memory that is new to the process, which the system clears first; smaller calls reuse memory.",
-    "shapes": "messages to record batches for input of many shapes: small transactions, many "
-    "tables, tiny calls, much that is known. Costs are nanoseconds of CPU time a change, call, "
+    "shapes": "messages to record batches for input of many shapes, with small transactions, many "
+    "tables, tiny calls, or much that is known. Costs are nanoseconds of CPU time a change, call, "
     "message or subtransaction. `pgwire-codec bench` measures the same.",
     "targets": "the speed that was aimed at, and the speed measured.",
     "cost": "typed decode of all columns of lineitem in text form, in nanoseconds a row, by the "
@@ -71,7 +71,7 @@ FILES = {
     "memory": "peak resident memory of a process that reads a file of lineitem and makes one "
     "record batch of it with `Decoder.decode` and `to_arrow()`, without that of the imports.",
     "log": "`LogPartition.decode` and `to_arrow()` of all partitions of a log of lineitem in "
-    "transactions of 10,000 rows, and the share of checksums in that time: each round also reads "
+    "transactions of 10,000 rows, and the share of checksums in that time. Each round also reads "
     "without them.",
     "threads": "two threads against one that does the same work, by the clock. The two are one "
     "call with `threads=2`, or two Python threads with a decoder and half of the rows each. A load "
