@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -101,25 +102,28 @@ def letters_between(
         on_error="skip",
     )
     chosen = None if relations is None else frozenset(relations)
-    reader: Any = _LetterReader(tuple(plan.partitions), options.decoder, chosen, dict(names))
-    count = max(len(plan.partitions), 1)
-    numbers = spark.range(0, len(plan.partitions), 1, count)
-    return numbers.mapInArrow(reader.__call__, spark_schema(DEAD_LETTERS))
+    needed = names if chosen is None else {oid: names[oid] for oid in chosen if oid in names}
+    reader: Any = _LetterReader(options.decoder, chosen, dict(needed))
+    rows = [(pickle.dumps(partition),) for partition in plan.partitions]
+    # A task reads one partition, and is sent no other.
+    partitions = spark.createDataFrame(rows, "partition binary").coalesce(1)
+    spread = partitions.repartition(max(len(rows), 1))
+    return spread.mapInArrow(reader.__call__, spark_schema(DEAD_LETTERS))
 
 
 @dataclass(frozen=True, slots=True)
 class _LetterReader:
     """Reads the dead letters of partitions. Spark's tasks have a copy each."""
 
-    partitions: tuple[LogPartition, ...]
     options: DecoderOptions
     relations: frozenset[int] | None
     names: dict[int, str]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the letters of the partitions whose numbers the batches have."""
+        """Yield the letters of the partitions that the batches have."""
         for batch in batches:
-            for number in batch.column(0).to_pylist():
-                letters = letters_in(self.partitions[number], self.options, self.relations)
+            for pickled in batch.column(0):
+                partition: LogPartition = pickle.loads(pickled.as_buffer())
+                letters = letters_in(partition, self.options, self.relations)
                 if letters:
                     yield cast_batch(to_arrow(letters, self.names).columns, SPARK_LETTERS)
