@@ -107,23 +107,29 @@ class Directory:
         return 0 if self.manifest is None else self.manifest.end_ordinal or 0
 
 
-def read_directory(store: Store) -> Directory:
-    """Classify the files of a log; raise ``LogError`` for the first missing or damaged one."""
-    found = classify_files(store)
+def read_directory(store: Store, known: Manifest | None = None) -> Directory:
+    """Classify the files of a log; raise ``LogError`` for the first missing or damaged one.
+
+    ``known`` is the manifest as it was read before, if it was.
+    """
+    found = classify_files(store, known)
     for problem in found.problems.values():
         raise problem
     return found
 
 
-def classify_files(store: Store) -> Directory:
-    """Classify the files of a log, and collect the errors of missing and damaged ones."""
+def classify_files(store: Store, known: Manifest | None = None) -> Directory:
+    """Classify the files of a log, and collect the errors of missing and damaged ones.
+
+    ``known`` is the manifest as it was read before, if it was: that saves a request.
+    """
+    before = known or _read(store, MANIFEST, manifest_from_bytes, {})
     while True:
-        before = _read(store, MANIFEST, manifest_from_bytes, {})
         found = _classify_files(store)
         after = found.manifest
         if before is None or after is None or before.compactions == after.compactions:
             return found
-        # The list may have neither a joined segment nor all of those that it has replaced.
+        before = after  # the list may lack a joined segment, and some that it has replaced
 
 
 def _classify_files(store: Store) -> Directory:

@@ -7,67 +7,28 @@ sidecars contain where it began. Of the earlier parts, only those with such chan
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from pgwire_codec.errors import LogError, OptionError
 from pgwire_codec.log.commit_times import ALL_TIMES, TimeRange
-from pgwire_codec.log.index import LogIndex
-from pgwire_codec.log.partition import LogPartition, LogPlan, LogPosition
+from pgwire_codec.log.partition import LogPartition, LogPlan
 from pgwire_codec.log.segment import Segment, SegmentPart
+from pgwire_codec.log.segment_sequence import SegmentSequence
 from pgwire_codec.log.state import StateTracker
 from pgwire_codec.protocol.epoch import unix_microseconds
 from pgwire_codec.protocol.lsn import format_lsn
-from pgwire_codec.transactions.carry import Carry, RelationVersion, Scope
+from pgwire_codec.transactions.carry import Carry, RelationVersion
 from pgwire_codec.transactions.committed import Committed
 from pgwire_codec.transactions.plan import Outcome, PartPlan, plan_parts
 from pgwire_codec.transactions.resolver import Key
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
-
-
-class SegmentSequence(Protocol):
-    """The segments of a log, each of which is read when it is needed."""
-
-    uri: str
-
-    @property
-    def begin(self) -> LogPosition:
-        """Position of the first message."""
-
-    @property
-    def end(self) -> LogPosition:
-        """Position after the last message."""
-
-    def __len__(self) -> int: ...
-
-    def segment(self, number: int) -> Segment:
-        """Return a segment by its number, from 0 on."""
-
-    def number_of(self, ordinal: int) -> int:
-        """Return the number of the segment that has a message."""
-
-    @property
-    def index(self) -> LogIndex:
-        """Index of the complete segments."""
-
-    def prefetch(self, numbers: Iterable[int]) -> None:
-        """Read the sidecars of segments, many at once, if that is faster."""
-
-    def number_at(self, lsn: int) -> int:
-        """Return the number of the segment in which the last transaction up to an LSN commits."""
-
-    @property
-    def pruned_lsn(self) -> int:
-        """Commit LSN of the last transaction that was delivered before the first segment."""
-
-    def scope_before(self, number: int) -> Scope:
-        """Return the relations known before a segment, or after the last one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,11 @@
-"""Log: reading of a log."""
+"""Log: reading and decoding of a log."""
 
 from __future__ import annotations
 
 import os
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,15 +15,10 @@ from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.changes import Changes
 from pgwire_codec.decoder import PartDecoder
 from pgwire_codec.errors import LogError, OptionError
-from pgwire_codec.log.begin import find_begin
-from pgwire_codec.log.bounds import Manifest
 from pgwire_codec.log.commit_times import TimeRange, time_range
-from pgwire_codec.log.directory import Directory, check_end, not_a_log, read_directory
-from pgwire_codec.log.index import LogIndex
 from pgwire_codec.log.ipc_file import read_extents
 from pgwire_codec.log.partition import LogPlan, LogPosition, commit_lsn_of, decode_batches
 from pgwire_codec.log.planner import plan_range
-from pgwire_codec.log.recovery import read_growing
 from pgwire_codec.log.relations import (
     LoggedRelation,
     logged_relations,
@@ -32,11 +26,8 @@ from pgwire_codec.log.relations import (
     select_relation,
     select_relations,
 )
-from pgwire_codec.log.sealed_segments import SealedSegments
 from pgwire_codec.log.segment import Segment, first_ordinal_of
-from pgwire_codec.log.segment_builder import PART_BYTES, SegmentBuilder
-from pgwire_codec.log.source import LogSource
-from pgwire_codec.log.store import open_store
+from pgwire_codec.log.segment_sequence import SegmentSequence
 from pgwire_codec.log.store_errors import MissingFileError
 from pgwire_codec.options import DecoderOptions
 from pgwire_codec.transactions.carry import RelationVersion, Scope
@@ -46,13 +37,11 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 
-_Result = TypeVar("_Result")
-
 #: Largest size of a partition, by default.
 PARTITION_BYTES: Final = 64 << 20
 
 
-class Log:
+class Log(SegmentSequence):
     """Reads a log that a :class:`LogWriter` writes, or wrote.
 
     It reads the log as of when it was opened or refreshed. Sidecars are read when they are needed.
@@ -72,119 +61,16 @@ class Log:
         When ``uri`` has no log, or a damaged one.
     """
 
-    _names: list[str]  # of the segments, in order
-
     def __init__(
         self, uri: str | os.PathLike[str], *, filesystem: FileSystem | None = None
     ) -> None:
         text = os.fspath(uri)
         is_local = filesystem is None and "://" not in text
-        self.uri = os.path.abspath(text) if is_local else text  # noqa: PTH100  (a str)
-        self._filesystem = filesystem
-        self._store = open_store(self.uri, filesystem)
-        self._sealed = SealedSegments(self._store, Directory(None, None))
-        self._builder: SegmentBuilder | None = None
-        self._begin: LogPosition | None = None
-        self.refresh()
+        absolute = os.path.abspath(text) if is_local else text  # noqa: PTH100  (a str)
+        super().__init__(absolute, filesystem)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _open, (self.uri, self._filesystem)
-
-    def refresh(self) -> None:
-        """Read the log's directory again, for what was flushed, pruned or joined meanwhile."""
-        found = read_directory(self._store)
-        if not found.is_log:
-            raise not_a_log(self._store)
-        names = [*found.sealed, *([] if found.growing is None else [found.growing])]
-        self._sealed.update(found)
-        if self._builder is not None and self._builder.header.name != found.growing:
-            self._builder = None
-        self._grown: Segment | None = None
-        if self._begin is not None and names[:1] != self._names[:1]:
-            self._begin = None
-        self._names = names
-        self._directory = found
-        self.manifest = found.manifest or Manifest(found.watermark.log_id, 0)  # type: ignore[union-attr]
-        self._watermark = found.watermark
-        self._growing = found.growing
-
-    @property
-    def source(self) -> LogSource:
-        """The replication slot and its server, at the start of the last session."""
-        if self._watermark is not None:
-            return self._watermark.source
-        if not self._names:
-            raise LogError(f"{self._store.name} is a copy of a log without segments")
-        return self.segment(len(self) - 1).header.source
-
-    def __len__(self) -> int:
-        """Return the number of segments."""
-        return len(self._names)
-
-    def segment(self, number: int) -> Segment:
-        """Return one of the segments, by its number from 0 on.
-
-        Raises ``LogError`` when it is damaged, or does not follow the one before it.
-        """
-        return self._sealed[number] if number < len(self._sealed) else self._grow()
-
-    def scope_before(self, number: int) -> Scope:
-        """Return the relations known before a segment, or after the last one: a copy.
-
-        Raises ``LogError`` when a sidecar that declares some is damaged.
-        """
-        scope = self._sealed.index.scope_before(min(number, len(self._sealed)))
-        if number <= len(self._sealed):
-            return scope
-        self._grow()
-        assert self._builder is not None
-        scope.update(self._builder.declared)
-        return scope
-
-    @property
-    def segments(self) -> list[Segment]:
-        """All segments, in order; the last may still grow."""
-        return self._unless_compacted(lambda: [self.segment(number) for number in range(len(self))])
-
-    @property
-    def confirm_lsn(self) -> int:
-        """LSN that may be confirmed: everything that ends at or before it is in the log."""
-        return 0 if self._watermark is None else self._watermark.confirm_lsn
-
-    @property
-    def delivered_lsn(self) -> int:
-        """Commit LSN of the last transaction that can be read."""
-        return self.end.lsn
-
-    @property
-    def begin(self) -> LogPosition:
-        """Position from which transactions are whole. It is above zero after pruning."""
-        if self._begin is None:
-            self._begin = self._unless_compacted(
-                lambda: LogPosition() if self._is_unpruned else find_begin(self)
-            )
-        return self._begin
-
-    @property
-    def end(self) -> LogPosition:
-        """Position after the last message that can be read."""
-        if self._growing is not None and self._watermark is not None:
-            return LogPosition(self._watermark.end_ordinal, self._watermark.delivered_lsn)
-        if not self._names:
-            found = LogPosition(self._directory.first_ordinal)
-        else:
-            last = self._unless_compacted(lambda: self.segment(len(self) - 1))
-            found = LogPosition(last.end_ordinal, last.delivered_lsn)
-        check_end(self._store, self._directory, found.ordinal)
-        return found
-
-    @property
-    def versions(self) -> tuple[RelationVersion, ...]:
-        """All versions of relations that the log contains, in order."""
-        found = list(self._unless_compacted(lambda: self._sealed.index.versions))
-        if self._growing is not None:
-            found += self._grow().versions
-        return tuple(dict.fromkeys(found))
 
     def relations_at(self, lsn: int | None = None) -> Scope:
         """Return the relations known after the last transaction up to a commit LSN.
@@ -426,64 +312,10 @@ class Log:
                     raise
                 number = self.number_of(first)
 
-    def number_of(self, ordinal: int) -> int:
-        """Return the number of the segment for an ordinal; -1 before all segments."""
-        return bisect_right(self._names, ordinal, key=first_ordinal_of) - 1
-
-    def number_at(self, lsn: int) -> int:
-        """Return the number of the segment in which the last transaction up to an LSN commits.
-
-        It may also be in an earlier one, if the segment has no commit up to the LSN.
-        """
-        delivered = self._sealed.index.delivered_lsn
-        return min(bisect_left(delivered, lsn), len(self) - 1)
-
-    @property
-    def index(self) -> LogIndex:
-        """Index of the complete segments."""
-        return self._sealed.index
-
-    def prefetch(self, numbers: Iterable[int]) -> None:
-        """Read the sidecars of segments, many at once, if that is faster."""
-        self._sealed.prefetch(number for number in numbers if number < len(self._sealed))
-
-    @property
-    def pruned_lsn(self) -> int:
-        """Commit LSN of the last transaction that was delivered before the first segment."""
-        return 0 if self._is_unpruned else self.segment(0).header.before.carry.delivered_lsn
-
-    @property
-    def _is_unpruned(self) -> bool:
-        return not self._names or first_ordinal_of(self._names[0]) == 0
-
-    def _unless_compacted(self, read: Callable[[], _Result]) -> _Result:
-        """Return the result of a function that reads sidecars; refresh the log if it must be."""
-        while True:
-            try:
-                return read()
-            except MissingFileError:
-                if not self._was_compacted():
-                    raise
-
-    def _was_compacted(self) -> bool:
-        """Refresh the log; return whether a compaction has removed files since it was read."""
-        before = self.manifest.compactions
-        self.refresh()
-        return self.manifest.compactions != before
-
     def _batches(self, segment: Segment, first_ordinal: int) -> Iterator[pa.RecordBatch]:
         """Read the batches of a segment's parts that do not end before an ordinal."""
         extents = [part.extent for part in segment.parts if part.end_ordinal > first_ordinal]
         return read_extents(self._store, segment.name, extents, segment.header.encoding)
-
-    def _grow(self) -> Segment:
-        """Return the growing segment, as far as it may be read."""
-        assert self._watermark is not None
-        if self._grown is None:
-            begun = self._builder or self.scope_before(len(self._sealed))
-            self._builder = read_growing(self._store, self._watermark, PART_BYTES, begun)
-            self._grown = self._builder.segment(sealed=False)
-        return self._grown
 
 
 def _open(uri: str, filesystem: FileSystem | None) -> Log:

@@ -20,8 +20,8 @@ from pgwire_codec.transactions.resolver import Resolver
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pgwire_codec.log.planner import SegmentSequence
     from pgwire_codec.log.segment import Segment
+    from pgwire_codec.log.segment_sequence import SegmentSequence
 
 
 _WILD: Final = re.compile(r"[*?\[]")

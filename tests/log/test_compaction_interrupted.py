@@ -313,11 +313,13 @@ def test_readers_of_pruned_segments(directory: Path) -> None:
         list(plan.partitions[0].decode())
 
 
+@pytest.mark.parametrize("opened", [False, True])
 def test_a_list_of_files_during_the_removal(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
+    opened: bool, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader whose list has no joined segment, and not all of the others, lists them again."""
-    before = contents(log.Log(directory))
+    reader = log.Log(directory)
+    before = contents(reader)
     list_names = LocalStore.names
     found: list[list[str]] = []
 
@@ -330,7 +332,10 @@ def test_a_list_of_files_during_the_removal(
         return list_names(store)
 
     monkeypatch.setattr(LocalStore, "names", raced)
-    reader = log.Log(directory)
+    if opened:
+        reader.refresh()
+    else:
+        reader = log.Log(directory)
     assert len(reader) == 1
     monkeypatch.undo()
     check_same(reader, before)

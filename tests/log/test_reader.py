@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import pgwire_codec as pgc
 from pgwire_codec import log
 from pgwire_codec.log.ipc_file import read_batches
+from pgwire_codec.log.local_store import LocalStore
 from tests.support import corpus
 from tests.support.build import T, insert, transaction, wire
 from tests.support.logs import SOURCE, append, write
@@ -89,6 +90,17 @@ def test_the_growing_segment_is_read_once(tmp_path: Path, monkeypatch: pytest.Mo
         assert [len(batch) for batch in reader.read()] == [1]
         assert added == [len(MESSAGES) - 3]
         assert not reader.segments[0].sealed
+
+
+def test_a_refresh_reads_each_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = write(CAPTURE, tmp_path, part_bytes=500)
+    found: list[str] = []
+    read = LocalStore.read
+    monkeypatch.setattr(
+        LocalStore, "read", lambda self, name: found.append(name) or read(self, name)
+    )
+    reader.refresh()
+    assert sorted(found) == ["manifest.json", "watermark.json"]
 
 
 def test_a_log_is_pickled_as_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
