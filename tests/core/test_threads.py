@@ -65,7 +65,15 @@ def test_shares_of_a_scan(
     damaged = list(capture.messages)
     for index in range(5, len(damaged), 11):
         damaged[index] = damaged[index][: index % 9]
-    for given in (capture.messages, damaged, damaged[3:], damaged[: threads + 1]):
+    outside, inside = [
+        [message[:5] + here + message[6:9] + there + message[10:] for message in capture.messages]
+        for here, there in ((b"N", b"?"), (b"?", b"N"))  # where a change has its marker, or not
+    ]
+    for given in (
+        *(capture.messages, damaged, damaged[3:], damaged[: threads + 1]),
+        *(outside, inside, [*capture.messages[:-40], *inside[-40:]]),
+        [*capture.messages[:60], *outside[60:90], *capture.messages[90:]],
+    ):
         (messages,) = to_message_arrays(given, compiled)
         for streaming in (False, True):
             for skip in (False, True):

@@ -4,20 +4,19 @@ The counterpart, for batches of any kind, is :mod:`pgwire_codec.changes.record_b
 spend their time on objects: here columns and metadata columns are written where Arrow takes them.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 import numpy as np
 
 from pgwire_codec._core.columns.c_arrays cimport (
-    BITS, FIXED, OFFSETS, Buffers, export_buffers, export_column, export_struct, new_memory,
-    pack_bits,
+    BITS, FIXED, OFFSETS, Buffers, export_column, export_struct, new_memory, pack_bits,
 )
 from pgwire_codec._core.columns.c_data cimport ArrowArray, export_array, import_record_batch
 from pgwire_codec._core.columns.columns cimport (
     NO_MEMORY, TRUNCATED, decode_blocks, unchanged_of,
 )
-from pgwire_codec._core.columns.metadata cimport gather_transactions
+from pgwire_codec._core.columns.metadata cimport RowMetadata
 from pgwire_codec._core.columns.slices cimport (
     Slices, add_wanted, append_unchanged, close_slices, open_slices,
 )
@@ -157,16 +156,24 @@ cdef class Columns:
                 return False
         return True
 
-    cdef int append(self, Columns share, Py_ssize_t first, Py_ssize_t rows) except -1:
-        """Append a share of the rows, of which all before row `first` are here."""
-        cdef Py_ssize_t at
+    cdef int append_columns(self, Columns share, Py_ssize_t first, Py_ssize_t step) except -1:
+        """Append the values of a share's rows, of each `step`th column from `first` on."""
+        cdef Py_ssize_t at = first
         cdef int failed = 0
         with nogil:
-            for at in range(self.count):
+            while at < self.count:
                 failed |= column_append(&self.c[at], &share.c[at])
+                at += step
+        if failed:
+            raise MemoryError
+        return 0
+
+    cdef int append_tuples(self, Columns share, Py_ssize_t first, Py_ssize_t rows) except -1:
+        """Append which rows of a share have a tuple, and unchanged values, from row `first` on."""
+        with nogil:
             memcpy(self.marker + first, share.marker, <size_t> rows)
             append_unchanged(&self.slices, &share.slices, first)
-        if failed or self.slices.out_of_memory:
+        if self.slices.out_of_memory:
             raise MemoryError
         return 0
 
@@ -219,10 +226,19 @@ cdef class Shares:
         cdef Columns whole = self.columns[0]
         cdef Py_ssize_t number
         cdef bint any_old = self.sources[0].any_old
+        in_threads(self.join_columns, len(self.columns))
         for number in range(1, len(self.columns)):
-            whole.append(self.columns[number], self.edges[number], self.sources[number].count)
+            rows = self.sources[number].count
+            whole.append_tuples(self.columns[number], self.edges[number], rows)
             any_old |= self.sources[number].any_old
         return any_old
+
+    def join_columns(self, Py_ssize_t first):
+        """Append some of the columns: one, and each after as many as there are shares."""
+        cdef Columns whole = self.columns[0]
+        cdef Py_ssize_t number, count = len(self.columns)
+        for number in range(1, count):
+            whole.append_columns(self.columns[number], first, count)
 
 
 # The batch.
@@ -235,6 +251,7 @@ def change_batch(
     """Return the record batch of ordinary changes; see ``reference.change_batch``."""
     cdef Compiled compiled = plan.compiled
     cdef Changes changes
+    cdef RowMetadata metadata
     cdef Policy policy
     cdef ArrowArray exported
     if compiled is None:
@@ -244,14 +261,17 @@ def change_batch(
     if threads > 1 and len(source.messages.data) <= MAX_BYTES:  # which Arrow's offsets address
         edges = shares_of(len(rows), min(threads, MOST_SHARES), BLOCK)
     else:
-        edges = None
+        edges = [0, len(rows)]
+    if not len(seq) == len(transaction) == len(rows):
+        raise ValueError(f"{len(rows)} rows, but {len(seq)} numbers of changes")
     changes = Changes(source, rows)
     policy = <Policy> <int> POLICIES[unrepresentable]
     if not changes.decode(compiled, plan.width, policy, edges):
         return None
     memset(&exported, 0, sizeof(ArrowArray))
     try:
-        changes.export(&exported, plan, source.lsn, seq, transactions, transaction)
+        metadata = RowMetadata(source, rows, seq, transactions, transaction, edges)
+        changes.export(&exported, plan, metadata, transactions, transaction, edges)
         return import_record_batch(&exported, plan.fixed_schema)
     finally:
         if exported.release != NULL:  # else it was moved
@@ -303,7 +323,7 @@ cdef class Changes:
     ) except -1:
         """Decode the columns; return False if any change is not ordinary.
 
-        `edges` are those of the shares of the rows; None: one share.
+        `edges` are those of the shares of the rows.
         """
         cdef Py_ssize_t rows = self.source.count
         self.current = Columns(compiled.current, width, rows)
@@ -320,7 +340,7 @@ cdef class Changes:
         """Decode the columns of the old or the current tuples."""
         cdef Shares shares
         columns.open(&self.source, policy)
-        if edges is None or len(edges) == 2:
+        if len(edges) == 2:
             return columns.decode(&self.source, which)
         shares = Shares(columns, edges)
         shares.open(&self.source, which, policy, width)
@@ -329,22 +349,17 @@ cdef class Changes:
         self.source.any_old |= shares.join()
         return True
 
-    cdef int export(self, ArrowArray* to, plan, lsn, seq, transactions, transaction) except -1:
+    cdef int export(
+        self, ArrowArray* to, plan, RowMetadata metadata, transactions, transaction, list edges
+    ) except -1:
         """Move the columns and the metadata columns into a struct."""
         cdef Py_ssize_t rows = self.source.count
         cdef ArrowArray** next_child
-        if not len(seq) == len(transaction) == rows:
-            raise ValueError(f"{rows} rows, but {len(seq)} numbers of changes")
         export_struct(to, rows, len(plan.names))
         self.current.export(to.children)
         next_child = to.children + self.current.count
-        self.export_op(next_child[0])
-        export_transactions(&next_child[1], transactions, transaction)
-        if lsn is None:
-            export_array(next_child[2], shared_nulls("l", rows), True)
-        else:
-            self.export_lsn(next_child[2], lsn)
-        export_copy(next_child[5], seq)
+        metadata.open(next_child)
+        in_threads(metadata.fill, len(edges) - 1)
         export_array(next_child[6], strings_at(transactions.origin, transaction), True)
         export_array(next_child[7], self.unchanged(plan), True)
         next_child += METADATA
@@ -367,31 +382,6 @@ cdef class Changes:
             [rows_of[number] for number in plan.all_numbers], plan.all_names, self.source.count
         )
 
-    cdef int export_op(self, ArrowArray* to) except -1:
-        cdef Py_ssize_t rows = self.source.count
-        cdef Buffers* buffers = export_buffers(to, rows, 3)
-        cdef int32_t* offsets = <int32_t*> new_memory(buffers, 1, (rows + 1) * 4)
-        cdef uint8_t* tags = <uint8_t*> new_memory(buffers, 2, rows)
-        cdef Py_ssize_t row
-        offsets[0] = 0
-        with nogil:
-            for row in range(rows):
-                tags[row] = self.kind[self.rows[row]]
-                offsets[row + 1] = <int32_t> (row + 1)
-        return 0
-
-    cdef int export_lsn(self, ArrowArray* to, const uint64_t[:] lsn) except -1:
-        """Write the LSN of each row's message."""
-        cdef Py_ssize_t rows = self.source.count
-        cdef int64_t* out = <int64_t*> new_memory(export_buffers(to, rows, 2), 1, rows * 8)
-        cdef Py_ssize_t row
-        if lsn.shape[0] < self.body.shape[0]:
-            raise ValueError(f"{lsn.shape[0]} LSNs of {self.body.shape[0]} messages")
-        with nogil:
-            for row in range(rows):
-                out[row] = <int64_t> lsn[self.rows[row]]
-        return 0
-
     cdef int export_before(self, ArrowArray* to) except -1:
         """Write a struct of the old tuple's columns, which is null without an old tuple."""
         cdef Py_ssize_t rows = self.source.count
@@ -406,22 +396,3 @@ cdef class Changes:
             pack_bits(bits, marker, rows)
             to.null_count = nulls
         return self.before.export(to.children)
-
-
-cdef int export_transactions(ArrowArray** to, transactions, const int64_t[::1] numbers) except -1:
-    """Write xid, commit LSN and commit time of each row's transaction into the fields 0, 2, 3."""
-    cdef Py_ssize_t rows = numbers.shape[0]
-    cdef int64_t* xid = <int64_t*> new_memory(export_buffers(to[0], rows, 2), 1, rows * 8)
-    cdef int64_t* lsn = <int64_t*> new_memory(export_buffers(to[2], rows, 2), 1, rows * 8)
-    cdef int64_t* time = <int64_t*> new_memory(export_buffers(to[3], rows, 2), 1, rows * 8)
-    return gather_transactions(
-        transactions.xid, transactions.commit_lsn, transactions.commit_time.view(INT64), numbers,
-        xid, lsn, time,
-    )
-
-
-cdef int export_copy(ArrowArray* to, const int64_t[::1] values) except -1:
-    """Write int64 values as they are; there is at least one."""
-    cdef Py_ssize_t rows = values.shape[0]
-    memcpy(new_memory(export_buffers(to, rows, 2), 1, rows * 8), &values[0], <size_t> rows * 8)
-    return 0

@@ -23,7 +23,7 @@ from pgwire_codec._core.kernels.memory cimport new_array
 from pgwire_codec._core.kernels.values cimport ColumnDecoder, has_kernel
 from pgwire_codec._core.wire.tuple_data cimport CURRENT, NEW, OLD, TupleSource, find_tuple
 
-from pgwire_codec._core.shares import shares_of, together
+from pgwire_codec._core.shares import in_threads, shares_of, together
 from pgwire_codec.codec.tables import NOT_SENT, DecodedColumns, TupleTable
 from pgwire_codec.codec.values import Decoded, null_column
 from pgwire_codec.reference import values as reference
@@ -188,8 +188,7 @@ def decode_columns(
         )
 
     present, unchanged = together(decode_share, edges)
-    for others in parts[1:]:
-        append_all(parts[0], others)
+    in_threads(lambda first: append_columns(parts, first), len(parts))
     columns_of = [(<ColumnDecoder> decoder).finish() for decoder in parts[0]]
     decoded = dict(zip([number for number, _ in compiled], columns_of, strict=True))
     others = [(number, kind) for number, kind in wanted if number not in decoded]
@@ -254,15 +253,17 @@ def decoders_of(compiled, edges, data, str unrepresentable):
     return parts
 
 
-cdef append_all(decoders, others):
-    """Append the rows of each of the others to those of a decoder."""
+cdef append_columns(parts, Py_ssize_t first):
+    """Append the rows of some columns to the first part: each after as many as there are parts."""
     cdef ColumnDecoder decoder, other
     cdef int failed
-    for decoder, other in zip(decoders, others, strict=True):
-        with nogil:
-            failed = column_append(&decoder.c, &other.c)
-        if failed:
-            raise MemoryError
+    whole = parts[0][first::len(parts)]
+    for others in parts[1:]:
+        for decoder, other in zip(whole, others[first::len(parts)], strict=True):
+            with nogil:
+                failed = column_append(&decoder.c, &other.c)
+            if failed:
+                raise MemoryError
 
 
 def by_reference(messages, rows, body, Py_ssize_t columns, str which, others, unrepresentable):

@@ -1,14 +1,25 @@
 """Metadata columns, for a module that exports them."""
 
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from pgwire_codec._core.columns.c_data cimport ArrowArray
 
 
-cdef int gather_transactions(
-    const uint32_t[:] xids,
-    const uint64_t[:] lsns,
-    const int64_t[:] times,
-    const int64_t[::1] numbers,
-    int64_t* xid,
-    int64_t* lsn,
-    int64_t* time,
-) except -1
+cdef class RowMetadata:
+    cdef const uint8_t[::1] kind
+    cdef const int64_t[::1] rows, seq, transaction
+    cdef const uint64_t[:] lsns
+    cdef const uint32_t[:] xids
+    cdef const uint64_t[:] commit_lsns
+    cdef const int64_t[:] commit_times
+    cdef bint has_lsns
+    cdef list edges
+    cdef int32_t* op_ends
+    cdef uint8_t* op
+    cdef int64_t* xid
+    cdef int64_t* lsn
+    cdef int64_t* commit_lsn
+    cdef int64_t* commit_time
+    cdef int64_t* changes
+
+    cdef int open(self, ArrowArray** to) except -1

@@ -11,6 +11,8 @@ from libc.string cimport memcpy
 
 import numpy as np
 
+from pgwire_codec._core.columns.c_arrays cimport Buffers, export_buffers, new_memory
+from pgwire_codec._core.columns.c_data cimport ArrowArray, export_array
 from pgwire_codec._core.kernels.column cimport MAX_BYTES
 from pgwire_codec._core.kernels.memory cimport new_array
 
@@ -30,7 +32,8 @@ def transaction_columns(transaction, xid, commit_lsn, commit_time):
     cdef int64_t[:, ::1] out = columns
     if numbers.shape[0]:
         gather_transactions(
-            xid, commit_lsn, commit_time.view(INT64), numbers, &out[0, 0], &out[1, 0], &out[2, 0]
+            xid, commit_lsn, commit_time.view(INT64), numbers, 0, numbers.shape[0],
+            &out[0, 0], &out[1, 0], &out[2, 0],
         )
     return tuple(columns)
 
@@ -40,16 +43,18 @@ cdef int gather_transactions(
     const uint64_t[:] lsns,
     const int64_t[:] times,
     const int64_t[::1] numbers,
+    Py_ssize_t first,
+    Py_ssize_t stop,
     int64_t* xid,
     int64_t* lsn,
     int64_t* time,
 ) except -1:
-    """Write xid, commit LSN and commit time of the transactions with these numbers."""
-    cdef Py_ssize_t rows = numbers.shape[0], row
+    """Write xid, commit LSN and commit time of the transactions of some of the rows."""
     cdef Py_ssize_t count = min(xids.shape[0], lsns.shape[0], times.shape[0])
+    cdef Py_ssize_t row
     cdef int64_t number
     with nogil:
-        for row in range(rows):
+        for row in range(first, stop):
             number = numbers[row]
             if not 0 <= number < count:
                 break
@@ -57,10 +62,72 @@ cdef int gather_transactions(
             lsn[row] = <int64_t> lsns[number]
             time[row] = times[number]
         else:
-            row = rows
-    if row < rows:
+            row = stop
+    if row < stop:
         raise IndexError(f"transaction {numbers[row]} of {count}")
     return 0
+
+
+cdef class RowMetadata:
+    """The metadata columns of changes from _op to _seq, of which threads fill in shares."""
+
+    def __cinit__(self, source, rows, seq, transactions, transaction, list edges):
+        self.kind = source.kind
+        self.rows, self.seq, self.transaction = rows, seq, transaction
+        self.xids, self.commit_lsns = transactions.xid, transactions.commit_lsn
+        self.commit_times = transactions.commit_time.view(INT64)
+        self.has_lsns = source.lsn is not None
+        if self.has_lsns:
+            self.lsns = source.lsn
+            if len(source.lsn) < len(source.body):
+                raise ValueError(f"{len(source.lsn)} LSNs of {len(source.body)} messages")
+        self.edges = edges
+
+    cdef int open(self, ArrowArray** to) except -1:
+        """Allocate the memory of the columns, which the arrays own."""
+        cdef Py_ssize_t rows = self.rows.shape[0]
+        cdef Buffers* op = export_buffers(to[0], rows, 3)
+        self.op_ends = <int32_t*> new_memory(op, 1, (rows + 1) * 4)
+        self.op = <uint8_t*> new_memory(op, 2, rows)
+        self.op_ends[0] = 0
+        self.xid = new_numbers(to[1], rows)
+        if self.has_lsns:
+            self.lsn = new_numbers(to[2], rows)
+        else:
+            export_array(to[2], shared_nulls("l", rows), True)
+        self.commit_lsn = new_numbers(to[3], rows)
+        self.commit_time = new_numbers(to[4], rows)
+        self.changes = new_numbers(to[5], rows)
+        return 0
+
+    def fill(self, Py_ssize_t share):
+        """Fill in the rows of a share, whose messages `scan` accepted."""
+        cdef Py_ssize_t first = self.edges[share], stop = self.edges[share + 1]
+        cdef Py_ssize_t row
+        cdef const int64_t[::1] rows = self.rows, seq = self.seq
+        cdef const uint8_t[::1] kind = self.kind
+        cdef const uint64_t[:] lsns = self.lsns
+        cdef uint8_t* op = self.op
+        cdef int32_t* op_ends = self.op_ends
+        cdef int64_t* changes = self.changes
+        cdef int64_t* lsn = self.lsn
+        with nogil:
+            for row in range(first, stop):
+                op[row] = kind[rows[row]]
+                op_ends[row + 1] = <int32_t> (row + 1)
+                changes[row] = seq[row]
+            if self.has_lsns:
+                for row in range(first, stop):
+                    lsn[row] = <int64_t> lsns[rows[row]]
+        gather_transactions(
+            self.xids, self.commit_lsns, self.commit_times, self.transaction, first, stop,
+            self.xid, self.commit_lsn, self.commit_time,
+        )
+
+
+cdef int64_t* new_numbers(ArrowArray* to, Py_ssize_t rows) except NULL:
+    """Return memory for the values of an array of int64."""
+    return <int64_t*> new_memory(export_buffers(to, rows, 2), 1, rows * 8)
 
 
 def strings_at(values, rows):
@@ -73,9 +140,10 @@ def strings_at(values, rows):
     cdef object value
     PyObject_GetBuffer(values, &view, PyBUF_STRIDED_RO)
     try:
+        check_numbers(numbers, view.shape[0])
+        if not any_string(&view):
+            return shared_nulls("u", count)
         for row in range(count):
-            if not 0 <= numbers[row] < view.shape[0]:
-                raise IndexError(f"string {numbers[row]} of {view.shape[0]}")
             value = object_at(&view, numbers[row])
             if value is None:
                 nulls += 1
@@ -87,6 +155,26 @@ def strings_at(values, rows):
         return gather_strings(&view, numbers, nulls, total)
     finally:
         PyBuffer_Release(&view)
+
+
+cdef int check_numbers(const int64_t[::1] numbers, Py_ssize_t count) except -1:
+    cdef Py_ssize_t row
+    with nogil:
+        for row in range(numbers.shape[0]):
+            if not 0 <= numbers[row] < count:
+                break
+        else:
+            return 0
+    raise IndexError(f"string {numbers[row]} of {count}")
+
+
+cdef bint any_string(Py_buffer* view):
+    """Return whether any of the objects is not None."""
+    cdef Py_ssize_t number
+    for number in range(view.shape[0]):
+        if object_at(view, number) is not None:
+            return True
+    return False
 
 
 cdef gather_strings(

@@ -56,15 +56,21 @@ def scan(
     edges = shares_of(scan.count, threads, 1)
 
     def scan_share(part):
-        inside = streaming if part == 0 else scan.inside_before(edges[part], streaming)
-        return scan.share(edges[part], edges[part + 1], inside)
+        inside = scan.is_probably_inside(edges[part], streaming)
+        try:
+            return inside, scan.share(edges[part], edges[part + 1], inside)
+        except DecodeError as error:
+            return inside, error
 
-    shares = in_threads(scan_share, len(edges) - 1)
-    errors, decoded, inside = shares[0]
-    for more in shares[1:]:
-        errors.update(more[0])
-        decoded.update(more[1])
-        inside = more[2]
+    errors, decoded, inside = {}, {}, streaming
+    for part, (assumed, found) in enumerate(in_threads(scan_share, len(edges) - 1)):
+        if assumed != inside:
+            found = scan.share(edges[part], edges[part + 1], inside)
+        elif isinstance(found, DecodeError):
+            raise found
+        errors.update(found[0])
+        decoded.update(found[1])
+        inside = found[2]
     return MessageTable(
         scan.kind, scan.relation, scan.xid, scan.body, scan.width, errors, inside, decoded
     )
@@ -128,23 +134,36 @@ cdef class Scan:
             index += 1
         return errors, decoded, inside
 
-    cdef bint inside_before(self, Py_ssize_t index, bint streaming) noexcept:
-        """Return whether a message is in a stream block: the tags before it say so.
+    cdef bint is_probably_inside(self, Py_ssize_t index, bint streaming) noexcept:
+        """Return whether a message is in a stream block: the messages before it say so.
 
-        ``streaming`` is that for the first of all messages.
+        In a block, a change has an XID before the relation's OID. ``streaming`` is the answer for
+        the first of all messages.
         """
-        cdef uint8_t tag
+        cdef const uint8_t* p
+        cdef Py_ssize_t size
+        cdef bint is_change, without_xid, with_xid
         with nogil:
             while index > 0:
                 index -= 1
-                if self.offsets[index] == self.offsets[index + 1]:
+                size = self.offsets[index + 1] - self.offsets[index]
+                if size == 0:
                     continue
-                tag = self.data[self.offsets[index]]
-                if not in_stream_block(tag, True):
+                p = &self.data[self.offsets[index]]
+                is_change = p[0] == INSERT or p[0] == UPDATE or p[0] == DELETE
+                without_xid = is_change and size > 5 and is_marker(p[5])
+                with_xid = is_change and size > 9 and is_marker(p[9])
+                if without_xid != with_xid:
+                    return with_xid
+                if not in_stream_block(p[0], True):
                     return False
-                if in_stream_block(tag, False):
+                if in_stream_block(p[0], False):
                     return True
         return streaming
+
+
+cdef inline bint is_marker(uint8_t byte) noexcept nogil:
+    return byte == MARKER_NEW or byte == MARKER_OLD or byte == MARKER_KEY
 
 
 cdef check_offsets(const int64_t[::1] offsets, Py_ssize_t count, Py_ssize_t size):
