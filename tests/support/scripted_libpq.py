@@ -1,4 +1,4 @@
-"""A libpq with a script of frames, for both readers of frames."""
+"""A libpq with a script of frames, for the compiled and the plain readers of them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from pgwire_codec.capture.connection.frames import PythonFrames
+from pgwire_codec.capture.connection.libpq import address_of
+from pgwire_codec.capture.snapshot.copy_reader import PythonCopyReader
 
 _libc = ctypes.CDLL(ctypes.util.find_library("c"))
 _libc.malloc.restype = ctypes.c_void_p
@@ -61,23 +63,30 @@ class Connection:
         _libc.free(frame)
 
     def compiled(self) -> Any:
-        functions = (self.get, self.consume, self.free)
-        addresses = [ctypes.cast(each, ctypes.c_void_p).value for each in functions]
         from pgwire_codec.capture.connection._frames import FrameBuffer
 
-        return FrameBuffer(1, self.socket, self.waker, *addresses)
+        return FrameBuffer(1, self.socket, self.waker, *self._addresses())
 
     def plain(self) -> PythonFrames:
+        return PythonFrames(self._libpq(), 1, self.socket, self.waker)
+
+    def copy_reader(self, head: bytes, kinds: bytes, *, is_compiled: bool, binary: bool) -> Any:
+        """Return a reader of the frames as rows of a COPY."""
+        from pgwire_codec.capture.snapshot._copy_reader import CopyBuffer
+
+        if is_compiled:
+            return CopyBuffer(1, self.socket, *self._addresses(), head, kinds, binary)
+        return PythonCopyReader(self._libpq(), 1, self.socket, head, kinds, binary=binary)
+
+    def _addresses(self) -> list[int]:
+        return [address_of(each) for each in (self.get, self.consume, self.free)]
+
+    def _libpq(self) -> Any:
         def get(connection: Any, frame: Any, is_async: int) -> int:
             return self._get(connection, ctypes.pointer(frame._obj), is_async)
 
-        return PythonFrames(
-            SimpleNamespace(
-                PQgetCopyData=get,
-                PQconsumeInput=self._consume,
-                PQfreemem=lambda frame: self._free(frame.value),
-            ),
-            1,
-            self.socket,
-            self.waker,
+        return SimpleNamespace(
+            PQgetCopyData=get,
+            PQconsumeInput=self._consume,
+            PQfreemem=lambda frame: self._free(frame.value),
         )

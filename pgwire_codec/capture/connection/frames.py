@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import numpy as np
 
 from pgwire_codec import _impl
+from pgwire_codec.capture.connection.libpq import address_of
 from pgwire_codec.protocol.tags import POSITIONS
 
 # Not when a connection needs it: then there may be no memory left for a library.
@@ -100,15 +101,11 @@ def open_frames(libpq: ctypes.CDLL, connection: int, socket: int, waker: int) ->
         connection,
         socket,
         waker,
-        _address(libpq.PQgetCopyData),
-        _address(libpq.PQconsumeInput),
-        _address(libpq.PQfreemem),
+        address_of(libpq.PQgetCopyData),
+        address_of(libpq.PQconsumeInput),
+        address_of(libpq.PQfreemem),
     )
     return frames
-
-
-def _address(function: Any) -> int:
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 class PythonFrames:

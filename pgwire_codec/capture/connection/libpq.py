@@ -20,6 +20,7 @@ _SIGNATURES: Final[tuple[tuple[str, Any, list[Any]], ...]] = (
     ("PQfreemem", None, [ctypes.c_void_p]),
     ("PQerrorMessage", ctypes.c_char_p, [ctypes.c_void_p]),
     ("PQgetResult", ctypes.c_void_p, [ctypes.c_void_p]),
+    ("PQresultStatus", ctypes.c_int, [ctypes.c_void_p]),
     ("PQclear", None, [ctypes.c_void_p]),
     ("PQresultErrorMessage", ctypes.c_char_p, [ctypes.c_void_p]),
     ("PQresultErrorField", ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_int]),
@@ -59,6 +60,21 @@ def load_libpq() -> ctypes.CDLL:
         function.restype = result
         function.argtypes = arguments
     return libpq
+
+
+def address_of(function: Any) -> int:
+    """Return the address of one of its functions, for compiled code."""
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def error_fields(libpq: Any, result: int, fields: bytes) -> list[str]:
+    """Return fields of the error of a result, by their codes (PG_DIAG_...); empty without one."""
+    return [text_of(libpq.PQresultErrorField(result, field)) for field in fields]
+
+
+def text_of(data: bytes | None) -> str:
+    """Return a text of libpq, which may have none."""
+    return (data or b"").decode("utf-8", "replace").strip()
 
 
 def failed_connection_codes(dsn: str, seconds: float = 10.0) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from pgwire_codec.capture.connection.error_hints import CONNECTION_LOST, server_text
 from pgwire_codec.capture.connection.frames import Frames, ReadOutcome, open_frames
-from pgwire_codec.capture.connection.libpq import load_libpq
+from pgwire_codec.capture.connection.libpq import error_fields, load_libpq, text_of
 from pgwire_codec.errors import CaptureError
 
 
@@ -38,7 +38,7 @@ class ReplicationEnded(Exception):
 
 
 #: PG_DIAG_SQLSTATE, _MESSAGE_PRIMARY, _MESSAGE_DETAIL and _CONTEXT.
-_FIELDS: Final = tuple(b"CMDW")
+_FIELDS: Final = b"CMDW"
 _LONGEST_WAIT: Final = 60.0  # seconds; poll counts milliseconds in 32 bits
 _MOST_WAKES: Final = 1 << 16  # to forget at once
 
@@ -112,23 +112,17 @@ class ReplicationConnection:
 
     def _broken(self) -> ReplicationEnded:
         text = self._libpq.PQerrorMessage(self._pointer)
-        return ReplicationEnded(_text(text) or "the connection broke", CONNECTION_LOST)
+        return ReplicationEnded(text_of(text) or "the connection broke", CONNECTION_LOST)
 
     def _result(self) -> ReplicationEnded:
         result = self._libpq.PQgetResult(self._pointer)
         if not result:
             return ReplicationEnded("", "")
         try:
-            sqlstate, primary, detail, context = (
-                _text(self._libpq.PQresultErrorField(result, field)) for field in _FIELDS
-            )
+            sqlstate, primary, detail, context = error_fields(self._libpq, result, _FIELDS)
             text = server_text(primary, detail, context)
             return ReplicationEnded(
-                text or _text(self._libpq.PQresultErrorMessage(result)), sqlstate
+                text or text_of(self._libpq.PQresultErrorMessage(result)), sqlstate
             )
         finally:
             self._libpq.PQclear(result)
-
-
-def _text(data: bytes | None) -> str:
-    return (data or b"").decode("utf-8", "replace").strip()

@@ -95,12 +95,17 @@ class CopySession:
         self._use_snapshot(cursor)
         self._lock_tables(cursor)
 
-    def cursor(self) -> Any:
-        """Return a cursor of the open connection; raise ``Interrupted`` after :meth:`end`."""
+    @property
+    def connection(self) -> Any:
+        """The open connection; raises ``Interrupted`` after :meth:`end`."""
         with self._lock:
             if self._is_ended:
                 raise Interrupted
-            return self._connection.cursor()
+            return self._connection
+
+    def cursor(self) -> Any:
+        """Return a cursor of the open connection; raise ``Interrupted`` after :meth:`end`."""
+        return self.connection.cursor()
 
     def end(self) -> None:
         """End the statement, and do not allow another one; called from another thread."""

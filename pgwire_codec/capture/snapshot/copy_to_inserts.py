@@ -31,6 +31,7 @@ Inserts = tuple["Bytes", "NDArray[np.int32]"]
 _HEAD: Final = 8  # bytes of an Insert before its columns
 _TAB, _NEWLINE, _BACKSLASH = b"\t\n\\"
 _SIGNATURE: Final = b"PGCOPY\n\xff\r\n\0"
+_HEADER_SIZE: Final = 19  # with flags, and the length of an extension
 _NO_MORE: Final = b"\xff\xff"
 _HINT: Final = "Connect to a PostgreSQL server directly."
 #: Byte that a backslash and this letter stand for.
@@ -45,22 +46,37 @@ class RowReader(Protocol):
         """Return the Inserts of the next pieces; the server sends a row in each piece."""
 
 
-def row_reader(oid: int, sendable: Sequence[bool], *, binary: bool) -> RowReader:
+def insert_head(oid: int, columns: int) -> bytes:
+    """Return the bytes of a table's Inserts before their columns."""
+    return struct.pack(">cIcH", b"I", oid, b"N", columns)
+
+
+def row_reader(head: bytes, kinds: bytes, *, binary: bool) -> RowReader:
     """Return the reader for the rows of a table.
 
     Parameters
     ----------
-    oid : int
-        Of the table, for the Inserts.
-    sendable : sequence of bool
-        For each column, whether it has a binary form; the others are read as text.
+    head : bytes
+        Of the Inserts, from :func:`insert_head`.
+    kinds : bytes
+        For each column, the kind of its values in the binary format.
     binary : bool
         Whether the COPY is in the binary format.
     """
-    head = np.frombuffer(struct.pack(">cIcH", b"I", oid, b"N", len(sendable)), np.uint8)
+    first = np.frombuffer(head, np.uint8)
     if binary:
-        return _BinaryRows(head, np.frombuffer(bytes(b"tb"[is_] for is_ in sendable), np.uint8))
-    return _TextRows(head, len(sendable))
+        return _BinaryRows(first, np.frombuffer(kinds, np.uint8))
+    return _TextRows(first, len(kinds))
+
+
+def not_these_columns(columns: int) -> CaptureError:
+    """Return the error for a row with another number of columns."""
+    return CaptureError(f"COPY sent a row that does not have {columns} columns", hint=_HINT)
+
+
+def not_a_copy() -> CaptureError:
+    """Return the error for a COPY that is not in the binary format."""
+    return CaptureError("COPY's output does not begin with its signature", hint=_HINT)
 
 
 class _TextRows:
@@ -77,10 +93,9 @@ class _TextRows:
             return _rows_without_columns(self._head, len(text) - 1)
         marks = np.flatnonzero((text == _TAB) | (text == _NEWLINE))
         starts, ends = marks[:-1], marks[1:]  # of columns, the mark before them included
-        if len(starts) % self._columns:
-            raise CaptureError(
-                f"COPY sent {len(starts)} values for rows of {self._columns} columns", hint=_HINT
-            )
+        is_last = np.arange(1, len(starts) + 1) % self._columns == 0
+        if len(starts) % self._columns or ((text[ends] == _NEWLINE) != is_last).any():
+            raise not_these_columns(self._columns)
         times = np.ones(len(text), np.intp)
         times[marks[-1]] = 0
         lengths = ends - starts - 1
@@ -135,7 +150,7 @@ class _BinaryRows:
             if (place > ends).any():
                 break
         if (place != ends).any():
-            raise CaptureError(f"COPY sent a row that does not have {columns} columns", hint=_HINT)
+            raise not_these_columns(columns)
         starts, lengths = places.ravel(), sizes.ravel()
         is_null = lengths < 0
         times = np.ones(len(data), np.intp)
@@ -185,10 +200,10 @@ def _rows_without_columns(head: Bytes, rows: int) -> Inserts:
 
 
 def _without_header(piece: bytes) -> bytes:
-    if not piece.startswith(_SIGNATURE):
-        raise CaptureError("COPY's output does not begin with its signature", hint=_HINT)
-    (extension,) = struct.unpack_from(">I", piece, 15)
-    return piece[19 + extension :]
+    if not piece.startswith(_SIGNATURE) or len(piece) < _HEADER_SIZE:
+        raise not_a_copy()
+    (extension,) = struct.unpack_from(">I", piece, _HEADER_SIZE - 4)
+    return piece[_HEADER_SIZE + extension :]
 
 
 def _load_i32(data: Bytes, places: Numbers) -> NDArray[np.int32]:

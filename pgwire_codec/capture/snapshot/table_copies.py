@@ -13,8 +13,8 @@ import numpy as np
 
 from pgwire_codec.capture.connection.connect import load_psycopg2
 from pgwire_codec.capture.connection.error_hints import capture_error
+from pgwire_codec.capture.snapshot.copy_reader import copy_rows
 from pgwire_codec.capture.snapshot.copy_session import CopySession
-from pgwire_codec.capture.snapshot.copy_to_inserts import row_reader
 from pgwire_codec.errors import CaptureError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pgwire_codec.capture.connection.interrupt import Interrupt
     from pgwire_codec.capture.snapshot.table_ranges import TableRange
 
-_PIECE_BYTES: Final = 256 << 10  # of COPY's: what numpy converts fastest
+_PIECE_BYTES: Final = 512 << 10  # of Inserts
 _PIECES_WAITING: Final = 2  # at most, for each connection
 _POLL_SECONDS: Final = 0.1
 _MOST_FAILURES: Final = 3  # consecutive ones, to copy any row
@@ -134,22 +134,31 @@ class TableCopies:
     ) -> None:
         failures = 0
         while True:
-            pieces = _CopyPieces(range_, copied, binary=self._binary)
+            received = 0
             try:
                 if failures:
                     session.open()
-                command = range_.copy_command(binary=self._binary, skip=skip)
-                session.cursor().copy_expert(command, pieces)
-                pieces.flush(is_last=True)
+                for rows in self._pieces(session, range_, skip):
+                    copied.put(rows)
+                    received += rows.rows
                 return
             except (load_psycopg2().Error, CaptureError) as error:
                 if copied.is_closed or not (range_.planned.has_order and _is_transient(error)):
                     raise
-                failures = 1 if pieces.rows else failures + 1
+                failures = 1 if received else failures + 1
                 if failures > _MOST_FAILURES:
                     raise
-                skip += pieces.rows
+                skip += received
                 self._interrupt.event.wait(_RETRY_SECONDS * (failures - 1))
+
+    def _pieces(self, session: CopySession, range_: TableRange, skip: int) -> Iterator[CopiedRows]:
+        """Yield the rows of a range after those to skip."""
+        command = range_.copy_command(binary=self._binary, skip=skip)
+        copying = copy_rows(
+            session.connection, command, range_.table, _PIECE_BYTES, binary=self._binary
+        )
+        for (messages, offsets), is_last in copying:
+            yield CopiedRows(range_, messages, offsets, is_last)
 
 
 def _is_transient(error: Exception) -> bool:
@@ -182,36 +191,3 @@ class _CopiedQueue:
             while True:
                 yield self._queue.get(timeout=timeout) if timeout else self._queue.get_nowait()
                 timeout = 0.0
-
-
-class _CopyPieces:
-    """File object that psycopg2 writes COPY's pieces to: a row each.
-
-    Attributes
-    ----------
-    rows : int
-        Number of rows that were put into the queue.
-    """
-
-    def __init__(self, range_: TableRange, copied: _CopiedQueue, *, binary: bool) -> None:
-        table = range_.table
-        self._range = range_
-        self._reader = row_reader(table.relation.oid, table.sendable, binary=binary)
-        self._copied = copied
-        self._pieces: list[bytes] = []
-        self._bytes = 0
-        self.rows = 0
-
-    def write(self, piece: bytes) -> None:
-        self._pieces.append(piece)
-        self._bytes += len(piece)
-        if self._bytes >= _PIECE_BYTES:
-            self.flush(is_last=False)
-
-    def flush(self, *, is_last: bool) -> None:
-        messages, offsets = self._reader.convert(self._pieces)
-        self._pieces.clear()
-        self._bytes = 0
-        rows = CopiedRows(self._range, messages, offsets, is_last)
-        self._copied.put(rows)
-        self.rows += rows.rows
