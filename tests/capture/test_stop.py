@@ -111,11 +111,13 @@ class Freezer:
     ----------
     dsn : str
         Of the server, or of the proxy that is frozen.
+    how : {"network", "server", "sessions"}
+        What is frozen; not sessions that begin later.
     """
 
     def __init__(self, made: Database, how: str) -> None:
         self._made = made
-        self._how = how
+        self.how = how
         self._frozen = ExitStack()
         self._open = ExitStack()
         self.dsn = made.dsn
@@ -123,11 +125,11 @@ class Freezer:
             self._proxy, self.dsn = self._open.enter_context(proxied(made))
 
     def freeze(self) -> None:
-        if self._how == "network":
+        if self.how == "network":
             self._proxy.frozen.set()
             self._frozen.callback(self._proxy.frozen.clear)
             return
-        for process in processes(self._made)[self._how == "sessions" :]:
+        for process in processes(self._made)[self.how == "sessions" :]:
             with suppress(psutil.NoSuchProcess):  # the session that listed them
                 process.suspend()
                 self._frozen.callback(_resume, process)
@@ -164,6 +166,8 @@ class TestFrozen:
     def test_while_it_connects(
         self, table: Database, freezer: Freezer, tmp_path: Path, arguments: list[str]
     ) -> None:
+        if freezer.how == "sessions" and "--until-lsn" in arguments:
+            pytest.skip("new sessions are not frozen, so that the capture ends by itself")
         freezer.freeze()
         slot = "other" if "--snapshot" in arguments else table.slot
         with started(freezer.dsn, slot, tmp_path / "log", *arguments) as command:
