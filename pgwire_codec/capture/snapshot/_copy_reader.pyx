@@ -180,7 +180,7 @@ cdef class CopyBuffer:
         return FINE
 
     cdef bint _reserve(self, Py_ssize_t size) noexcept nogil:
-        """Make room for one more row; return False if there is no memory."""
+        """Make room for one more row; return False if out of memory."""
         cdef void* memory
         cdef Py_ssize_t needed = self._used + size
         if needed > INT32_MAX:
@@ -277,7 +277,7 @@ cdef uint8_t* write_binary(
 
 
 cdef Py_ssize_t header_size(const uint8_t* p, Py_ssize_t size) noexcept nogil:
-    """Return the bytes of the header of the binary format; -1 if there is none."""
+    """Return the bytes of the header of the binary format; -1 without one."""
     cdef Py_ssize_t extension
     if size < HEADER_SIZE or memcmp(p, SIGNATURE, SIGNATURE_SIZE) != 0:
         return -1

@@ -168,7 +168,7 @@ def copy_rows(
 
 
 def _check_result(libpq: Any, connection: int, status: int | None) -> None:
-    """Take the next result of a statement; raise its error unless it has a status, or is none."""
+    """Take the next result of a statement; raise its error if it has another status."""
     result = libpq.PQgetResult(connection)
     try:
         found = libpq.PQresultStatus(result) if result else None
