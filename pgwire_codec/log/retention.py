@@ -80,8 +80,8 @@ class Retention:
         """Return the number of segments, from the first on, that are more than is kept."""
         if self.max_bytes is None:
             return 0
-        growing = sum(log.segment(number).bytes for number in range(len(index), len(log)))
-        after = growing + np.cumsum(index.bytes[::-1])[::-1]  # bytes of each and those after it
+        # Bytes of each and those after it.
+        after = log.growing_bytes + np.cumsum(index.bytes[::-1])[::-1]
         return _leading(after > self.max_bytes)
 
 

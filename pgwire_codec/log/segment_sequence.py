@@ -113,6 +113,11 @@ class SegmentSequence:
         return 0 if self._watermark is None else self._watermark.confirm_lsn
 
     @property
+    def growing_bytes(self) -> int:
+        """Size of the growing segment's file, as far as it may be read; 0 without one."""
+        return self._watermark.bytes if self._growing is not None and self._watermark else 0
+
+    @property
     def delivered_lsn(self) -> int:
         """Commit LSN of the last transaction that can be read."""
         return self.end.lsn

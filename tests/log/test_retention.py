@@ -12,6 +12,7 @@ import pytest
 
 import pgwire_codec as pgc
 from pgwire_codec import log
+from pgwire_codec.log import segment_sequence
 from pgwire_codec.log.reader import Log
 from tests.support import build
 from tests.support.logs import SOURCE
@@ -76,7 +77,8 @@ def test_by_size(folder: Path) -> None:
     assert kept(folder, max_bytes=0) == [700]
 
 
-def test_the_growing_segment_counts(folder: Path) -> None:
+def test_the_growing_segment_counts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not read for that."""
     sizes = [each.bytes for each in log.Log(folder).segments]
     with log.LogWriter(folder, SOURCE) as writer:
         messages = build.wire(build.transaction(lsn=800))
@@ -84,6 +86,10 @@ def test_the_growing_segment_counts(folder: Path) -> None:
             messages, np.zeros(2, np.uint64), np.full(2, np.datetime64("2030-01-08", "us"))
         )
         writer.flush()
+        planned = log.Retention(max_bytes=sum(sizes))
+        monkeypatch.setattr(segment_sequence, "read_growing", None)
+        assert planned.needless_lsn(log.Log(folder)) == 100
+        monkeypatch.undo()
         assert kept(folder, max_bytes=sum(sizes))[0] == 200
 
 
