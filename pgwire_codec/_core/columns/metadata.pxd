@@ -23,3 +23,4 @@ cdef class RowMetadata:
     cdef int64_t* changes
 
     cdef int open(self, ArrowArray** to) except -1
+    cdef void fill_lsns(self, Py_ssize_t first, Py_ssize_t stop)

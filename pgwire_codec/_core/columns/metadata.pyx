@@ -106,23 +106,30 @@ cdef class RowMetadata:
         cdef Py_ssize_t row
         cdef const int64_t[::1] rows = self.rows, seq = self.seq
         cdef const uint8_t[::1] kind = self.kind
-        cdef const uint64_t[:] lsns = self.lsns
         cdef uint8_t* op = self.op
         cdef int32_t* op_ends = self.op_ends
         cdef int64_t* changes = self.changes
-        cdef int64_t* lsn = self.lsn
         with nogil:
             for row in range(first, stop):
                 op[row] = kind[rows[row]]
                 op_ends[row + 1] = <int32_t> (row + 1)
                 changes[row] = seq[row]
-            if self.has_lsns:
-                for row in range(first, stop):
-                    lsn[row] = <int64_t> lsns[rows[row]]
+        if self.has_lsns:
+            self.fill_lsns(first, stop)
         gather_transactions(
             self.xids, self.commit_lsns, self.commit_times, self.transaction, first, stop,
             self.xid, self.commit_lsn, self.commit_time,
         )
+
+    cdef void fill_lsns(self, Py_ssize_t first, Py_ssize_t stop):
+        """Fill in the LSN of each row's message."""
+        cdef Py_ssize_t row
+        cdef const int64_t[::1] rows = self.rows
+        cdef const uint64_t[:] lsns = self.lsns
+        cdef int64_t* lsn = self.lsn
+        with nogil:
+            for row in range(first, stop):
+                lsn[row] = <int64_t> lsns[rows[row]]
 
 
 cdef int64_t* new_numbers(ArrowArray* to, Py_ssize_t rows) except NULL:
