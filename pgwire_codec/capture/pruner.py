@@ -57,11 +57,14 @@ class Pruner:
         self._thread.join(_END_SECONDS)
 
     def _run(self) -> None:
+        import pyarrow as pa
+
         from pgwire_codec.log import retain
 
         while True:
             try:
                 self.removed += len(retain(self._log, self._retention))
+                pa.default_memory_pool().release_unused()  # which was needed for the log's index
                 self.notes = ()
             except Exception as error:  # noqa: BLE001  (shown as a note)
                 self.notes = (f"the log is not pruned: {error}",)

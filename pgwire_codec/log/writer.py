@@ -421,6 +421,8 @@ class LogWriter:
         self._scope.update(segment.declared)
         self._growing = None
         self._buffer.begin_part()
+        # Arrow keeps freed memory: after an outage, that of the largest batch.
+        pa.default_memory_pool().release_unused()
 
     def _advance_watermark(self) -> None:
         growing, delivered_lsn = NOTHING_GROWS, self._state.carry.delivered_lsn
