@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import struct
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -67,16 +65,6 @@ def sent(row: list[bytes | None], is_binary: bool) -> list[str | bytes | None]:
         each if each is None or (is_binary and number % 2) else each.decode()
         for number, each in enumerate(row)
     ]
-
-
-@pytest.fixture(scope="module")
-def readable() -> Iterator[int]:
-    """File descriptor that is always readable."""
-    reading, writing = os.pipe()
-    os.write(writing, b"x")
-    yield reading
-    os.close(reading)
-    os.close(writing)
 
 
 def read(

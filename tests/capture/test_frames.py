@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import struct
 import time
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -40,25 +38,6 @@ SCRIPTS = st.lists(
     st.one_of(MESSAGES, MESSAGES, KEEPALIVES, st.binary(min_size=1, max_size=25), st.just(0)),
     max_size=40,
 )
-
-
-@pytest.fixture(scope="module")
-def silent() -> Iterator[int]:
-    """File descriptor that is never readable."""
-    reading, writing = os.pipe()
-    yield reading
-    os.close(reading)
-    os.close(writing)
-
-
-@pytest.fixture(scope="module")
-def readable() -> Iterator[int]:
-    """File descriptor that is always readable."""
-    reading, writing = os.pipe()
-    os.write(writing, b"x")
-    yield reading
-    os.close(reading)
-    os.close(writing)
 
 
 @example(  # a frame that the buffer has no room for, after the deadline

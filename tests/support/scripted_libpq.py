@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from pgwire_codec.capture.connection.frames import PythonFrames
-from pgwire_codec.capture.connection.libpq import address_of
+from pgwire_codec.capture.connection.libpq import addresses_of
 from pgwire_codec.capture.snapshot.copy_reader import PythonCopyReader
 
 _libc = ctypes.CDLL(ctypes.util.find_library("c"))
@@ -79,7 +79,7 @@ class Connection:
         return PythonCopyReader(self._libpq(), 1, self.socket, head, kinds, binary=binary)
 
     def _addresses(self) -> list[int]:
-        return [address_of(each) for each in (self.get, self.consume, self.free)]
+        return addresses_of(self.get, self.consume, self.free)
 
     def _libpq(self) -> Any:
         def get(connection: Any, frame: Any, is_async: int) -> int:

@@ -1,8 +1,7 @@
 """FrameBuffer: the frames of a stream split into messages and control frames.
 
 The counterpart is :class:`pgwire_codec.capture.connection.frames.PythonFrames`, which makes an
-object for each message. This module is not linked with libpq. It calls libpq's functions by their
-addresses in the library that psycopg2 has loaded.
+object for each message.
 
 It also waits for frames, without the GIL. A walsender sends each message by itself, into a socket
 buffer for a few hundred of them. It blocks if its client waits for the GIL, or wakes up for every
@@ -19,19 +18,10 @@ from pgwire_codec._core.protocol cimport (
     XLOG_DATA, XLOG_DATA_SEND_TIME, XLOG_DATA_SIZE, XLOG_DATA_WAL_START, may_reach_position,
 )
 from pgwire_codec._core.wire.primitives cimport load_i64, load_u64
-
-cdef extern from "<poll.h>" nogil:
-    ctypedef unsigned long nfds_t
-    struct pollfd:
-        int fd
-        short events
-        short revents
-    short POLLIN
-    int poll(pollfd*, nfds_t, int)
-
-ctypedef int (*GetCopyData)(void*, char**, int) noexcept nogil
-ctypedef int (*ConsumeInput)(void*) noexcept nogil
-ctypedef void (*FreeMemory)(void*) noexcept nogil
+from pgwire_codec.capture.connection.libpq_calls cimport (
+    BROKEN, CONTROL, EMPTY, ENDED, FULL, POLLIN, REACHED, WOKEN, ConsumeInput, FreeMemory,
+    GetCopyData, poll, pollfd,
+)
 
 cdef enum:
     FIRST_MESSAGES = 1024
@@ -39,15 +29,6 @@ cdef enum:
     FEW_BYTES = 8 << 10  # half of the first buffer of libpq
     MANY_BYTES = 16 << 20  # of one read, before Python handles its signals
     GATHER_NANOSECONDS = 100_000
-
-cdef enum:  # as in frames.Outcome
-    EMPTY = 0
-    FULL = 1
-    REACHED = 2
-    CONTROL = 3
-    ENDED = 4
-    BROKEN = 5
-    WOKEN = 6
 
 cdef enum Waited:
     TIMED_OUT

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 import numpy as np
 
 from pgwire_codec import _impl
-from pgwire_codec.capture.connection.libpq import address_of
+from pgwire_codec.capture.connection.libpq import addresses_of
 from pgwire_codec.protocol.tags import POSITIONS
 
 # Not when a connection needs it: then there may be no memory left for a library.
@@ -36,7 +36,7 @@ NEVER: Final = (1 << 64) - 1
 
 
 class ReadOutcome(IntEnum):
-    """Why :meth:`Frames.read` returned. ``_frames.pyx`` has the same numbers."""
+    """Why :meth:`Frames.read` returned. ``libpq_calls.pxd`` has the same numbers."""
 
     EMPTY = 0  # nothing more has arrived
     FULL = 1  # the maximum of messages, or of their bytes, is buffered
@@ -101,9 +101,7 @@ def open_frames(libpq: ctypes.CDLL, connection: int, socket: int, waker: int) ->
         connection,
         socket,
         waker,
-        address_of(libpq.PQgetCopyData),
-        address_of(libpq.PQconsumeInput),
-        address_of(libpq.PQfreemem),
+        *addresses_of(libpq.PQgetCopyData, libpq.PQconsumeInput, libpq.PQfreemem),
     )
     return frames
 

@@ -9,6 +9,7 @@ import time
 from functools import cache
 from typing import Any, Final
 
+from pgwire_codec.capture.connection.error_hints import server_text
 from pgwire_codec.errors import CaptureError
 
 _SIGNATURES: Final[tuple[tuple[str, Any, list[Any]], ...]] = (
@@ -35,6 +36,8 @@ _SIGNATURES: Final[tuple[tuple[str, Any, list[Any]], ...]] = (
     ("PQfreeCancel", None, [ctypes.c_void_p]),
 )
 
+#: PG_DIAG_SQLSTATE, _MESSAGE_PRIMARY, _MESSAGE_DETAIL, _CONTEXT and _MESSAGE_HINT.
+_ERROR_FIELDS: Final = b"CMDWH"
 _CONNECTED: Final = 3  # PGRES_POLLING_OK
 _EVENTS: Final = {1: select.POLLIN, 2: select.POLLOUT}  # PGRES_POLLING_READING, _WRITING
 _SQLSTATE_ONLY: Final = 3  # PQERRORS_SQLSTATE, from libpq 12 on
@@ -62,18 +65,26 @@ def load_libpq() -> ctypes.CDLL:
     return libpq
 
 
-def address_of(function: Any) -> int:
-    """Return the address of one of its functions, for compiled code."""
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
+def addresses_of(*functions: Any) -> list[int]:
+    """Return the addresses of some of its functions, for compiled code."""
+    return [ctypes.cast(each, ctypes.c_void_p).value or 0 for each in functions]
 
 
-def error_fields(libpq: Any, result: int, fields: bytes) -> list[str]:
-    """Return fields of the error of a result, by their codes (PG_DIAG_...); empty without one."""
-    return [text_of(libpq.PQresultErrorField(result, field)) for field in fields]
+def server_error(libpq: Any, result: int) -> tuple[str, str, str]:
+    """Return SQLSTATE, text and hint of the error of a result; each is empty if it has none."""
+    sqlstate, primary, detail, context, hint = (
+        _text(libpq.PQresultErrorField(result, field)) for field in _ERROR_FIELDS
+    )
+    text = server_text(primary, detail, context)
+    return sqlstate, text or _text(libpq.PQresultErrorMessage(result)), hint
 
 
-def text_of(data: bytes | None) -> str:
-    """Return a text of libpq, which may have none."""
+def connection_error(libpq: Any, connection: int | None) -> str:
+    """Return the text of what broke a connection."""
+    return _text(libpq.PQerrorMessage(connection)) or "the connection broke"
+
+
+def _text(data: bytes | None) -> str:
     return (data or b"").decode("utf-8", "replace").strip()
 
 

@@ -14,9 +14,9 @@ import os
 from contextlib import suppress
 from typing import Any, Final
 
-from pgwire_codec.capture.connection.error_hints import CONNECTION_LOST, server_text
+from pgwire_codec.capture.connection.error_hints import CONNECTION_LOST
 from pgwire_codec.capture.connection.frames import Frames, ReadOutcome, open_frames
-from pgwire_codec.capture.connection.libpq import error_fields, load_libpq, text_of
+from pgwire_codec.capture.connection.libpq import connection_error, load_libpq, server_error
 from pgwire_codec.errors import CaptureError
 
 
@@ -37,8 +37,6 @@ class ReplicationEnded(Exception):
         self.sqlstate = sqlstate
 
 
-#: PG_DIAG_SQLSTATE, _MESSAGE_PRIMARY, _MESSAGE_DETAIL and _CONTEXT.
-_FIELDS: Final = b"CMDW"
 _LONGEST_WAIT: Final = 60.0  # seconds; poll counts milliseconds in 32 bits
 _MOST_WAKES: Final = 1 << 16  # to forget at once
 
@@ -111,18 +109,14 @@ class ReplicationConnection:
         return self._pointer
 
     def _broken(self) -> ReplicationEnded:
-        text = self._libpq.PQerrorMessage(self._pointer)
-        return ReplicationEnded(text_of(text) or "the connection broke", CONNECTION_LOST)
+        return ReplicationEnded(connection_error(self._libpq, self._pointer), CONNECTION_LOST)
 
     def _result(self) -> ReplicationEnded:
         result = self._libpq.PQgetResult(self._pointer)
         if not result:
             return ReplicationEnded("", "")
         try:
-            sqlstate, primary, detail, context = error_fields(self._libpq, result, _FIELDS)
-            text = server_text(primary, detail, context)
-            return ReplicationEnded(
-                text or text_of(self._libpq.PQresultErrorMessage(result)), sqlstate
-            )
+            sqlstate, text, _ = server_error(self._libpq, result)
+            return ReplicationEnded(text, sqlstate)
         finally:
             self._libpq.PQclear(result)

@@ -1,8 +1,7 @@
 """CopyBuffer: rows of a COPY, read and converted into Insert messages without the GIL.
 
-The counterpart is :class:`pgwire_codec.capture.snapshot.copy_reader.PythonCopyReader`. Like
-``_frames``, this module calls libpq's functions by their addresses. A thread that takes the GIL
-back for each row would wait for other threads as often, and those for it.
+The counterpart is :class:`pgwire_codec.capture.snapshot.copy_reader.PythonCopyReader`. A thread
+that takes the GIL back for each row would wait for other threads as often, and those for it.
 """
 
 from libc.stdint cimport INT32_MAX, int32_t, uint8_t, uint32_t
@@ -13,21 +12,11 @@ import numpy as np
 from pgwire_codec._core.kernels.memory cimport array_of, pool_free, pool_realloc
 from pgwire_codec._core.protocol cimport KIND_NULL, KIND_TEXT
 from pgwire_codec._core.wire.primitives cimport load_i32, store_u32
+from pgwire_codec.capture.connection.libpq_calls cimport (
+    BROKEN, ENDED, FULL, POLLIN, ConsumeInput, FreeMemory, GetCopyData, poll, pollfd,
+)
 
 from pgwire_codec.capture.snapshot.copy_to_inserts import not_a_copy, not_these_columns
-
-cdef extern from "<poll.h>" nogil:
-    ctypedef unsigned long nfds_t
-    struct pollfd:
-        int fd
-        short events
-        short revents
-    short POLLIN
-    int poll(pollfd*, nfds_t, int)
-
-ctypedef int (*GetCopyData)(void*, char**, int) noexcept nogil
-ctypedef int (*ConsumeInput)(void*) noexcept nogil
-ctypedef void (*FreeMemory)(void*) noexcept nogil
 
 UINT8, INT32 = np.dtype(np.uint8), np.dtype(np.int32)
 
@@ -42,11 +31,6 @@ cdef enum:
     LETTER_N = 0x4E
     SIGNATURE_SIZE = 11
     HEADER_SIZE = 19  # with flags and the extension's length
-
-cdef enum:  # as in frames.ReadOutcome
-    FULL = 1
-    ENDED = 4
-    BROKEN = 5
 
 cdef enum Result:
     FINE

@@ -14,13 +14,14 @@ import sys
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pgwire_codec import _impl
-from pgwire_codec.capture.connection.error_hints import (
-    CONNECTION_LOST,
-    capture_error_of_code,
-    server_text,
-)
+from pgwire_codec.capture.connection.error_hints import CONNECTION_LOST, capture_error_of_code
 from pgwire_codec.capture.connection.frames import ReadOutcome
-from pgwire_codec.capture.connection.libpq import address_of, error_fields, load_libpq, text_of
+from pgwire_codec.capture.connection.libpq import (
+    addresses_of,
+    connection_error,
+    load_libpq,
+    server_error,
+)
 from pgwire_codec.capture.snapshot.copy_to_inserts import insert_head, row_reader
 from pgwire_codec.errors import CaptureError
 
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 _COMMAND_OK: Final = 1  # PGRES_COMMAND_OK
 _COPY_OUT: Final = 3  # PGRES_COPY_OUT
-#: PG_DIAG_SQLSTATE, _MESSAGE_PRIMARY, _MESSAGE_DETAIL, _CONTEXT and _MESSAGE_HINT.
-_FIELDS: Final = b"CMDWH"
 
 
 class CopyReader(Protocol):
@@ -74,9 +73,7 @@ def open_reader(
     reader: CopyReader = CopyBuffer(
         connection,
         socket,
-        address_of(libpq.PQgetCopyData),
-        address_of(libpq.PQconsumeInput),
-        address_of(libpq.PQfreemem),
+        *addresses_of(libpq.PQgetCopyData, libpq.PQconsumeInput, libpq.PQfreemem),
         head,
         kinds,
         binary,
@@ -176,9 +173,7 @@ def _check_result(libpq: Any, connection: int, status: int | None) -> None:
             return
         if not result:
             raise _lost(libpq, connection)
-        sqlstate, primary, detail, context, hint = error_fields(libpq, result, _FIELDS)
-        text = server_text(primary, detail, context) if primary else ""
-        text = text or text_of(libpq.PQresultErrorMessage(result))
+        sqlstate, text, hint = server_error(libpq, result)
         if not (sqlstate or text):
             raise CaptureError(f"COPY ended with the status {found} in place of {status}")
         raise capture_error_of_code(sqlstate or CONNECTION_LOST, text, "", hint or None)
@@ -188,5 +183,4 @@ def _check_result(libpq: Any, connection: int, status: int | None) -> None:
 
 
 def _lost(libpq: Any, connection: int) -> CaptureError:
-    text = text_of(libpq.PQerrorMessage(connection)) or "the connection broke"
-    return capture_error_of_code(CONNECTION_LOST, text, "")
+    return capture_error_of_code(CONNECTION_LOST, connection_error(libpq, connection), "")
