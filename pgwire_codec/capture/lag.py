@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pgwire_codec.capture.connection.connect import connect, load_psycopg2
 from pgwire_codec.capture.connection.error_hints import capture_error
-from pgwire_codec.capture.slot_status import SlotStatus
+from pgwire_codec.capture.slot_status import SlotStatus, read_blocker
 from pgwire_codec.capture.status import code_of
 from pgwire_codec.errors import CaptureError
 from pgwire_codec.protocol.epoch import unix_microseconds
@@ -153,7 +153,8 @@ class LagMeter:
         end, time, row = cursor.fetchone()
         lsn = parse_lsn(end)
         self._samples.add(Sample(lsn, time))
-        self.slot_status = None if row is None else SlotStatus.of(row, lsn)
+        status = None if row is None else SlotStatus.of(row, lsn, read_blocker(cursor, row))
+        self.slot_status = status
         self._sampled = monotonic()
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgwire_codec.protocol.lsn import parse_lsn
+from pgwire_codec.protocol.quoting import quote_literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,8 @@ class SlotStatus:
         lost slot, and before PostgreSQL 13.
     retained_bytes : int or None
         Bytes of WAL that the server keeps for it. None for a lost slot.
+    waits_for : str or None
+        The transaction whose end its creation waits for, and how to end it, in words.
 
     Notes
     -----
@@ -33,9 +36,10 @@ class SlotStatus:
     wal_status: str | None
     safe_wal_size: int | None
     retained_bytes: int | None
+    waits_for: str | None = None
 
     @classmethod
-    def of(cls, row: dict[str, Any], lsn: int) -> SlotStatus:
+    def of(cls, row: dict[str, Any], lsn: int, waits_for: str | None = None) -> SlotStatus:
         """Return the status for a row of ``pg_replication_slots`` and the end of the WAL."""
         restart = row["restart_lsn"]
         return cls(
@@ -43,4 +47,39 @@ class SlotStatus:
             wal_status=row.get("wal_status"),
             safe_wal_size=row.get("safe_wal_size"),
             retained_bytes=None if restart is None else max(0, lsn - parse_lsn(restart)),
+            waits_for=waits_for,
         )
+
+
+def read_blocker(cursor: Any, row: dict[str, Any]) -> str | None:
+    """Return the transaction that the creation of a slot waits for; None if it does not wait.
+
+    ``row`` is of ``pg_replication_slots``. A slot begins where all transactions have ended that
+    were writing when it was created, in all databases.
+    """
+    if row["confirmed_flush_lsn"] is not None or row["active_pid"] is None:
+        return None
+    cursor.execute(
+        "SELECT gid, database, pid, datname, date_trunc('second', xact_start)::text"
+        " FROM (SELECT transactionid FROM pg_locks"
+        " WHERE pid = %s AND locktype = 'transactionid' AND NOT granted) waits"
+        " LEFT JOIN pg_stat_activity ON backend_xid = transactionid"
+        " LEFT JOIN pg_prepared_xacts ON transaction = transactionid"
+        " WHERE gid IS NOT NULL OR pid IS NOT NULL",
+        (row["active_pid"],),
+    )
+    found = cursor.fetchone()
+    if found is None:
+        return None
+    gid, of_prepared, pid, database, start = found
+    if gid is not None:
+        name = quote_literal(gid)
+        return (
+            f"the creation of the slot waits for the end of the prepared transaction {name} of "
+            f'database "{of_prepared}": COMMIT PREPARED {name}; or ROLLBACK PREPARED {name};'
+        )
+    return (
+        f"the creation of the slot waits for the end of the transaction of process {pid} in "
+        f'database "{database}", which began at {start}. If it was forgotten: SELECT '
+        f"pg_terminate_backend({pid});"
+    )

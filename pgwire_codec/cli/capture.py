@@ -267,12 +267,16 @@ def _show_while_alive(
             manager.stopping()
             worker.running.stop()
         status = _worded(worker.running.status)
-        # A change of state is reported at once.
-        if time.monotonic() >= due or (status.state, status.problem) != shown:
+        slot = meter.slot_status
+        if slot is not None and slot.waits_for is not None:
+            status = replace(status, notes=(*status.notes, slot.waits_for))
+        # A change of state, or of the notes, is reported at once.
+        told = (status.state, status.problem, status.notes)
+        if time.monotonic() >= due or told != shown:
             report.show(status, meter.measure(status))
             manager.status(summary(status))
             due = time.monotonic() + report.interval
-            shown = (status.state, status.problem)
+            shown = told
         # A server that is down is waited for; one that refuses the capture ends the start.
         if status.state in ("streaming", "waiting") or status.snapshot_tables_expected:
             manager.ready()

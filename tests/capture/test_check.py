@@ -24,6 +24,7 @@ from pgwire_codec.cli.app import app
 from pgwire_codec.demo.server import EmbeddedServer
 from pgwire_codec.errors import CaptureError
 from tests.support.servers import GIVEN, QUICK_AND_STEADY, Database, database, installed
+from tests.support.slot_captures import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -315,6 +316,7 @@ class TestServer:
             assert finding.code == "long_transaction"
             assert f"process {writing.info.backend_pid} has been writing" in finding.text
             ready.query(finding.remedy[0].partition(": ")[2])
+            assert wait_until(lambda: findings(ready) == {})  # it ends when it is scheduled
         with ready.connect() as writing:
             cursor = writing.cursor()
             cursor.execute("BEGIN")
@@ -322,6 +324,7 @@ class TestServer:
             cursor.execute("PREPARE TRANSACTION 'it''s'")
         finding = only(ready)
         assert finding.code == "prepared_transaction"
+        assert f'transaction "it\'s" of database "{ready.name}"' in finding.text
         ready.execute(finding.remedy[0].partition("; or ")[2])
         assert findings(ready) == {}
 

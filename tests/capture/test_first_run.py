@@ -194,6 +194,39 @@ class TestNote:
         pg.execute("CREATE TABLE t (k int)", "CREATE PUBLICATION p FOR TABLE t")
         assert run(pg, tmp_path, option).last["notes"] == []
 
+    @pytest.mark.parametrize("option", ["--create-slot", "--snapshot"])
+    @pytest.mark.parametrize("is_prepared", [False, True])
+    def test_what_a_new_slot_waits_for(
+        self, pg: Database, tmp_path: Path, option: str, is_prepared: bool
+    ) -> None:
+        """The remedy that the note has, a statement, ends the wait."""
+        pg.execute("CREATE TABLE t (k int)", "CREATE PUBLICATION p FOR TABLE t")
+        with pg.connect() as writing:
+            cursor = writing.cursor()
+            cursor.execute("BEGIN")
+            cursor.execute("INSERT INTO t VALUES (1)")
+            if is_prepared:
+                cursor.execute("PREPARE TRANSACTION 'it''s'")
+            command = [*COMMAND, *_capture(pg, tmp_path, option)]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as capture:
+                assert capture.stdout is not None
+                notes = (json.loads(line)["notes"] for line in capture.stdout)
+                note = next(" ".join(each) for each in notes if each)
+                of = (
+                    "prepared transaction 'it''s' of"
+                    if is_prepared
+                    else (f"transaction of process {writing.info.backend_pid} in")
+                )
+                start = (
+                    f'the creation of the slot waits for the end of the {of} database "{pg.name}"'
+                )
+                assert note.startswith(start)
+                remedy = r"or (ROLLBACK .*;)$" if is_prepared else r": (SELECT .*;)$"
+                [statement] = re.findall(remedy, note)
+                pg.execute(statement)
+                assert [each for each in notes if each] == []
+                assert capture.wait(60) == 0
+
     def test_on_a_terminal(self, table: Database, tmp_path: Path) -> None:
         from tests.support.terminal import shown
 

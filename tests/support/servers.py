@@ -98,6 +98,12 @@ def database(server: EmbeddedServer | InstalledServer) -> Iterator[Database]:
         yield made
     finally:
         end = "(active_pid, 5000)" if made.major >= 14 else "(active_pid), pg_sleep(0.5)"
+        # What a failed test left prepared would have the slots of later tests wait.
+        for (statement,) in made.query(
+            "SELECT format('ROLLBACK PREPARED %L', gid) FROM pg_prepared_xacts"
+            " WHERE database = current_database()"
+        ):
+            made.execute(statement)
         made.execute(
             f"SELECT pg_terminate_backend{end} FROM pg_replication_slots"
             " WHERE database = current_database() AND active",

@@ -192,15 +192,15 @@ def check_transactions(cursor: Any) -> Iterator[Finding]:
             f"If it was forgotten: SELECT pg_terminate_backend({pid});",
         )
     cursor.execute(
-        "SELECT gid, extract(epoch FROM now() - prepared)::bigint FROM pg_prepared_xacts"
+        "SELECT gid, database, extract(epoch FROM now() - prepared)::bigint FROM pg_prepared_xacts"
         " WHERE now() - prepared > make_interval(secs => %s) ORDER BY prepared",
         (_LONG_SECONDS,),
     )
-    for gid, seconds in cursor.fetchall():
+    for gid, database, seconds in cursor.fetchall():
         yield warning(
             "prepared_transaction",
-            f'transaction "{gid}" has been prepared for {seconds:,} s: creating a slot waits for '
-            "its end",
+            f'transaction "{gid}" of database "{database}" has been prepared for {seconds:,} s: '
+            "creating a slot waits for its end",
             f"COMMIT PREPARED {quote_literal(gid)}; or ROLLBACK PREPARED {quote_literal(gid)};",
         )
 
