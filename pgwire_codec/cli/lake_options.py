@@ -64,9 +64,10 @@ def engine_for(target: str, engine: str | None) -> tuple[str | None, str | None]
     """
     lake = spark_module("mirroring.lake", "a lakehouse")
     kind, _ = lake.parse_target(target)
-    if engine is None and kind != lake.ICEBERG:
+    if engine is None and kind == lake.DELTA:
         engine = "delta-rs"
-    return engine, None if engine == "delta-rs" else kind
+    needs_jars = engine != "delta-rs" and kind != lake.PARQUET
+    return engine, kind if needs_jars else None
 
 
 def spark_module(name: str, user: str) -> Any:

@@ -44,6 +44,8 @@ Examples:
       --once --resume public.orders
   pgwire-codec mirror --log shop.log --to delta:/lake/shop --checkpoint /lake/checkpoint \\
       --once --dead-letters --unrepresentable null --replay public.orders
+  pgwire-codec mirror --log shop.log --to parquet:/lake/history --checkpoint /lake/checkpoint \\
+      --every '5 minutes'
   pgwire-codec mirror --log shop.log --to iceberg:lake --checkpoint /lake/checkpoint \\
       --conf spark.sql.catalog.lake=org.apache.iceberg.spark.SparkCatalog \\
       --conf spark.sql.catalog.lake.type=rest \\
@@ -57,7 +59,10 @@ table _mirror in the target (for Iceberg, _mirror.status) has the state of each.
 
 @click.command(epilog=_EPILOG)
 @log_option
-@to_option("delta:DIR, the folder of the tables, as path or URI; or iceberg:CATALOG[.NAMESPACE].")
+@to_option(
+    "delta:DIR, the folder of the tables, as path or URI; iceberg:CATALOG[.NAMESPACE]; or "
+    "parquet:DIR, for histories."
+)
 @click.option("--checkpoint", required=True, metavar="DIR", help="Folder of Spark's checkpoint.")
 @tables_option
 @click.option("--once", is_flag=True, help="End when the changes in the log are applied.")
@@ -123,7 +128,8 @@ table _mirror in the target (for Iceberg, _mirror.status) has the state of each.
 @click.option(
     "--history",
     is_flag=True,
-    help="Append a row for each change, with its kind and commit, in place of the tables' rows.",
+    help="Append a row for each change, with its kind and commit, in place of the tables' rows. "
+    "Default: only for parquet:DIR.",
 )
 @click.option(
     "--dead-letters",
@@ -168,6 +174,8 @@ def mirror(
     **options: Any,
 ) -> None:
     """Keep the tables of a log as Delta or Iceberg tables, with Spark on this machine.
+
+    Or append their history to Parquet files.
 
     A table schema.table is in DIR/schema/table, or is CATALOG.schema.table. New tables are mirrored
     from their first change on.

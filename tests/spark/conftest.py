@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from tests.support.lakehouse import DELTA, ICEBERG, has, iceberg_catalog, iceberg_table
+from tests.support.lakehouse import iceberg_catalog, iceberg_table, usable_engine
 from tests.support.mirrors import MirrorOf, Writer
 
 if TYPE_CHECKING:
@@ -80,14 +80,8 @@ class Engine:
 
 @pytest.fixture(params=["delta-rs", "delta-spark", "iceberg"])
 def engine(request: pytest.FixtureRequest) -> str:
-    """Name of each engine."""
-    pytest.importorskip("deltalake")
-    if request.param == "delta-spark" and not has(DELTA):
-        pytest.skip("needs Delta's jars, which Maven fetches for Spark 4.1 and 4.2")
-    if request.param == "iceberg" and not has(ICEBERG):
-        pytest.skip("needs Iceberg's Spark runtime, which Maven fetches for Spark 4.1")
-    name: str = request.param
-    return name
+    """Name of each engine that merges."""
+    return usable_engine(request.param)
 
 
 @pytest.fixture

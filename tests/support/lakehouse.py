@@ -48,6 +48,16 @@ def has(artifacts: dict[str, tuple[str, ...]]) -> bool:
     return _release() in artifacts and shutil.which("mvn") is not None
 
 
+def usable_engine(name: str) -> str:
+    """Return the name of an engine; skip the test if it cannot be had."""
+    pytest.importorskip("deltalake")
+    if name == "delta-spark" and not has(DELTA):
+        pytest.skip("needs Delta's jars, which Maven fetches for Spark 4.1 and 4.2")
+    if name == "iceberg" and not has(ICEBERG):
+        pytest.skip("needs Iceberg's Spark runtime, which Maven fetches for Spark 4.1")
+    return name
+
+
 def lakehouse_settings() -> dict[str, str]:
     """Return the settings of a session with the lakehouses that this Spark has jars of."""
     artifacts = [each for jars in (DELTA, ICEBERG) if has(jars) for each in jars[_release()]]

@@ -28,7 +28,7 @@ class MirrorOf:
         self.engine = engine
         self.batches: list[Any] = []
         self._spark = spark
-        self.target = f"delta:{self.lake}"
+        self.target = f"parquet:{self.lake}" if engine == "parquet" else f"delta:{self.lake}"
         if engine == "iceberg":
             self.target = f"iceberg:{iceberg_catalog(spark, self.lake)}"
 
@@ -62,11 +62,18 @@ class MirrorOf:
             return in_order(iceberg_table(self._spark, self.name(table)).to_pylist())
         schema, _, name = table.rpartition(".")
         path = str(self.lake / schema / name)
+        if self.engine == "parquet":
+            return in_order(self._parquet_rows(path))
         if self.engine == "delta-spark":
             return in_order(self._spark.read.format("delta").load(path).toArrow().to_pylist())
         import deltalake
 
         return in_order(deltalake.DeltaTable(path).to_pyarrow_table().to_pylist())
+
+    def _parquet_rows(self, path: str) -> list[Row]:
+        """Rows of a folder as another program reads them, without the column of its partitions."""
+        found = self._spark.read.option("mergeSchema", "true").parquet(path)
+        return found.drop("commit_date").toArrow().to_pylist()  # type: ignore[no-any-return]
 
     def versions(self) -> dict[str, int]:
         """Newest version of each table of the lake."""
@@ -77,10 +84,18 @@ class MirrorOf:
         return {table: len(versions) for table, versions in self._versions().items()}
 
     def _versions(self) -> dict[str, list[int]]:
-        marks = self.lake.glob("[!_]*/*/metadata" if self.engine == "iceberg" else "*/*/_delta_log")
+        names = {"iceberg": "metadata", "parquet": "_pgwire_codec"}
+        marks = self.lake.glob(f"[!_]*/*/{names.get(self.engine, '_delta_log')}")
         paths = {f"{each.parent.parent.name}.{each.parent.name}": each.parent for each in marks}
         if self.engine == "iceberg":
             return {table: iceberg_snapshots(self._spark, self.name(table)) for table in paths}
+        if self.engine == "parquet":
+            from pgwire_codec.spark.sinks.parquet import ParquetHistory
+
+            opened = {
+                table: ParquetHistory(self._spark, str(path)) for table, path in paths.items()
+            }
+            return {table: list(range((each.version or 0) + 1)) for table, each in opened.items()}
         import deltalake
 
         return {

@@ -98,7 +98,7 @@ def database(server: EmbeddedServer | InstalledServer) -> Iterator[Database]:
         yield made
     finally:
         end = "(active_pid, 5000)" if made.major >= 14 else "(active_pid), pg_sleep(0.5)"
-        # What a failed test left prepared would have the slots of later tests wait.
+        # Slots of later tests would wait for transactions that a failed test left prepared.
         for (statement,) in made.query(
             "SELECT format('ROLLBACK PREPARED %L', gid) FROM pg_prepared_xacts"
             " WHERE database = current_database()"

@@ -59,9 +59,11 @@ def open_version(
 
     Raises ``TableError`` for a history.
     """
-    if status is not None and CHANGE in (status.row_columns or ()):
+    is_recorded = status is not None and CHANGE in (status.row_columns or ())
+    if is_recorded or lake.has_histories_only:
         raise TableError(
-            f"the target of {status.table} has its history, which is not compared",
+            f"the target of {relation.namespace}.{relation.name} has its history, which is not "
+            "compared",
             hint="Compare a target that has its rows.",
         )
     found = lake.open(spark, relation)

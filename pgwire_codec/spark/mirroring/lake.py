@@ -15,6 +15,7 @@ from pgwire_codec.spark.mirroring.status import StatusTable
 from pgwire_codec.spark.sinks.delta_spark import EXTENSION
 from pgwire_codec.spark.sinks.iceberg_catalog import CatalogTable, check_session
 from pgwire_codec.spark.sinks.merge import open_target
+from pgwire_codec.spark.sinks.parquet import ParquetHistory
 from pgwire_codec.spark.sinks.sql import quoted
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ DELTA: Final = "delta"
 #: Format of targets in a catalog, and the engine that writes them.
 ICEBERG: Final = "iceberg"
 
+#: Format of targets in a folder that have histories only, and the engine that writes them.
+PARQUET: Final = "parquet"
+
 
 @dataclass(frozen=True, slots=True)
 class Lake:
@@ -46,8 +50,8 @@ class Lake:
     ----------
     location : str
         Path or URI of the folder; for Iceberg, the catalog and its namespaces.
-    engine : {"delta-rs", "delta-spark", "iceberg"}
-        As for :func:`merge_into`.
+    engine : {"delta-rs", "delta-spark", "iceberg", "parquet"}
+        As for :func:`merge_into`; or that of Parquet files.
     storage_options : mapping
         As for :func:`merge_into`.
     """
@@ -75,10 +79,24 @@ class Lake:
             check_session(spark)
             CatalogTable([*location.split("."), STATUS]).check_catalog(spark)
             return cls(location, ICEBERG, dict(storage_options or {}))
+        if kind == PARQUET:
+            if engine not in (None, PARQUET):
+                raise OptionError(f"engine {engine!r} does not write {target}")
+            if storage_options:
+                raise OptionError(
+                    "storage_options are for delta-rs",
+                    hint="For Parquet files, configure Hadoop's file systems in the session.",
+                )
+            return cls(location.rstrip("/"), PARQUET)
         if engine is None:
             has_delta = EXTENSION in (spark.conf.get("spark.sql.extensions", "") or "")
             engine = "delta-spark" if has_delta and not storage_options else "delta-rs"
         return cls(location.rstrip("/"), engine, dict(storage_options or {}))
+
+    @property
+    def has_histories_only(self) -> bool:
+        """True if its tables cannot be merged into."""
+        return self.engine == PARQUET
 
     def path(self, relation: Relation) -> str:
         """Return the location of a table; for Iceberg its name in the catalog, as in SQL.
@@ -92,6 +110,8 @@ class Lake:
 
     def open(self, spark: SparkSession, relation: Relation) -> Target:
         """Return a table, which need not exist. ``spark`` is the session of its changes."""
+        if self.engine == PARQUET:
+            return ParquetHistory(spark, self.path(relation))
         source = f"{relation.namespace or 'pg_catalog'}.{relation.name}"
         return open_target(
             spark, self.engine, self.path(relation), _APP_ID, self.storage_options or None, source
@@ -121,17 +141,19 @@ class Lake:
 def parse_target(target: str) -> tuple[str, str]:
     """Return the format and the location of a target.
 
-    It is ``delta:LOCATION``, a location alone, or ``iceberg:CATALOG`` with or without namespaces.
+    It is ``delta:LOCATION``, a location alone, ``parquet:LOCATION``, or ``iceberg:CATALOG`` with or
+    without namespaces.
     """
     kind, separator, location = target.partition(":")
     if not separator or location.startswith("//"):
         kind, location = DELTA, target
     is_name = kind == ICEBERG and all(re.fullmatch(r"[\w-]+", part) for part in location.split("."))
-    if not is_name and (kind != DELTA or not location):
+    if not is_name and (kind not in (DELTA, PARQUET) or not location):
         raise OptionError(
             f"unsupported target {target!r}",
-            hint="Use delta:LOCATION, where LOCATION is a path or a URI of a folder. Or use "
-            "iceberg:CATALOG or iceberg:CATALOG.NAMESPACE, where CATALOG is one of Spark's.",
+            hint="Use delta:LOCATION or parquet:LOCATION, where LOCATION is a path or a URI of a "
+            "folder. Or use iceberg:CATALOG or iceberg:CATALOG.NAMESPACE, where CATALOG is one of "
+            "Spark's.",
         )
     return kind, location
 

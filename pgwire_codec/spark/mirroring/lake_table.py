@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
+from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pgwire_codec.errors import missing_extra
+from pgwire_codec.spark.sinks.hadoop_folder import HadoopFolder
 from pgwire_codec.spark.sinks.iceberg_catalog import CatalogTable
 from pgwire_codec.spark.sinks.sql import quoted
 
@@ -39,6 +42,8 @@ def lake_table(
         return _OfSpark(spark, path)
     if engine == "iceberg":
         return _OfIceberg(spark, path)
+    if engine == "parquet":
+        return _OfParquet(spark, path)
     return _OfDeltaRs(path, dict(storage_options))
 
 
@@ -138,3 +143,38 @@ class _OfIceberg:
     def _create(self, rows: DataFrame) -> None:
         self._table.create_namespaces(self._spark)
         rows.writeTo(self._table.sql).using("iceberg").createOrReplace()
+
+
+class _OfParquet:
+    """Parquet files that are replaced, or added, as a whole."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._spark: Any = spark
+        self._folder = HadoopFolder(spark, path)
+
+    def read(self, columns: Sequence[str]) -> pa.Table | None:
+        files = [self._folder.read(name) for name in self._folder.names()]
+        if not files:
+            return None
+        return pa.concat_tables(
+            pq.read_table(pa.BufferReader(each), columns=list(columns)) for each in files
+        )
+
+    def overwrite(self, rows: pa.Table) -> None:
+        self._write("rows.parquet", rows)
+
+    def append(self, rows: DataFrame) -> None:
+        self._write(f"{uuid4().hex}.parquet", rows.toArrow())
+
+    def delete(self, condition: str) -> None:
+        for name in self._folder.names():
+            rows = pq.read_table(pa.BufferReader(self._folder.read(name)))
+            found = self._spark.createDataFrame(rows)
+            remaining = found.where(f"NOT coalesce({condition}, false)").toArrow()
+            if len(remaining) < len(rows):
+                self._write(name, remaining.cast(rows.schema))
+
+    def _write(self, name: str, rows: pa.Table) -> None:
+        content = pa.BufferOutputStream()
+        pq.write_table(rows, content)
+        self._folder.write(name, content.getvalue().to_pybytes())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pgwire_codec.errors import OptionError
@@ -166,10 +166,11 @@ def mirror(
 ) -> StreamingQuery:
     """Keep the tables of a log as Delta or Iceberg tables, by one streaming query.
 
-    A table ``schema.table`` is at ``TARGET/schema/table``, or is ``CATALOG.schema.table`` for
-    Iceberg. A micro-batch reads the log once, for all tables, and applies the changes of each as
-    :func:`merge_into` does: in one commit, which records the last commit LSN. So each change is
-    applied once, also after a failure, and after a restart with another checkpoint.
+    Or append their history to Parquet files. A table ``schema.table`` is at
+    ``TARGET/schema/table``, or is ``CATALOG.schema.table`` for Iceberg. A micro-batch reads the log
+    once, for all tables, and applies the changes of each as :func:`merge_into` does: in one commit,
+    which records the last commit LSN. So each change is applied once, also after a failure, and
+    after a restart with another checkpoint.
 
     Rows are identified by the replica identity: by its columns, or with ``REPLICA IDENTITY FULL``
     by the whole row. Rows of a table without replica identity are appended.
@@ -185,7 +186,9 @@ def mirror(
         Location of the log, or the log.
     target : str
         Folder of the tables, as path or URI, with or without ``delta:`` before it. Or
-        ``iceberg:CATALOG`` or ``iceberg:CATALOG.NAMESPACE``, of a catalog of the session.
+        ``iceberg:CATALOG`` or ``iceberg:CATALOG.NAMESPACE``, of a catalog of the session. Or
+        ``parquet:`` and a folder, for histories only: there ``history`` is true. Its files are in
+        partitions by ``commit_date``, the date of the commit in UTC.
     tables : str or sequence of str
         Names of tables, and patterns such as ``public.*``; by default all tables. New tables that
         match are mirrored from their first change on.
@@ -297,6 +300,9 @@ def start_mirror(
 ) -> Mirror:
     """Start a mirror; see :func:`mirror`."""
     lake = Lake.of(spark, target, options.engine, options.storage_options)
+    row_columns = options.row_columns
+    if lake.has_histories_only:
+        row_columns = replace(row_columns, is_history=True)
     path = log.uri if isinstance(log, Log) else os.fspath(log)
     source = Log(path)
     options.masks.check_names(source)
@@ -307,7 +313,7 @@ def start_mirror(
         lake,
         options.on_schema_change,
         options.masks,
-        options.row_columns,
+        row_columns,
         options.of_tables,
         options.parallelism,
         options.report or (lambda batch: None),

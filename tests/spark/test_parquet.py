@@ -1,0 +1,237 @@
+"""Histories in Parquet files: each change once, whatever fails, and read by other programs."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from contextlib import nullcontext
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.dataset as ds
+import pytest
+
+from pgwire_codec.errors import OptionError
+from tests.support import build
+from tests.support.build import column
+from tests.support.mirrors import ID, MirrorOf, Writer, relation
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+
+TABLE = relation(1, ID, column("name"))
+
+
+@pytest.fixture
+def made(spark: SparkSession, tmp_path: Path) -> MirrorOf:
+    """A mirror with Parquet files as its target, of the log that the writer writes."""
+    return MirrorOf(spark, tmp_path, "parquet")
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Writer:
+    """Writer of a log."""
+    return Writer(tmp_path)
+
+
+def names(made: MirrorOf, table: str = "t1") -> list[Any]:
+    """Values of the column name as another program reads them, without duplicates left out."""
+    files = ds.dataset(made.lake / "public" / table, format="parquet", partitioning="hive")
+    return sorted(files.to_table(columns=["name"]).column("name").to_pylist())
+
+
+class TestReaders:
+    def test_a_partition_has_the_commits_of_a_day(self, made: MirrorOf, writer: Writer) -> None:
+        writer.commit(TABLE, build.insert(1, "1", "a"))
+        writer.flush()
+        made.run()
+        folder = made.lake / "public" / "t1"
+        table = ds.dataset(folder, format="parquet", partitioning="hive").to_table()
+        [row] = table.to_pylist()
+        day = row["_commit_time"].date()
+        assert row["commit_date"] == day.isoformat()
+        [file] = folder.glob("*/*.parquet")
+        assert file.parent.name == f"commit_date={day}"
+        assert file.name.startswith(f"{writer.lsn:016X}-")
+
+    def test_spark_reads_the_dates(
+        self, spark: SparkSession, made: MirrorOf, writer: Writer
+    ) -> None:
+        writer.commit(TABLE, build.insert(1, "1", "a"))
+        writer.flush()
+        made.run()
+        rows = spark.read.parquet(str(made.lake / "public" / "t1"))
+        assert [type(row["commit_date"]) for row in rows.collect()] == [date]
+
+    @pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago"])
+    def test_dates_are_those_of_utc(
+        self, spark: SparkSession, made: MirrorOf, writer: Writer, zone: str
+    ) -> None:
+        writer.commit(TABLE, build.insert(1, "1", "a"))
+        writer.flush()
+        usual = spark.conf.get("spark.sql.session.timeZone")
+        spark.conf.set("spark.sql.session.timeZone", zone)
+        try:
+            made.run()
+        finally:
+            spark.conf.set("spark.sql.session.timeZone", usual)
+        table = ds.dataset(made.lake / "public" / "t1", format="parquet", partitioning="hive")
+        [row] = table.to_table().to_pylist()
+        assert row["commit_date"] == row["_commit_time"].date().isoformat()
+
+
+class TestFailures:
+    """An append that fails somewhere, after which the mirror is started again."""
+
+    @pytest.mark.parametrize("ending", [".begun", ".json"])
+    @pytest.mark.parametrize("is_written", [False, True])
+    @pytest.mark.parametrize("with_checkpoint", [True, False])
+    def test_each_change_is_there_once(
+        self,
+        made: MirrorOf,
+        writer: Writer,
+        monkeypatch: pytest.MonkeyPatch,
+        ending: str,
+        is_written: bool,
+        with_checkpoint: bool,
+    ) -> None:
+        """The disk is full when, or after, the driver writes one of the append's two marks."""
+        writer.commit(TABLE, build.insert(1, "1", "a"))
+        writer.flush()
+        made.run()
+        writer.commit(build.insert(1, "2", "b"))
+        writer.flush()
+        self.fail_at(monkeypatch, ending, is_written)
+        fails = pytest.raises(Exception, match="No space left")
+        # The mirror tries again at once, and finds a commit that was written.
+        with nullcontext() if is_written and ending == ".json" else fails:
+            made.run()
+        monkeypatch.undo()
+        writer.commit(build.insert(1, "3", "c"))
+        writer.flush()
+        if not with_checkpoint:
+            shutil.rmtree(made.checkpoint)
+        made.run()
+        assert names(made) == ["a", "b", "c"]
+        [commit] = self.marks(made)
+        assert commit.suffix == ".json"
+
+    def test_failures_are_seen_by_readers_at_most_until_the_next_append(
+        self, made: MirrorOf, writer: Writer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        writer.commit(TABLE, build.insert(1, "1", "a"))
+        writer.flush()
+        self.fail_at(monkeypatch, ".json", is_written=False)
+        with pytest.raises(Exception, match="No space left"):
+            made.run()
+        monkeypatch.undo()
+        assert names(made) == ["a"]
+        assert not (made.lake / "_mirror").exists()
+        made.run()
+        assert names(made) == ["a"]
+        assert made.status()["public.t1"]["whole_lsn"] == writer.lsn
+
+    @staticmethod
+    def fail_at(monkeypatch: pytest.MonkeyPatch, ending: str, is_written: bool) -> None:
+        from pgwire_codec.spark.sinks.hadoop_folder import HadoopFolder
+
+        usual = HadoopFolder.write
+
+        def write(self: HadoopFolder, name: str, content: bytes) -> None:
+            if name.endswith(ending):
+                if is_written:
+                    usual(self, name, content)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            usual(self, name, content)
+
+        monkeypatch.setattr(HadoopFolder, "write", write)
+
+    @staticmethod
+    def marks(made: MirrorOf) -> list[Path]:
+        folder = made.lake / "public" / "t1" / "_pgwire_codec"
+        return sorted(each for each in folder.iterdir() if not each.name.startswith("."))
+
+
+class TestColumns:
+    def test_a_new_column(self, made: MirrorOf, writer: Writer) -> None:
+        writer.commit(TABLE, build.insert(1, "1", "a"))
+        writer.flush()
+        made.run()
+        writer.commit(
+            relation(1, ID, column("name"), column("more")), build.insert(1, "2", "b", "x")
+        )
+        writer.flush()
+        made.run()
+        writer.commit(relation(1, ID, column("more")), build.insert(1, "3", "y"))
+        writer.flush()
+        made.run()
+        rows = sorted(made.rows("public.t1"), key=lambda row: row["id"])
+        assert [(row["name"], row["more"]) for row in rows] == [
+            ("a", None),
+            ("b", "x"),
+            (None, "y"),
+        ]
+        assert made.status()["public.t1"]["evolutions"] == [
+            "add column more string", "drop column name, which is kept",
+        ]  # fmt: skip
+
+    def test_a_wider_type_sets_the_table_aside(self, made: MirrorOf, writer: Writer) -> None:
+        writer.commit(TABLE, build.insert(1, "1", "a"))
+        writer.flush()
+        made.run()
+        wider = build.column("id", "int8", key=True)
+        writer.commit(relation(1, wider, column("name")), build.insert(1, "2", "b"))
+        writer.flush()
+        made.run()
+        status = made.status()["public.t1"]
+        assert (status["state"], status["error"]) == (
+            "set aside", "Parquet files cannot widen column id to bigint",
+        )  # fmt: skip
+        assert names(made) == ["a"]
+
+    def test_a_column_with_the_name_of_the_partitions(self, made: MirrorOf, writer: Writer) -> None:
+        writer.commit(relation(1, ID, column("Commit_Date")), build.insert(1, "1", "a"))
+        writer.flush()
+        made.run()
+        status = made.status()["public.t1"]
+        assert status["state"] == "set aside"
+        assert status["error"].startswith("the table has a column commit_date, as the partitions")
+
+
+def test_dead_letters(made: MirrorOf, writer: Writer) -> None:
+    writer.commit(TABLE, build.insert(1, "1", "a"), build.insert(1, "not a number", "b"))
+    writer.flush()
+    made.run(dead_letters=True)
+    assert made.status()["public.t1"]["error"] is None
+    writer.commit(build.insert(1, "nor this", "c"), build.insert(1, "2", "d"))
+    writer.flush()
+    made.run(dead_letters=True)
+    assert names(made) == ["a", "d"]
+    assert made.status()["public.t1"]["dead_letters"] == 2
+    letters = made.rows("_dead_letters")
+    assert sorted(row["commit_lsn"] for row in letters) == [10, 20]
+
+
+def test_options(spark: SparkSession, made: MirrorOf, writer: Writer) -> None:
+    writer.commit(TABLE, build.insert(1, "1", "a"))
+    writer.flush()
+    with pytest.raises(OptionError, match="engine 'delta-rs' does not write parquet:"):
+        made.start(engine="delta-rs")
+    with pytest.raises(OptionError, match="storage_options are for delta-rs"):
+        made.start(storage_options={"region": "x"})
+    with pytest.raises(OptionError, match="a history excludes soft deletes"):
+        made.start(soft_deletes=True)
+
+
+def test_commits_are_json(made: MirrorOf, writer: Writer) -> None:
+    writer.commit(TABLE, build.insert(1, "1", "a"))
+    writer.flush()
+    made.run()
+    [commit] = (made.lake / "public" / "t1" / "_pgwire_codec").glob("*.json")
+    found = json.loads(commit.read_text())
+    assert (found["commit_lsn"], found["relation_oid"]) == (writer.lsn, 1)
