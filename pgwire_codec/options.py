@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 from pgwire_codec.errors import OptionError, check_choice, check_on_error
 from pgwire_codec.types import NATIVE, ArrowTypes, TypeOptions, TypeRegistry
@@ -78,6 +78,10 @@ class DecoderOptions:
             )
         options = TypeOptions(self.types, self.numeric, self.strings, self.arrow_types)
         object.__setattr__(self, "type_options", options)
+
+
+#: Bytes that stay free on the disk of a log: for a segment, and what is written beside it.
+MIN_FREE_BYTES: Final = 256 << 20
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from pgwire_codec.format import format_size
+from pgwire_codec.log.local_store import free_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,16 +68,5 @@ class DiskRoom:
         self._status_board.update(state=state, problem=None)
 
     def _free(self) -> int:
-        folder = Path(self._folder).absolute()
-        while True:
-            try:
-                found = os.statvfs(folder)
-            except OSError:
-                if folder == folder.parent:
-                    raise
-                folder = folder.parent  # a new log's is not made yet
-            else:
-                break
-        if not found.f_blocks:  # such as /proc, which does not fill up
-            return self._least
-        return found.f_bavail * found.f_frsize
+        found = free_bytes(Path(self._folder).absolute())
+        return self._least if found is None else found

@@ -19,7 +19,6 @@ from pgwire_codec.capture.log_continuity import check_begins_with_snapshot, midw
 from pgwire_codec.capture.new_tables import NewTables
 from pgwire_codec.capture.options import (
     FLUSH_SECONDS,
-    MIN_FREE_BYTES,
     OBJECT_FLUSH_SECONDS,
     RECEIVE_TIMEOUT,
     SLOT_TIMEOUT,
@@ -34,7 +33,7 @@ from pgwire_codec.capture.snapshot.take_snapshot import SnapshotTaker
 from pgwire_codec.capture.start_replication import StreamRequest, identify
 from pgwire_codec.capture.status import Status, StatusBoard
 from pgwire_codec.errors import CaptureError, OptionError, PgwireError
-from pgwire_codec.options import SegmentOptions
+from pgwire_codec.options import MIN_FREE_BYTES, SegmentOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

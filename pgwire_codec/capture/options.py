@@ -22,8 +22,6 @@ RECEIVE_TIMEOUT: Final = 60.0
 FLUSH_SECONDS: Final = 0.005
 #: The same in an object store, where each flush writes a segment.
 OBJECT_FLUSH_SECONDS: Final = 1.0
-#: Bytes that a capture leaves free on a local disk: for a segment, and what is written beside it.
-MIN_FREE_BYTES: Final = 256 << 20
 #: Number of connections that a snapshot copies over.
 SNAPSHOT_JOBS: Final = 4
 

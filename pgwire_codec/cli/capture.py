@@ -19,7 +19,6 @@ from pgwire_codec.capture.catalog.publications import ALL_TABLES
 from pgwire_codec.capture.lag import LagMeter
 from pgwire_codec.capture.options import (
     FLUSH_SECONDS,
-    MIN_FREE_BYTES,
     OBJECT_FLUSH_SECONDS,
     SNAPSHOT_JOBS,
     Origin,
@@ -38,6 +37,7 @@ from pgwire_codec.cli.metrics import capture_endpoint, metrics_option
 from pgwire_codec.cli.retention import retention_of, retention_options
 from pgwire_codec.cli.service_manager import ServiceManager
 from pgwire_codec.metrics.health import STALLED_AFTER
+from pgwire_codec.options import MIN_FREE_BYTES
 from pgwire_codec.protocol.lsn import parse_lsn
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from pgwire_codec.cli.dead_letters import dead_letters
 from pgwire_codec.cli.failure import Failure
 from pgwire_codec.cli.retention import retention_of, retention_options
 from pgwire_codec.format import format_count, printable
-from pgwire_codec.options import Compression, SegmentOptions
+from pgwire_codec.options import MIN_FREE_BYTES, Compression, SegmentOptions
 from pgwire_codec.protocol.lsn import format_lsn
 
 if TYPE_CHECKING:
@@ -147,12 +147,22 @@ def prune(directory: str, before: int | None, as_json: bool, **options: Any) -> 
     help="Join segments up to this size, such as 128MiB.",
 )
 @compression_option
+@click.option(
+    "--min-free",
+    "min_free_bytes",
+    type=size,
+    metavar="SIZE",
+    default=f"{MIN_FREE_BYTES >> 20}MiB",
+    show_default=True,
+    help="Bytes that stay free on the log's disk.",
+)
 @click.option("--dry-run", is_flag=True, help="Show what would be joined, and change nothing.")
 @_AS_JSON
 def compact(
     directory: str,
     segment_bytes: int,
     compression: Compression | None,
+    min_free_bytes: int,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -168,6 +178,7 @@ def compact(
             directory,
             segment_bytes=segment_bytes,
             compression=compression,
+            min_free_bytes=min_free_bytes,
             dry_run=dry_run,
             progress=progress,
         )

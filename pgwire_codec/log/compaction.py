@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from pgwire_codec.errors import LogError
+from pgwire_codec.format import format_size
 from pgwire_codec.log.bounds import MANIFEST
 from pgwire_codec.log.directory import (
     Directory,
@@ -26,7 +27,7 @@ from pgwire_codec.log.segment import SEGMENT, SIDECAR, Segment, first_ordinal_of
 from pgwire_codec.log.sidecar import segment_to_bytes
 from pgwire_codec.log.store import Store, open_existing, open_store
 from pgwire_codec.log.store_errors import MissingFileError
-from pgwire_codec.options import Compression, SegmentOptions
+from pgwire_codec.options import MIN_FREE_BYTES, Compression, SegmentOptions
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -65,6 +66,7 @@ def compact(
     *,
     segment_bytes: int = SegmentOptions.segment_bytes,
     compression: Compression | None = SegmentOptions.compression,
+    min_free_bytes: int = MIN_FREE_BYTES,
     dry_run: bool = False,
     filesystem: FileSystem | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -88,6 +90,9 @@ def compact(
         Size of a file, in bytes, up to which segments are joined.
     compression : {"lz4", "zstd"} or None
         Compression of the joined segments.
+    min_free_bytes : int
+        Bytes that stay free on a local disk. The files that are joined are removed only when the
+        joined one is complete.
     dry_run : bool
         Whether to return the segments that would be joined first, and to change nothing.
     filesystem : pyarrow.fs.FileSystem, optional
@@ -104,7 +109,8 @@ def compact(
     Raises
     ------
     LogError
-        When another process compacts the log, a file is damaged or missing, or the log is a copy.
+        When another process compacts the log, a file is damaged or missing, the log is a copy, or
+        its disk has too little room. Segments that were joined before remain so.
     """
     SegmentOptions(compression, segment_bytes)  # which checks them
     store = open_store(uri, filesystem)
@@ -123,7 +129,7 @@ def compact(
         planned = _planned(sealed.index.bytes.tolist(), segment_bytes)
         return [_files(run) for each in planned for run in _alike(store, found, sealed, each)]
     with store.compaction_lock():
-        return _Compaction(store, segment_bytes, compression, progress).run()
+        return _Compaction(store, segment_bytes, compression, min_free_bytes, progress).run()
 
 
 class _Compaction:
@@ -134,11 +140,13 @@ class _Compaction:
         store: Store,
         segment_bytes: int,
         compression: Compression | None,
+        min_free_bytes: int,
         progress: Callable[[int, int], None] | None,
     ) -> None:
         self._store = store
         self._segment_bytes = segment_bytes
         self._compression = compression
+        self._min_free_bytes = min_free_bytes
         self._progress = progress
         self._read = self._to_read = 0  # bytes
         self._joined: dict[str, JoinedFiles] = {}  # by the segment's file
@@ -178,9 +186,25 @@ class _Compaction:
 
     def _join(self, sealed: SealedSegments, run: Sequence[Segment]) -> bool:
         """Join segments; return False if they were pruned meanwhile."""
+        self._check_room(run)
         scope = sealed.index.scope_before(sealed.names.index(run[0].name))
         segment = join(self._store, run, scope, self._compression, self._advance)
         return self._replace(run, segment)
+
+    def _check_room(self, run: Sequence[Segment]) -> None:
+        """Raise ``LogError`` if the disk has too little room for the joined file."""
+        free = self._store.free_bytes()
+        needed = sum(each.bytes for each in run)
+        if self._compression is None:
+            needed = max(needed, sum(each.message_bytes for each in run))
+        if free is not None and free - needed < self._min_free_bytes:
+            raise LogError(
+                f"the disk of {self._store.name} is nearly full: {format_size(free)} are free, "
+                f"joining {len(run)} segments may need {format_size(needed)}, and "
+                f"{format_size(self._min_free_bytes)} are to stay free (`min_free_bytes`)",
+                hint="Free some space, or prune the log first (pgwire-codec log prune).",
+                is_transient=True,
+            )
 
     def _replace(self, run: Sequence[Segment], segment: Segment) -> bool:
         """Have a joined segment replace others; return False if these were pruned meanwhile."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -29,6 +30,22 @@ _BINARY: Final[int] = getattr(os, "O_BINARY", 0)
 #: Bytes written at once. Linux writes 8 MB in one call at a tenth of the speed that it has with
 #: 1 MB: it looks for a run of free memory of that size.
 _WRITE_BYTES: Final = 1 << 20
+
+
+def free_bytes(folder: Path) -> int | None:
+    """Return the room on the disk of a folder, which need not exist; None if it does not fill up.
+
+    Raises ``OSError`` when the disk cannot be read.
+    """
+    while True:
+        try:
+            found = shutil.disk_usage(folder)
+        except OSError:
+            if folder == folder.parent:
+                raise
+            folder = folder.parent
+        else:
+            return found.free if found.total else None  # such as /proc
 
 
 class LocalStore:
@@ -138,6 +155,9 @@ class LocalStore:
             self._make_directory()
         with self._lock_of(LOCK, self._being_written):
             yield
+
+    def free_bytes(self) -> int | None:
+        return free_bytes(self._directory)
 
     def pruning_lock(self) -> AbstractContextManager[None]:
         return self._lock_of(_PRUNING_LOCK, self._being_pruned, _PRUNING_SECONDS)

@@ -87,6 +87,9 @@ class ObjectStore:
             self._filesystem.create_dir(self._directory)
         yield
 
+    def free_bytes(self) -> int | None:
+        return None
+
     def pruning_lock(self) -> AbstractContextManager[None]:
         return nullcontext()
 

@@ -67,6 +67,9 @@ class Store(Protocol):
     def remove(self, *names: str) -> None:
         """Remove files, as far as they exist, in this order."""
 
+    def free_bytes(self) -> int | None:
+        """Return the room on the disk; None if it does not fill up, as an object store."""
+
     def lock(self) -> Any:
         """Return a context that excludes other writers. Raise ``LogError`` when there is one."""
 

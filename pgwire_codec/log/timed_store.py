@@ -78,6 +78,9 @@ class TimedStore:
     def lock(self) -> Any:
         return self._store.lock()
 
+    def free_bytes(self) -> int | None:
+        return self._store.free_bytes()
+
     def pruning_lock(self) -> Any:
         return self._store.pruning_lock()
 

@@ -321,3 +321,19 @@ def test_a_batch_of_a_part(tmp_path: Path) -> None:
         assert [batch.num_rows for batch in reader] == [80]
     assert len(segment.parts) == 1
     assert np.array_equal(segment.parts[0].messages, 80)
+
+
+def test_a_disk_with_too_little_room(directory: Path) -> None:
+    before = names(directory)
+    with pytest.raises(log.LogError, match=r"is nearly full: .* are to stay free") as raised:
+        log.compact(directory, min_free_bytes=shutil.disk_usage(directory).total)
+    assert raised.value.is_transient
+    assert names(directory) == before
+    assert log.verify(directory).damage == ()
+    assert log.compact(directory)
+
+
+def test_an_object_store_does_not_fill_up() -> None:
+    filesystem = memory()
+    write_flushed(CAPTURE.messages, range(100, len(CAPTURE.messages), 100), "log", filesystem)
+    assert log.compact("log", filesystem=filesystem, min_free_bytes=1 << 60)
