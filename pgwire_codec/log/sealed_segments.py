@@ -31,6 +31,11 @@ from pgwire_codec.transactions.carry import Scope
 _REQUESTS: Final = 16
 
 
+#: Newest segments whose descriptions stay in memory when the log has changed: a stream needs them
+#: again, and it may run for a year.
+_KEPT: Final = 64
+
+
 class SealedSegments:
     """The complete segments of a log, in order. A sidecar is read when it is needed.
 
@@ -62,9 +67,11 @@ class SealedSegments:
             self._segments.pop("".join(found.sealed[:1]), None)
         self._directory = found
         self.names = found.sealed
-        known = set(self.names)
-        self._segments = {name: each for name, each in self._segments.items() if name in known}
+        newest = set(self.names[-_KEPT:])
+        self._segments = {name: each for name, each in self._segments.items() if name in newest}
+        known, indexes = set(self.names), set(found.indexes)
         self._rows = {name: each for name, each in self._rows.items() if name in known}
+        self._files = {name: each for name, each in self._files.items() if name in indexes}
 
     def __len__(self) -> int:
         return len(self.names)
@@ -139,6 +146,8 @@ class SealedSegments:
                 pieces.append((file, row + start - number, row + count))
                 done = number + count
         pieces += self._from_sidecars(done, len(self), known, pieces)
+        used = {id(rows) for rows, _, _ in pieces}
+        self._rows = {name: each for name, each in self._rows.items() if id(each) in used}
         return LogIndex(pieces, known)
 
     def _rows_in_files(self) -> Iterator[tuple[IndexFile, int, int, int]]:

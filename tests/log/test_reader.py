@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import tempfile
 from contextlib import suppress
@@ -15,8 +16,13 @@ from hypothesis import strategies as st
 
 import pgwire_codec as pgc
 from pgwire_codec import log
+from pgwire_codec.log import sealed_segments
+from pgwire_codec.log.directory import read_directory
 from pgwire_codec.log.ipc_file import read_batches
 from pgwire_codec.log.local_store import LocalStore
+from pgwire_codec.log.sealed_segments import SealedSegments
+from pgwire_codec.log.segment import Segment
+from pgwire_codec.log.store import open_store
 from tests.support import corpus
 from tests.support.build import T, insert, transaction, wire
 from tests.support.logs import SOURCE, append, write
@@ -296,3 +302,26 @@ def assert_batches(found: log.Log, sent: list[list[bytes]], count: int) -> None:
     ordinals = [each for batch in batches for each in batch["ordinal"].to_pylist()]
     assert ordinals == list(range(sum(map(len, sent))))
     assert len(batches) == count
+
+
+@pytest.mark.usefixtures("small_index")
+def test_a_reader_that_runs_for_long_keeps_the_newest_segments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sealed_segments, "_KEPT", 4)
+    with log.LogWriter(tmp_path, SOURCE) as writer:
+        append(writer, MESSAGES)
+        writer.seal()
+        store = open_store(tmp_path)
+        sealed = SealedSegments(store, read_directory(store))
+        for number in range(20):
+            append(writer, wire(transaction(insert(1, "1", "a", None), lsn=300 + number)))
+            writer.seal()
+            sealed.update(read_directory(store))
+            assert len(sealed.index) == number + 2
+            assert sealed[-1].end_ordinal == writer.end_ordinal
+    assert len(sealed.rows_without_file()) < 3
+    sealed.update(read_directory(store))
+    kept = [each for each in gc.get_referrers(Segment) if isinstance(each, Segment)]
+    assert 1 < len({each.name for each in kept}) <= 4
+    assert [sealed[number].first_ordinal for number in (0, 1)] == [0, len(MESSAGES)]
