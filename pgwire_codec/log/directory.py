@@ -24,6 +24,7 @@ from pgwire_codec.log.checked_json import RESTORE
 from pgwire_codec.log.index_file import INDEX
 from pgwire_codec.log.joined_segments import JoinedSegments
 from pgwire_codec.log.local_store import LOCK
+from pgwire_codec.log.object_store import REQUESTS
 from pgwire_codec.log.segment import (
     SEGMENT,
     SIDECAR,
@@ -44,9 +45,6 @@ _TEMPORARY: Final = re.compile(
     r"\.json)\.tmp"
 )
 _TEMPORARY_OF_JOINED: Final = re.compile(r"[0-9]{20}-[0-9]{20}\.json\.tmp")
-
-#: Requests at once to an object store.
-_REQUESTS: Final = 16
 
 _File = TypeVar("_File")
 
@@ -194,7 +192,7 @@ def read_sidecars(store: Store, names: Sequence[str], manifest: Manifest | None)
     """Read the sidecars of several segments, many at once if that is faster."""
     if store.grows or len(names) < 2:
         return [read_sidecar(store, name, manifest) for name in names]
-    with ThreadPoolExecutor(_REQUESTS) as threads:
+    with ThreadPoolExecutor(REQUESTS) as threads:
         return list(threads.map(lambda name: read_sidecar(store, name, manifest), names))
 
 

@@ -6,10 +6,13 @@ that each following segment has recorded. See :func:`_groups` for the bounds tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
@@ -17,6 +20,7 @@ from pgwire_codec.errors import LogError
 from pgwire_codec.log.growing_segment import GrowingSegment
 from pgwire_codec.log.ipc_file import message_bytes, read_extents
 from pgwire_codec.log.message_columns import encoding_of
+from pgwire_codec.log.object_store import REQUESTS
 from pgwire_codec.log.segment import SEGMENT, Segment, SegmentPart
 from pgwire_codec.log.segment_builder import PART_BYTES
 from pgwire_codec.protocol.messages import Relation, Type
@@ -26,6 +30,9 @@ if TYPE_CHECKING:
     from pgwire_codec.options import Compression
     from pgwire_codec.transactions.carry import Scope
     from pgwire_codec.transactions.summary import Summary
+
+#: A segment, and one of its parts.
+_Part: TypeAlias = tuple[Segment, SegmentPart]
 
 
 def join(
@@ -65,15 +72,18 @@ def join(
     options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
     joined = GrowingSegment(store, header, scope, options, None)
     try:
-        for group in _groups(segments):
-            begins_session = group[0][1].summary.new_session
-            if begins_session and group[0][1].first_ordinal > header.first_ordinal:
-                joined.begin_session()
-            else:
-                joined.end_part()
-            for records in _batches(store, group):
-                joined.write(records)
-            progress(sum(part.extent.length for _, part in group))
+        groups = list(_groups(segments))
+        runs = [run for group in groups for run in _runs(group)]
+        with closing(_read_runs(store, runs)) as read:
+            for group in groups:
+                begins_session = group[0][1].summary.new_session
+                if begins_session and group[0][1].first_ordinal > header.first_ordinal:
+                    joined.begin_session()
+                else:
+                    joined.end_part()
+                for records in _joined(_stored_batches(store, group, read)):
+                    joined.write(records)
+                progress(sum(part.extent.length for _, part in group))
         segment = joined.complete()
         if segment.messages != segments[-1].end_ordinal - header.first_ordinal or (
             joined.state != segments[-1].state()
@@ -90,7 +100,7 @@ def join(
     return segment
 
 
-def _groups(segments: Sequence[Segment]) -> Iterator[list[tuple[Segment, SegmentPart]]]:
+def _groups(segments: Sequence[Segment]) -> Iterator[list[_Part]]:
     """Yield the parts of segments in groups, each of which becomes one part.
 
     A group begins
@@ -102,7 +112,7 @@ def _groups(segments: Sequence[Segment]) -> Iterator[list[tuple[Segment, Segment
       repetitions, and the state that later segments have recorded counts them.
     """
     bounds = {*segments[-1].opened.values()}
-    group: list[tuple[Segment, SegmentPart]] = []
+    group: list[_Part] = []
     size = 0
     known: set[tuple[type, int]] = set()
     for segment in segments:
@@ -134,13 +144,61 @@ def _declared(summary: Summary) -> set[tuple[type, int]]:
     }
 
 
-def _batches(
-    store: Store, group: Sequence[tuple[Segment, SegmentPart]]
+def _runs(group: Sequence[_Part]) -> list[list[_Part]]:
+    """Return the parts of a group by their segments."""
+    return [list(parts) for _, parts in groupby(group, lambda each: each[0].name)]
+
+
+def _read_runs(
+    store: Store, runs: Sequence[Sequence[_Part]]
+) -> Generator[Iterable[pa.RecordBatch], None, None]:
+    """Yield the record batches of parts, each run of which is in one segment.
+
+    In an object store, the next runs are read meanwhile.
+    """
+
+    def read(run: Sequence[_Part]) -> Iterator[pa.RecordBatch]:
+        segment = run[0][0]
+        extents = [part.extent for _, part in run]
+        return read_extents(store, segment.name, extents, segment.header.encoding)
+
+    if store.grows:
+        yield from map(read, runs)
+        return
+    with ThreadPoolExecutor(REQUESTS) as threads:
+        waiting: deque[Future[list[pa.RecordBatch]]] = deque()
+        try:
+            for run in runs:
+                waiting.append(threads.submit(lambda run: list(read(run)), run))
+                if len(waiting) > REQUESTS:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            threads.shutdown(cancel_futures=True)
+
+
+def _stored_batches(
+    store: Store, group: Sequence[_Part], batches: Iterator[Iterable[pa.RecordBatch]]
 ) -> Iterator[pa.RecordBatch]:
-    """Read the messages of parts, in record batches of a part each as far as they are small."""
+    """Take the record batches of a group's runs; raise ``LogError`` when messages are missing."""
+    ordinal = group[0][1].first_ordinal
+    for run in _runs(group):
+        for records in next(batches):
+            if records.column("ordinal")[0].as_py() != ordinal:
+                raise LogError(
+                    f"{store.name}/{run[0][0].name}{SEGMENT} has no message of ordinal {ordinal}",
+                    hint="Check the log: pgwire-codec log verify DIR.",
+                )
+            ordinal += len(records)
+            yield records
+
+
+def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join record batches to some of a part each, as far as they are small."""
     waiting: list[pa.RecordBatch] = []
     size = 0
-    for records in _stored_batches(store, group):
+    for records in batches:
         waiting.append(records)
         size += message_bytes(records)
         if size >= PART_BYTES:
@@ -148,21 +206,3 @@ def _batches(
             waiting, size = [], 0
     if waiting:
         yield pa.concat_batches(waiting)
-
-
-def _stored_batches(
-    store: Store, group: Sequence[tuple[Segment, SegmentPart]]
-) -> Iterator[pa.RecordBatch]:
-    """Read the record batches of parts; raise ``LogError`` when messages are missing."""
-    ordinal = group[0][1].first_ordinal
-    for name, parts in groupby(group, lambda each: each[0].name):
-        run = list(parts)
-        extents = [part.extent for _, part in run]
-        for records in read_extents(store, name, extents, run[0][0].header.encoding):
-            if records.column("ordinal")[0].as_py() != ordinal:
-                raise LogError(
-                    f"{store.name}/{name}{SEGMENT} has no message of ordinal {ordinal}",
-                    hint="Check the log: pgwire-codec log verify DIR.",
-                )
-            ordinal += len(records)
-            yield records

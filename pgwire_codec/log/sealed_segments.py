@@ -16,6 +16,7 @@ from pgwire_codec.log.directory import Directory, missing, read_sidecar, read_si
 from pgwire_codec.log.index import IndexPiece, LogIndex
 from pgwire_codec.log.index_file import INDEX, IndexFile, index_batch, index_row
 from pgwire_codec.log.numbers import numbers
+from pgwire_codec.log.object_store import REQUESTS
 from pgwire_codec.log.segment import (
     SEGMENT,
     SIDECAR,
@@ -26,10 +27,6 @@ from pgwire_codec.log.segment import (
 )
 from pgwire_codec.log.store import Store
 from pgwire_codec.transactions.carry import Scope
-
-#: Requests at once to an object store.
-_REQUESTS: Final = 16
-
 
 #: Newest segments whose descriptions stay in memory when the log has changed: a stream needs them
 #: again, and it may run for a year.
@@ -121,7 +118,7 @@ class SealedSegments:
         names = self._directory.indexes if len(self) else []
         new = [name for name in names if name not in self._files]
         if len(new) > 1:
-            with ThreadPoolExecutor(_REQUESTS) as threads:
+            with ThreadPoolExecutor(REQUESTS) as threads:
                 read = list(threads.map(self._read_index, new))
         else:
             read = [self._read_index(name) for name in new]

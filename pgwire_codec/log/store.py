@@ -65,7 +65,7 @@ class Store(Protocol):
         """Cut a file at a length, append its end, and make it durable."""
 
     def remove(self, *names: str) -> None:
-        """Remove files, as far as they exist, in this order."""
+        """Remove files, as far as they exist: those of a segment, side by side, in this order."""
 
     def free_bytes(self) -> int | None:
         """Return the room on the disk; None if it does not fill up, as an object store."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 
 import pgwire_codec as pgc
 from pgwire_codec import log
+from pgwire_codec.log.object_store import REQUESTS, ObjectStore
 from pgwire_codec.log.relation_history import RelationHistory
 from pgwire_codec.report import gather
 from tests.log.test_relations import check as check_relations
@@ -337,3 +340,37 @@ def test_an_object_store_does_not_fill_up() -> None:
     filesystem = memory()
     write_flushed(CAPTURE.messages, range(100, len(CAPTURE.messages), 100), "log", filesystem)
     assert log.compact("log", filesystem=filesystem, min_free_bytes=1 << 60)
+
+
+def test_an_object_store_is_asked_for_much_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reads and removals, each of which waits for the server."""
+    running = dict.fromkeys(("read_buffer", "_remove"), 0)
+    most = dict(running)
+    lock = threading.Lock()
+
+    def slow(name: str) -> Any:
+        usual = getattr(ObjectStore, name)
+
+        def call(*arguments: Any) -> Any:
+            with lock:
+                running[name] += 1
+                most[name] = max(most[name], running[name])
+            time.sleep(0.01)
+            try:
+                return usual(*arguments)
+            finally:
+                with lock:
+                    running[name] -= 1
+
+        return call
+
+    for name in running:
+        monkeypatch.setattr(ObjectStore, name, slow(name))
+    filesystem = memory()
+    cuts = range(10, len(CAPTURE.messages), 10)
+    before = rows([list(write_flushed(CAPTURE.messages, cuts, "log", filesystem).read())])
+    log.compact("log", filesystem=filesystem)
+    assert all(8 < number <= REQUESTS for number in most.values()), most
+    reader = log.Log("log", filesystem=filesystem)
+    assert rows([list(reader.read())]) == before
+    assert log.verify("log", filesystem=filesystem).damage == ()
