@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from contextlib import nullcontext
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +83,18 @@ class TestReaders:
         table = ds.dataset(made.lake / "public" / "t1", format="parquet", partitioning="hive")
         [row] = table.to_table().to_pylist()
         assert row["commit_date"] == row["_commit_time"].date().isoformat()
+
+    def test_times_far_from_now(self, made: MirrorOf, writer: Writer) -> None:
+        """Programs read INT96, which Spark writes by default, as nanoseconds in 64 bits."""
+        times = column("t", "timestamptz"), column("u", "timestamp"), column("d", "date")
+        values = ["9999-12-31 23:59:59.999999", "0001-01-01 00:00:00", "0001-01-01"]
+        writer.commit(relation(1, ID, *times), build.insert(1, "1", f"{values[0]}+00", *values[1:]))
+        writer.flush()
+        made.run()
+        files = ds.dataset(made.lake / "public" / "t1", format="parquet", partitioning="hive")
+        [row] = files.to_table(columns=["t", "u", "d"]).to_pylist()
+        assert row["t"].replace(tzinfo=None) == datetime.fromisoformat(values[0])
+        assert (row["u"], row["d"]) == (datetime.fromisoformat(values[1]), date(1, 1, 1))
 
 
 class TestFailures:
