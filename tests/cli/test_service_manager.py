@@ -98,7 +98,9 @@ class Worker:
 
 
 class Meter:
-    """A meter of a lag that is not known."""
+    """A meter of a lag and a slot that are not known."""
+
+    slot_status = None
 
     def measure(self, status: Status) -> None:
         pass
