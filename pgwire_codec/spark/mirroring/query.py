@@ -34,6 +34,10 @@ _OWN_OPTIONS: Final = frozenset(
     )
 )  # fmt: skip
 
+#: Setting with which ``availableNow`` makes several micro-batches of a source of Spark 4.0 and 4.1.
+#: Otherwise it ends after one, which may be an unfinished one.
+_MANY_BATCHES: Final = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
+
 #: Options for packed rows and streams, which tables that are read from the log do not have.
 _PACKED: Final = frozenset(("maxbytespertrigger", "stagingpath"))
 
@@ -333,6 +337,7 @@ def start_mirror(
     writer: Any = stream.load().writeStream.foreachBatch(batches)
     writer = writer.option("checkpointLocation", options.checkpoint)
     if options.once:
+        spark.conf.set(_MANY_BATCHES, "true")
         writer = writer.trigger(availableNow=True)
     elif options.every is not None:
         writer = writer.trigger(processingTime=options.every)
