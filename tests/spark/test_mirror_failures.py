@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pgwire_codec.errors import TableError
-from tests.support import build, spark_logs
+from tests.support import build
 from tests.support.build import column
 from tests.support.mirrors import ID, MirrorOf, Writer, relation
 
