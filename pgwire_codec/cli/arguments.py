@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Final, get_args
+from typing import Any, Final, TypeVar, get_args
 
 import click
 
-from pgwire_codec.options import Compression, SegmentOptions
+from pgwire_codec.options import MIN_FREE_BYTES, Compression, SegmentOptions
 from pgwire_codec.protocol.lsn import parse_lsn
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 #: An argument of a Python function in a text, with or without its value: `create_slot=True`.
 _ARGUMENT: Final = re.compile(r"`(\w+)(?:=([^`]+))?`")
@@ -60,6 +63,19 @@ def size(text: str) -> int:
         return round(_amount(text, _BYTES))
     except KeyError:
         raise click.BadParameter(f"{text!r} is not a size such as 500GB or 1.5TiB") from None
+
+
+def min_free_option(text: str) -> Callable[[_Command], _Command]:
+    """Return the option ``--min-free``, with its help."""
+    return click.option(
+        "--min-free",
+        "min_free_bytes",
+        type=size,
+        metavar="SIZE",
+        default=f"{MIN_FREE_BYTES >> 20}MiB",
+        show_default=True,
+        help=text,
+    )
 
 
 def _amount(text: str, units: dict[str, int]) -> float:

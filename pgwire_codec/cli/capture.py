@@ -29,15 +29,14 @@ from pgwire_codec.cli.arguments import (
     PASSWORD_COMMAND,
     DsnCommand,
     compression_option,
+    min_free_option,
     name_options,
-    size,
 )
 from pgwire_codec.cli.capture_report import JsonReport, StatusReport, TerminalReport, summary
 from pgwire_codec.cli.metrics import capture_endpoint, metrics_option
 from pgwire_codec.cli.retention import retention_of, retention_options
 from pgwire_codec.cli.service_manager import ServiceManager
 from pgwire_codec.metrics.health import STALLED_AFTER
-from pgwire_codec.options import MIN_FREE_BYTES
 from pgwire_codec.protocol.lsn import parse_lsn
 
 if TYPE_CHECKING:
@@ -167,15 +166,7 @@ def _mode(ctx: click.Context, param: click.Parameter, value: str) -> int:
     f"Default: {FLUSH_SECONDS}, in an object store {OBJECT_FLUSH_SECONDS:.0f}.",
 )
 @retention_options
-@click.option(
-    "--min-free",
-    "min_free_bytes",
-    type=size,
-    metavar="SIZE",
-    default=f"{MIN_FREE_BYTES >> 20}MiB",
-    show_default=True,
-    help="Wait, and confirm nothing more, while less is free on the log's disk.",
-)
+@min_free_option("Wait, and confirm nothing more, while less is free on the log's disk.")
 @click.option(
     "--max-retries",
     type=click.IntRange(min=0),

@@ -15,12 +15,12 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from pgwire_codec.cli.arguments import compression_option, lsn_argument, size
+from pgwire_codec.cli.arguments import compression_option, lsn_argument, min_free_option, size
 from pgwire_codec.cli.dead_letters import dead_letters
 from pgwire_codec.cli.failure import Failure
 from pgwire_codec.cli.retention import retention_of, retention_options
 from pgwire_codec.format import format_count, printable
-from pgwire_codec.options import MIN_FREE_BYTES, Compression, SegmentOptions
+from pgwire_codec.options import Compression, SegmentOptions
 from pgwire_codec.protocol.lsn import format_lsn
 
 if TYPE_CHECKING:
@@ -147,15 +147,7 @@ def prune(directory: str, before: int | None, as_json: bool, **options: Any) -> 
     help="Join segments up to this size, such as 128MiB.",
 )
 @compression_option
-@click.option(
-    "--min-free",
-    "min_free_bytes",
-    type=size,
-    metavar="SIZE",
-    default=f"{MIN_FREE_BYTES >> 20}MiB",
-    show_default=True,
-    help="Bytes that stay free on the log's disk.",
-)
+@min_free_option("Bytes that stay free on the log's disk.")
 @click.option("--dry-run", is_flag=True, help="Show what would be joined, and change nothing.")
 @_AS_JSON
 def compact(
