@@ -97,7 +97,7 @@ cdef void* pool_realloc(void* p, size_t size) noexcept nogil:
     old = header.capacity
     if old - old // 4 <= size <= old or (old < LARGE and size <= old):
         return p
-    if old < LARGE or size < old:
+    if size < LARGE or size < old:
         header = <Header*> PyMem_RawRealloc(header, HEADER_SIZE + size)
         if header == NULL:
             return NULL
