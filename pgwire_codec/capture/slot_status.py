@@ -73,13 +73,22 @@ def read_blocker(cursor: Any, row: dict[str, Any]) -> str | None:
         return None
     gid, of_prepared, pid, database, start = found
     if gid is not None:
-        name = quote_literal(gid)
         return (
-            f"the creation of the slot waits for the end of the prepared transaction {name} of "
-            f'database "{of_prepared}": COMMIT PREPARED {name}; or ROLLBACK PREPARED {name};'
+            "the creation of the slot waits for the end of the prepared transaction "
+            f'{quote_literal(gid)} of database "{of_prepared}": {ending_prepared(gid)}'
         )
     return (
         f"the creation of the slot waits for the end of the transaction of process {pid} in "
-        f'database "{database}", which began at {start}. If it was forgotten: SELECT '
-        f"pg_terminate_backend({pid});"
+        f'database "{database}", which began at {start}. {ending_session(pid)}'
     )
+
+
+def ending_session(pid: int) -> str:
+    """Return the remedy for a session whose transaction does not end."""
+    return f"If it was forgotten: SELECT pg_terminate_backend({pid});"
+
+
+def ending_prepared(gid: str) -> str:
+    """Return the remedy for a prepared transaction, for a session of its database."""
+    name = quote_literal(gid)
+    return f"COMMIT PREPARED {name}; or ROLLBACK PREPARED {name};"

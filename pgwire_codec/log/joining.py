@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
@@ -73,15 +73,15 @@ def join(
     joined = GrowingSegment(store, header, scope, options, None)
     try:
         groups = list(_groups(segments))
-        runs = [run for group in groups for run in _runs(group)]
-        with closing(_read_runs(store, runs)) as read:
-            for group in groups:
+        runs = list(map(_runs, groups))
+        with closing(_read_runs(store, list(chain.from_iterable(runs)))) as read:
+            for group, of_segments in zip(groups, runs, strict=True):
                 begins_session = group[0][1].summary.new_session
                 if begins_session and group[0][1].first_ordinal > header.first_ordinal:
                     joined.begin_session()
                 else:
                     joined.end_part()
-                for records in _joined(_stored_batches(store, group, read)):
+                for records in _joined(_stored_batches(store, of_segments, read)):
                     joined.write(records)
                 progress(sum(part.extent.length for _, part in group))
         segment = joined.complete()
@@ -179,11 +179,11 @@ def _read_runs(
 
 
 def _stored_batches(
-    store: Store, group: Sequence[_Part], batches: Iterator[Iterable[pa.RecordBatch]]
+    store: Store, runs: Sequence[Sequence[_Part]], batches: Iterator[Iterable[pa.RecordBatch]]
 ) -> Iterator[pa.RecordBatch]:
     """Take the record batches of a group's runs; raise ``LogError`` when messages are missing."""
-    ordinal = group[0][1].first_ordinal
-    for run in _runs(group):
+    ordinal = runs[0][0][1].first_ordinal
+    for run in runs:
         for records in next(batches):
             if records.column("ordinal")[0].as_py() != ordinal:
                 raise LogError(

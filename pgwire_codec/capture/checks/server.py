@@ -13,6 +13,7 @@ from pgwire_codec.capture.connection.connect import (
     check_walsender_left,
     connect_walsender,
 )
+from pgwire_codec.capture.slot_status import ending_prepared, ending_session
 from pgwire_codec.errors import CaptureError
 from pgwire_codec.protocol.quoting import quote_literal
 
@@ -189,7 +190,7 @@ def check_transactions(cursor: Any) -> Iterator[Finding]:
             "long_transaction",
             f"process {pid} has been writing in a transaction for {seconds:,} s: creating a slot "
             "waits for its end",
-            f"If it was forgotten: SELECT pg_terminate_backend({pid});",
+            ending_session(pid),
         )
     cursor.execute(
         "SELECT gid, database, extract(epoch FROM now() - prepared)::bigint FROM pg_prepared_xacts"
@@ -201,7 +202,7 @@ def check_transactions(cursor: Any) -> Iterator[Finding]:
             "prepared_transaction",
             f'transaction "{gid}" of database "{database}" has been prepared for {seconds:,} s: '
             "creating a slot waits for its end",
-            f"COMMIT PREPARED {quote_literal(gid)}; or ROLLBACK PREPARED {quote_literal(gid)};",
+            ending_prepared(gid),
         )
 
 
