@@ -84,6 +84,12 @@ class DecoderOptions:
 MIN_FREE_BYTES: Final = 256 << 20
 
 
+def check_min_free_bytes(given: object) -> None:
+    """Raise ``OptionError`` unless a number of bytes can stay free on a disk."""
+    if not isinstance(given, int) or given < 0:
+        raise OptionError(f"min_free_bytes must be an integer of 0 or more, not {given!r}")
+
+
 @dataclass(frozen=True)
 class SegmentOptions:
     """Segments of a log, as a writer creates them.

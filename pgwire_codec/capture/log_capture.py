@@ -33,7 +33,7 @@ from pgwire_codec.capture.snapshot.take_snapshot import SnapshotTaker
 from pgwire_codec.capture.start_replication import StreamRequest, identify
 from pgwire_codec.capture.status import Status, StatusBoard
 from pgwire_codec.errors import CaptureError, OptionError, PgwireError
-from pgwire_codec.options import MIN_FREE_BYTES, SegmentOptions
+from pgwire_codec.options import MIN_FREE_BYTES, SegmentOptions, check_min_free_bytes
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -145,8 +145,7 @@ class LogCapture:
     ) -> None:
         if flush_seconds is not None and not flush_seconds > 0:
             raise OptionError(f"flush_seconds must be above 0, not {flush_seconds}")
-        if min_free_bytes < 0:
-            raise OptionError(f"min_free_bytes must be 0 or more, not {min_free_bytes}")
+        check_min_free_bytes(min_free_bytes)
         if snapshot_jobs < 1:
             raise OptionError(f"snapshot_jobs must be at least 1, not {snapshot_jobs}")
         self.slot = slot

@@ -27,7 +27,7 @@ from pgwire_codec.log.segment import SEGMENT, SIDECAR, Segment, first_ordinal_of
 from pgwire_codec.log.sidecar import segment_to_bytes
 from pgwire_codec.log.store import Store, open_existing, open_store
 from pgwire_codec.log.store_errors import MissingFileError
-from pgwire_codec.options import MIN_FREE_BYTES, Compression, SegmentOptions
+from pgwire_codec.options import MIN_FREE_BYTES, Compression, SegmentOptions, check_min_free_bytes
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -108,11 +108,14 @@ def compact(
 
     Raises
     ------
+    OptionError
+        For an invalid option.
     LogError
         When another process compacts the log, a file is damaged or missing, the log is a copy, or
         its disk has too little room. Segments that were joined before remain so.
     """
     SegmentOptions(compression, segment_bytes)  # which checks them
+    check_min_free_bytes(min_free_bytes)
     store = open_store(uri, filesystem)
     if store.read(MANIFEST) is None:
         read_directory(store)  # which raises an error for a log that has lost it

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import pgwire_codec as pgc
 from pgwire_codec import log
+from pgwire_codec.errors import OptionError
 from pgwire_codec.log.object_store import REQUESTS, ObjectStore
 from pgwire_codec.log.relation_history import RelationHistory
 from pgwire_codec.report import gather
@@ -374,3 +375,9 @@ def test_an_object_store_is_asked_for_much_at_once(monkeypatch: pytest.MonkeyPat
     reader = log.Log("log", filesystem=filesystem)
     assert rows([list(reader.read())]) == before
     assert log.verify("log", filesystem=filesystem).damage == ()
+
+
+@pytest.mark.parametrize("given", [-1, "256MB", None])
+def test_room_that_is_no_number(directory: Path, given: Any) -> None:
+    with pytest.raises(OptionError, match="min_free_bytes must be an integer of 0 or more, not"):
+        log.compact(directory, min_free_bytes=given)
