@@ -37,6 +37,8 @@ _TRANSACTION: Final = np.dtype(
 _SELECTING: Final = ("publication_names", "origin", "two_phase")
 _BOUNDS: Final = b"BbCPK"  # Begin, Begin Prepare, Commit, Prepare, Commit Prepared
 _CHANGES: Final = b"IUDT"
+#: Values are left as they are: a transaction counts, whether Arrow has a type for them or not.
+_ROWS: Final = DecoderOptions(types="text", strings="view", before="none", on_error="skip")
 _NEW_LOG = "Begin a new log, with a snapshot."
 
 
@@ -115,7 +117,7 @@ class LoggedTransactions:
         plan = log.plan(self.after, on_error="skip")
         found = [np.empty(0, _TRANSACTION)]
         for partition in plan.partitions:
-            for batch in partition.decode(DecoderOptions(on_error="skip")):
+            for batch in partition.decode(_ROWS):
                 rows = np.empty(len(batch), _TRANSACTION)
                 rows["commit_lsn"] = batch.commit_lsn
                 rows["xid"] = batch.xid

@@ -187,6 +187,25 @@ class TestRepeated:
             assert len(applied(tmp_path, "public.t", "k").rows) == 5
             assert list(applied(tmp_path, "public.other", "k").rows) == [(2,)]
 
+    def test_values_that_no_arrow_type_has(self, server: EmbeddedServer, tmp_path: Path) -> None:
+        """Their transactions are the server's all the same."""
+        with made_on(server) as made:
+            made.execute("CREATE TABLE times (k int PRIMARY KEY, at timestamptz)")
+            made.execute("ALTER PUBLICATION p ADD TABLE times")
+            capture(made, tmp_path)
+            open_ = psycopg2.connect(made.dsn)
+            open_.cursor().execute("INSERT INTO t VALUES (-1)")
+            made.execute("INSERT INTO times VALUES (1, 'infinity')")
+            made.execute("INSERT INTO times VALUES (2, '2026-01-01')")
+            capture(made, tmp_path)
+            confirmed = confirmed_by_server(made)
+            server.restart("immediate")
+            assert confirmed_by_server(made) < confirmed
+            made.execute("INSERT INTO times VALUES (3, '-infinity')")
+            capture(made, tmp_path)
+            decoded = log.Log(tmp_path).changes(types="text")
+            assert sum(len(batch) for changes in decoded for batch in changes) == 3
+
     def test_stopped_while_it_compares(
         self, server: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
