@@ -31,9 +31,10 @@ DELETE FROM {table} WHERE id IN (SELECT id FROM (
 """
 
 
-def create_tables(made: Database, pgbench: Path) -> None:
-    """Create the tables of the load, and a publication of all."""
-    subprocess.run([pgbench, "-i", "-q", "-s", "1", made.dsn], check=True, capture_output=True)
+def create_tables(made: Database, pgbench: Path, scale: int = 1) -> None:
+    """Create the tables of the load, pgbench's with a scale, and a publication of all."""
+    command: list[str | Path] = [pgbench, "-i", "-q", "-s", str(scale), made.dsn]
+    subprocess.run(command, check=True, capture_output=True)
     made.execute(
         DDL,
         "ALTER TABLE pgbench_history ADD COLUMN id bigserial PRIMARY KEY",
