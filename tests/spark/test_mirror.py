@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
 from pgwire_codec.errors import OptionError, TableError
 from tests.support import build
 from tests.support.build import column
 from tests.support.mirrors import ID, MirrorOf, Writer, relation
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.slow
 
@@ -83,3 +89,36 @@ def test_errors(made: MirrorOf, writer: Writer) -> None:
         made.run(onError="table")
     with pytest.raises(TableError, match=r"table public\.t1 is not set aside — hint: .*: none"):
         made.resume("public.t1")
+
+
+def test_tables_that_are_merged_at_once_have_pools_of_their_own(
+    made: MirrorOf, writer: Writer, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same ones in each micro-batch: each thread of Python's has one of Java's."""
+    from pgwire_codec.spark.mirroring.table_mirror import TableMirror
+
+    apply, together = TableMirror.apply, threading.Barrier(2)
+    pools: list[tuple[str, int]] = []
+
+    def applied(mirror: TableMirror, *arguments: Any) -> Any:
+        together.wait(60)  # until both have set theirs
+        pool = str(spark.sparkContext.getLocalProperty("spark.scheduler.pool"))
+        pools.append((pool, threading.get_ident()))
+        return apply(mirror, *arguments)
+
+    def change(key: str) -> None:
+        for oid in (1, 2):
+            writer.commit(relation(oid, ID), build.insert(oid, key))
+        writer.flush()
+
+    monkeypatch.setattr(TableMirror, "apply", applied)
+    change("1")
+    query = made.start(parallelism=2)
+    query.processAllAvailable()
+    for key in "23":
+        change(key)
+        query.processAllAvailable()
+    query.stop()
+    assert len(pools) == 6
+    assert len(set(pools)) == 2
+    assert len({pool for pool, _ in pools}) == 2

@@ -105,7 +105,7 @@ class MirrorBatches:
         self._masks = masks
         self._row_columns = row_columns
         self._options = options
-        self._parallelism = parallelism
+        self._threads = ThreadPoolExecutor(parallelism, "pgwire_codec_mirror")
         self._report = report
         self._collects_letters = collects_letters
         self._running = threading.Lock()
@@ -284,10 +284,12 @@ class MirrorBatches:
             except Exception as error:  # noqa: BLE001  (the other tables go on)
                 return error_in(str(error)) or error
 
-        names = list(work)
-        with ThreadPoolExecutor(self._parallelism, "pgwire_codec_mirror") as executor:
-            target = inheritable_thread_target(session)(run)
-            found = dict(zip(names, executor.map(target, names), strict=True))
+        # Wrapped for each: the threads would share the local properties of one wrapper.
+        running = {
+            name: self._threads.submit(inheritable_thread_target(session)(run), name)
+            for name in work
+        }
+        found = {name: each.result() for name, each in running.items()}
         for name, result in found.items():
             if isinstance(result, Exception) and not isinstance(result, PgwireError):
                 LOGGER.warning("%s failed, and is tried again: %s", name, result)
