@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import pgwire_codec as pgc
+from pgwire_codec.changes.column import Column
 from pgwire_codec.errors import ErrorCode
 from tests.support.build import (
     T,
@@ -197,6 +200,37 @@ def test_every_bad_value_of_a_column_is_set_aside() -> None:
     assert [each.message_index for each in changes.rejected] == [2, 4, 5]
     assert [each.data[each.error.offset :][:1] for each in changes.rejected] == [b"x", b"y", b"z"]
     assert only(changes).new["v"].to_pylist() == ["1", "2"]
+
+
+@given(runs=st.lists(st.tuples(st.booleans(), st.sampled_from([1, 2, 3, 63, 64, 65, 300]))))
+def test_bad_values_far_apart_and_close_together(runs: list[tuple[bool, int]]) -> None:
+    bad = [is_bad for is_bad, length in runs for _ in range(length)]
+    rows = [insert(1, "x" if each else str(row), "v", None) for row, each in enumerate(bad)]
+    changes = decode(transaction(T, *rows), on_error="skip")
+    assert [each.message_index - 2 for each in changes.rejected] == [
+        row for row, each in enumerate(bad) if each
+    ]
+    kept = [key for batch in changes for key in batch.new["id"].to_pylist()]
+    assert kept == [row for row, each in enumerate(bad) if not each]
+
+
+@pytest.mark.parametrize("every", [1, 2, 100])
+def test_bad_values_cost_the_same_however_many_rows_follow(
+    every: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded = [0]
+    values = Column._values
+
+    def counted(column: Column, start: int, stop: int) -> Any:
+        decoded[0] += min(stop, len(column)) - start
+        return values(column, start, stop)
+
+    monkeypatch.setattr(Column, "_values", counted)
+    sent = ["x" if row % every == 0 else "1" for row in range(5_000)]
+    changes = decode(transaction(T, *(insert(1, v, v, None) for v in sent)), on_error="skip")
+    assert len(changes.rejected) == len(range(0, 5_000, every))
+    # Each of the six columns once, the rows of one of them some times more, and 64 for a bad one.
+    assert decoded[0] <= 10 * 5_000 + 64 * len(changes.rejected)
 
 
 def test_a_change_with_two_bad_values_is_set_aside_once() -> None:

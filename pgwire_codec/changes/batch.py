@@ -239,13 +239,13 @@ class ChangeBatch:
                 try:
                     getattr(self, which)[name].decode()
                 except DecodeError as error:
-                    raise self._with_key(error) from None
+                    index = (error.message_index or 0) - self._source.base
+                    row = int(np.flatnonzero(self._rows == index)[0])
+                    raise self._with_key(error, row) from None
             raise
 
-    def _with_key(self, error: DecodeError) -> DecodeError:
+    def _with_key(self, error: DecodeError, row: int) -> DecodeError:
         """Return the error of a value with the key of its row, if the row has one."""
-        index = error.message_index or 0
-        row = int(np.flatnonzero(self._rows == index - self._source.base)[0])
         key = [
             f"{column.name}={shown}"
             for column in self.relation.columns
@@ -254,7 +254,7 @@ class ChangeBatch:
         if not key:
             return error
         row_key = f"row {', '.join(key)}"
-        return error.at(index, f"{error.context}, {row_key[:_LONGEST_KEY]}")
+        return error.at(error.message_index, f"{error.context}, {row_key[:_LONGEST_KEY]}")
 
     def with_types(self, types: str) -> ChangeBatch:
         """Return the batch with its columns decoded under another value of the option types."""
@@ -295,7 +295,7 @@ class ChangeBatch:
         for columns in (self.current, self.old):
             for column in columns.values():
                 for row, error in column.errors():
-                    found.setdefault(row, self._with_key(error))
+                    found.setdefault(row, self._with_key(error, row))
         return found
 
     def message_index(self, row: int) -> int:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _SHOWN_BYTES: Final = 60  # of a value in an error
+_FEW: Final = 64  # rows that are decoded after one that does not decode
 
 
 class Decoding:
@@ -143,38 +144,41 @@ class Column:
     def __repr__(self) -> str:
         return f"<Column {self.name} {self.type.pg.name}, {len(self)} rows>"
 
-    def decode(self, start: int = 0) -> Decoded:
-        """Decode the values from row ``start`` on into Arrow-shaped buffers."""
-        if self._decoded is not None and start == 0:
-            return self._decoded
-        try:
-            decoded = self._decoding.codec.decode_values(
-                self.type,
-                self.buffer,
-                self.offsets[start:],
-                self.lengths[start:],
-                self.state[start:],
-                self.formats[start:],
-                unrepresentable=self._decoding.options.unrepresentable,
-            )
-        except ValueProblem as problem:
-            raise self._placed(problem, start) from None
-        if start == 0:
-            self._decoded = decoded
-        return decoded
+    def decode(self) -> Decoded:
+        """Decode the values into Arrow-shaped buffers."""
+        if self._decoded is None:
+            try:
+                self._decoded = self._values(0, len(self))
+            except ValueProblem as problem:
+                raise self._placed(problem, problem.row) from None
+        return self._decoded
 
     def errors(self) -> Iterator[tuple[int, DecodeError]]:
-        """Return the rows whose values do not decode, with the error of each."""
-        start = 0
-        while start < len(self):
+        """Yield the rows whose values do not decode, with the error of each."""
+        start, stop = 0, len(self)
+        while start < len(self) and self._decoded is None:
             try:
-                self.decode(start)
-            except DecodeError as error:
-                row = self._row_of(error)
-                yield row, error
-                start = row + 1
+                decoded = self._values(start, stop)
+            except ValueProblem as problem:
+                row = start + problem.row
+                yield row, self._placed(problem, row)
+                # Few rows, for the next one may be bad, too.
+                start, stop = row + 1, row + 1 + _FEW
             else:
-                return
+                if stop - start == len(self):
+                    self._decoded = decoded
+                start, stop = stop, stop + 2 * (stop - start)
+
+    def _values(self, start: int, stop: int) -> Decoded:
+        return self._decoding.codec.decode_values(
+            self.type,
+            self.buffer,
+            self.offsets[start:stop],
+            self.lengths[start:stop],
+            self.state[start:stop],
+            self.formats[start:stop],
+            unrepresentable=self._decoding.options.unrepresentable,
+        )
 
     def to_pylist(self) -> list[Any]:
         """Return Python values; None for what is NULL, unchanged or not sent (see ``state``)."""
@@ -211,8 +215,7 @@ class Column:
             return f"0x{raw.hex()}{more}"
         return repr(raw.decode("utf-8", "replace") + more)
 
-    def _placed(self, problem: ValueProblem, start: int) -> DecodeError:
-        row = start + problem.row
+    def _placed(self, problem: ValueProblem, row: int) -> DecodeError:
         index = int(self._rows[row])
         in_message = int(self.offsets[row] - self._source.messages.offsets[index])
         is_unrepresentable = problem.code == ErrorCode.UNREPRESENTABLE
@@ -225,7 +228,3 @@ class Column:
             context=f"column {self.name} ({self.type.pg.name}){value}",
             hint=problem.hint,
         )
-
-    def _row_of(self, error: DecodeError) -> int:
-        index = (error.message_index or 0) - self._source.base
-        return int(np.flatnonzero(self._rows == index)[0])
