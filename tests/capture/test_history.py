@@ -291,7 +291,7 @@ class TestMemory:
                 timeout=600,  # of a busy machine; a capture that waits for ever does not end
             )
             killed = f"killed by {signal.Signals(-done.returncode)}" if done.returncode < 0 else ""
-            ends.append(done.stdout.strip() or done.stderr.strip() or killed)
+            ends.append(killed or done.stdout.strip() or done.stderr.strip())
             if (folder / "manifest.json").exists():
                 assert log.verify(folder).is_sound
                 assert log.Log(folder).confirm_lsn >= confirmed_by_server(table)

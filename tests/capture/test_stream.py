@@ -291,7 +291,7 @@ class TestConfirm:
             assert read(capture) == []
             idle = capture.confirmable_lsn
             table.execute("INSERT INTO t SELECT g, 'a' FROM generate_series(1, 1000) g")
-            begun = capture.read(max_messages=10)
+            begun = capture.read(max_messages=10, max_seconds=60)
             assert len(begun) == 10
             assert begun.confirm_lsn < idle <= capture.confirmable_lsn
             for _ in range(2):
