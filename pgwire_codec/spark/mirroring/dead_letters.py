@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pgwire_codec.spark.mirroring.lake_table import LakeTable
+from pgwire_codec.spark.mirroring.lake_table import Filters, LakeTable
 from pgwire_codec.spark.mirroring.masks import QUOTED
 from pgwire_codec.spark.mirroring.status import TableStatus
 from pgwire_codec.spark.sinks.survey import Survey
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 LOGGER: Final = logging.getLogger("pgwire_codec.spark.mirror")
-
-#: Columns that decide which letters are recorded.
-_FACTS: Final = ("ordinal", "table", "relation_oid", "after_lsn")
 
 
 class DeadLetters:
@@ -44,20 +42,15 @@ class DeadLetters:
 
     def record(self, letters: DataFrame) -> list[int]:
         """Record letters that are not recorded yet; return the ordinals of all of them."""
-        from pyspark.sql.functions import col
-
         kept = self._hidden(letters.dropDuplicates(["ordinal"])).persist()
         try:
-            ordinals = kept.select("ordinal").toArrow().column("ordinal")
+            found: list[int] = kept.select("ordinal").toArrow().column("ordinal").to_pylist()
             with self._lock:
-                known = pc.is_in(ordinals, self._facts().column("ordinal").combine_chunks())
-                recorded = ordinals.filter(known).to_pylist()
-                if len(recorded) < len(ordinals):
-                    rows = kept.where(~col("ordinal").isin(recorded)) if recorded else kept
-                    self._table.append(rows)
+                recorded = self._recorded(found)
+                if len(recorded) < len(found):
+                    self._table.append(_without(kept, recorded) if recorded else kept)
         finally:
             kept.unpersist()
-        found: list[int] = ordinals.to_pylist()
         return found
 
     def recorded(self, status: TableStatus, letters: DataFrame) -> TableStatus:
@@ -90,34 +83,34 @@ class DeadLetters:
 
     def count(self, relation_oid: int) -> int:
         """Return the number of letters of a relation."""
-        return int(self._of(relation_oid).num_rows)
+        return len(self._read("relation_oid", [_of(relation_oid)]))
 
     def first_lsn(self, relation_oid: int) -> int | None:
         """Return the commit LSN after which to read a relation's letters; None without letters."""
-        found: int | None = pc.min(self._of(relation_oid).column("after_lsn")).as_py()
+        found: int | None = pc.min(self._read("after_lsn", [_of(relation_oid)])).as_py()
         return found
 
     @property
     def unnamed(self) -> int:
         """Number of letters that belong to no table that is known."""
-        return int(self._facts().column("table").null_count)
+        return int(self._read("table").null_count)
 
     def _delete(self, relation_oid: int, others: str = "") -> None:
         """Delete letters of a relation: those of a further condition in SQL, if there is one."""
         with self._lock:
-            if self._of(relation_oid).num_rows:
+            if self.count(relation_oid):
                 self._table.delete(f"relation_oid = {relation_oid}{others}")
 
-    def _of(self, relation_oid: int) -> pa.Table:
-        facts = self._facts()
-        return facts.filter(pc.equal(facts.column("relation_oid"), relation_oid))
+    def _recorded(self, ordinals: Collection[int]) -> list[int]:
+        """Return the ordinals of these whose letters are recorded."""
+        if not ordinals:
+            return []
+        bounds = [("ordinal", ">=", min(ordinals)), ("ordinal", "<=", max(ordinals))]
+        return list(set(self._read("ordinal", bounds).to_pylist()).intersection(ordinals))
 
-    def _facts(self) -> pa.Table:
-        found = self._table.read(_FACTS)
-        if found is not None:
-            return found
-        kinds = [pa.int64(), pa.string(), pa.int64(), pa.int64()]
-        return pa.schema(list(zip(_FACTS, kinds, strict=True))).empty_table()
+    def _read(self, column: str, filters: Filters = ()) -> pa.ChunkedArray:
+        found = self._table.read([column], filters)
+        return pa.chunked_array([], pa.null()) if found is None else found.column(column)
 
     def _hidden(self, letters: DataFrame) -> DataFrame:
         from pyspark.sql import functions
@@ -126,3 +119,13 @@ class DeadLetters:
             return letters
         texts = functions.regexp_replace("error", f"(?s){QUOTED.pattern}", "'…'")
         return letters.withColumns({"error": texts, "data": functions.lit(None).cast("binary")})
+
+
+def _of(relation_oid: int) -> tuple[str, str, int]:
+    return ("relation_oid", "=", relation_oid)
+
+
+def _without(letters: DataFrame, ordinals: Collection[int]) -> DataFrame:
+    known = pa.table({"ordinal": pa.array(ordinals, pa.int64())})
+    others = letters.join(letters.sparkSession.createDataFrame(known), "ordinal", "left_anti")
+    return others.select(*letters.columns)

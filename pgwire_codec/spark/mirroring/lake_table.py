@@ -18,11 +18,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+#: Conditions that all are true of a row, as for ``pyarrow.parquet.read_table``: the name of an
+#: integer column, ``=``, ``>=`` or ``<=``, and a number. Files without such rows are not read.
+Filters = Sequence[tuple[str, str, int]]
+
+
 class LakeTable(Protocol):
     """Table of a lake, which need not exist."""
 
-    def read(self, columns: Sequence[str]) -> pa.Table | None:
-        """Return columns of all rows; None if the table does not exist."""
+    def read(self, columns: Sequence[str], filters: Filters = ()) -> pa.Table | None:
+        """Return columns of the rows; None if the table does not exist."""
 
     def overwrite(self, rows: pa.Table) -> None:
         """Replace all rows. The table is made if it does not exist."""
@@ -47,6 +52,12 @@ def lake_table(
     return _OfDeltaRs(path, dict(storage_options))
 
 
+def _selected(rows: DataFrame, columns: Sequence[str], filters: Filters) -> pa.Table:
+    for name, comparison, value in filters:
+        rows = rows.where(f"{quoted(name)} {comparison} {value}")
+    return rows.select(*columns).toArrow()
+
+
 class _OfDeltaRs:
     def __init__(self, path: str, storage_options: dict[str, str]) -> None:
         try:
@@ -57,10 +68,11 @@ class _OfDeltaRs:
         self._path = path
         self._options = storage_options or None
 
-    def read(self, columns: Sequence[str]) -> pa.Table | None:
+    def read(self, columns: Sequence[str], filters: Filters = ()) -> pa.Table | None:
         if not self._delta.DeltaTable.is_deltatable(self._path, self._options):
             return None
-        return pa.table(self._open().to_pyarrow_table(columns=list(columns)))
+        rows = self._open().to_pyarrow_table(columns=list(columns), filters=list(filters) or None)
+        return pa.table(rows)
 
     def overwrite(self, rows: pa.Table) -> None:
         self._write(rows, "overwrite")
@@ -83,11 +95,11 @@ class _OfSpark:
         self._spark: Any = spark
         self._path = path
 
-    def read(self, columns: Sequence[str]) -> pa.Table | None:
+    def read(self, columns: Sequence[str], filters: Filters = ()) -> pa.Table | None:
         tables = self._spark._jvm.io.delta.tables.DeltaTable
         if not tables.isDeltaTable(self._spark._jsparkSession, self._path):
             return None
-        return self._spark.read.format("delta").load(self._path).select(*columns).toArrow()
+        return _selected(self._spark.read.format("delta").load(self._path), columns, filters)
 
     def overwrite(self, rows: pa.Table) -> None:
         self._write(self._spark.createDataFrame(rows).coalesce(1), "overwrite")
@@ -108,11 +120,11 @@ class _OfIceberg:
         self._table = CatalogTable.parse(spark, name)
         self._read: int | None = None
 
-    def read(self, columns: Sequence[str]) -> pa.Table | None:
+    def read(self, columns: Sequence[str], filters: Filters = ()) -> pa.Table | None:
         self._read = self._snapshot()
         if self._read is None:
             return None
-        return self._spark.table(self._table.sql).select(*columns).toArrow()
+        return _selected(self._spark.table(self._table.sql), columns, filters)
 
     def overwrite(self, rows: pa.Table) -> None:
         from pyspark.sql.functions import lit
@@ -152,16 +164,20 @@ class _OfParquet:
         self._spark: Any = spark
         self._folder = HadoopFolder(spark, path)
 
-    def read(self, columns: Sequence[str]) -> pa.Table | None:
-        files = [self._folder.read(name) for name in self._folder.names()]
-        if not files:
+    def read(self, columns: Sequence[str], filters: Filters = ()) -> pa.Table | None:
+        names = self._folder.names()
+        if not names:
             return None
+        wanted = {"columns": list(columns), "filters": list(filters) or None}
         return pa.concat_tables(
-            pq.read_table(pa.BufferReader(each), columns=list(columns)) for each in files
+            pq.read_table(pa.BufferReader(self._folder.read(name)), **wanted) for name in names
         )
 
     def overwrite(self, rows: pa.Table) -> None:
         self._write("rows.parquet", rows)
+        for name in self._folder.names():
+            if name != "rows.parquet":
+                self._folder.remove(name)
 
     def append(self, rows: DataFrame) -> None:
         self._write(f"{uuid4().hex}.parquet", rows.toArrow())

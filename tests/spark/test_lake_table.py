@@ -1,0 +1,51 @@
+"""Tables of a mirror's own: every engine reads, adds, replaces and deletes the same rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from pgwire_codec.spark.mirroring.lake_table import LakeTable, lake_table
+from tests.support.lakehouse import iceberg_catalog, usable_engine
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(params=["delta-rs", "delta-spark", "iceberg", "parquet"])
+def table(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> LakeTable:
+    engine = usable_engine(request.param)
+    path = str(tmp_path / "table")
+    if engine == "iceberg":
+        path = f"{iceberg_catalog(spark, tmp_path)}.made.`table`"
+    return lake_table(spark, path, engine, {})
+
+
+def test_a_table(table: LakeTable, spark: SparkSession) -> None:
+    def numbers(*filters: tuple[str, str, int]) -> list[int]:
+        found = table.read(["n"], filters)
+        assert found is not None
+        return sorted(found.column("n").to_pylist())
+
+    def rows(*pairs: tuple[int, int | None]) -> pa.Table:
+        columns = {"n": [n for n, _ in pairs], "of": [of for _, of in pairs]}
+        return pa.table(columns, pa.schema({"n": pa.int64(), "of": pa.int64()}))
+
+    assert table.read(["n"]) is None
+    table.append(spark.createDataFrame(rows((1, 1), (2, None), (3, 1))))
+    table.append(spark.createDataFrame(rows((4, 2), (5, 2))))
+    assert numbers() == [1, 2, 3, 4, 5]
+    assert numbers(("n", ">=", 3)) == [3, 4, 5]
+    assert numbers(("n", ">=", 2), ("n", "<=", 4)) == [2, 3, 4]
+    assert numbers(("of", "=", 1)) == [1, 3]
+    assert numbers(("of", "=", 1), ("n", ">=", 2)) == [3]
+    assert numbers(("of", "=", 9)) == []
+    table.delete("of = 1 AND n < 3")
+    assert numbers() == [2, 3, 4, 5]
+    table.overwrite(rows((7, 7)))
+    assert numbers(("n", ">=", 1)) == [7]
