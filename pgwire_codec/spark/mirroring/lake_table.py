@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 #: Conditions that all are true of a row, as for ``pyarrow.parquet.read_table``: the name of an
-#: integer column, ``=``, ``>=`` or ``<=``, and a number. Files without such rows are not read.
+#: integer column, ``=``, ``>=`` or ``<=``, and a number. Delta and Iceberg pass over files without
+#: such rows.
 Filters = Sequence[tuple[str, str, int]]
 
 
