@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -40,18 +41,16 @@ class DeadLetters:
         self._hides_values = hides_values
         self._lock = threading.Lock()
 
-    def record(self, letters: DataFrame) -> list[int]:
-        """Record letters that are not recorded yet; return the ordinals of all of them."""
-        kept = self._hidden(letters.dropDuplicates(["ordinal"])).persist()
-        try:
-            found: list[int] = kept.select("ordinal").toArrow().column("ordinal").to_pylist()
-            with self._lock:
-                recorded = self._recorded(found)
-                if len(recorded) < len(found):
-                    self._table.append(_without(kept, recorded) if recorded else kept)
-        finally:
-            kept.unpersist()
-        return found
+    def record(self, letters: DataFrame) -> int:
+        """Record letters that are not recorded yet; return the number of all of them."""
+        with self._kept(letters) as kept:
+            ordinals = kept.select("ordinal").toArrow().column("ordinal")
+            if len(ordinals):
+                with self._lock:
+                    recorded = self._recorded(ordinals)
+                    if len(recorded) < len(ordinals):
+                        self._table.append(_without(kept, recorded) if len(recorded) else kept)
+            return len(ordinals)
 
     def recorded(self, status: TableStatus, letters: DataFrame) -> TableStatus:
         """Record the letters of a table, and return its status with the number of all."""
@@ -61,10 +60,17 @@ class DeadLetters:
 
     def replaced(self, status: TableStatus, letters: DataFrame) -> TableStatus:
         """Replace the letters of a table, and return its status with the number of all."""
-        remaining = self.record(letters)
-        others = f" AND ordinal NOT IN ({', '.join(map(str, remaining))})" if remaining else ""
-        self._delete(status.relation_oid, others)
-        return replace(status, dead_letters=len(remaining))
+        oid = status.relation_oid
+        with self._kept(letters) as kept, self._lock:
+            number = kept.count()
+            if not self.count(oid):
+                if number:
+                    self._table.append(kept)
+            elif number:
+                self._table.replace(_is_of(oid), "ordinal", kept)
+            else:
+                self._table.delete(_is_of(oid))
+        return replace(status, dead_letters=number)
 
     def without_lost(
         self, status: TableStatus, held: int | None, survey: Survey | None
@@ -99,18 +105,27 @@ class DeadLetters:
         """Delete letters of a relation: those of a further condition in SQL, if there is one."""
         with self._lock:
             if self.count(relation_oid):
-                self._table.delete(f"relation_oid = {relation_oid}{others}")
+                self._table.delete(f"{_is_of(relation_oid)}{others}")
 
-    def _recorded(self, ordinals: Collection[int]) -> list[int]:
+    def _recorded(self, ordinals: pa.ChunkedArray) -> pa.ChunkedArray:
         """Return the ordinals of these whose letters are recorded."""
-        if not ordinals:
-            return []
-        bounds = [("ordinal", ">=", min(ordinals)), ("ordinal", "<=", max(ordinals))]
-        return list(set(self._read("ordinal", bounds).to_pylist()).intersection(ordinals))
+        bounds = pc.min_max(ordinals).as_py()
+        between = [("ordinal", ">=", bounds["min"]), ("ordinal", "<=", bounds["max"])]
+        found = self._read("ordinal", between)
+        return found.filter(pc.is_in(found, ordinals)).unique() if len(found) else found
 
     def _read(self, column: str, filters: Filters = ()) -> pa.ChunkedArray:
         found = self._table.read([column], filters)
         return pa.chunked_array([], pa.null()) if found is None else found.column(column)
+
+    @contextmanager
+    def _kept(self, letters: DataFrame) -> Iterator[DataFrame]:
+        """Yield letters as they are recorded, computed once."""
+        kept = self._hidden(letters.dropDuplicates(["ordinal"])).persist()
+        try:
+            yield kept
+        finally:
+            kept.unpersist()
 
     def _hidden(self, letters: DataFrame) -> DataFrame:
         from pyspark.sql import functions
@@ -125,7 +140,10 @@ def _of(relation_oid: int) -> tuple[str, str, int]:
     return ("relation_oid", "=", relation_oid)
 
 
-def _without(letters: DataFrame, ordinals: Collection[int]) -> DataFrame:
-    known = pa.table({"ordinal": pa.array(ordinals, pa.int64())})
-    others = letters.join(letters.sparkSession.createDataFrame(known), "ordinal", "left_anti")
-    return others.select(*letters.columns)
+def _is_of(relation_oid: int) -> str:
+    return f"relation_oid = {relation_oid}"
+
+
+def _without(letters: DataFrame, ordinals: pa.Array) -> DataFrame:
+    known = letters.sparkSession.createDataFrame(pa.table({"ordinal": ordinals}))
+    return letters.join(known, "ordinal", "left_anti").select(*letters.columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 from pgwire_codec.errors import missing_extra
 from pgwire_codec.spark.sinks.hadoop_folder import HadoopFolder
 from pgwire_codec.spark.sinks.iceberg_catalog import CatalogTable
+from pgwire_codec.spark.sinks.parquet_files import append_parquet
+from pgwire_codec.spark.sinks.sessions import global_view
 from pgwire_codec.spark.sinks.sql import quoted
 
 if TYPE_CHECKING:
@@ -35,6 +37,13 @@ class LakeTable(Protocol):
 
     def append(self, rows: DataFrame) -> None:
         """Add rows. The table is made if it does not exist."""
+
+    def replace(self, condition: str, key: str, rows: DataFrame) -> None:
+        """Replace the rows of a condition in SQL by others, of which it is true. The table exists.
+
+        No two rows have the same ``key``, the name of a column. A reader never misses a row that
+        is there before and after.
+        """
 
     def delete(self, condition: str) -> None:
         """Delete the rows of a condition in SQL. The table exists."""
@@ -81,14 +90,19 @@ class _OfDeltaRs:
     def append(self, rows: DataFrame) -> None:
         self._write(rows.toArrow(), "append")
 
+    def replace(self, condition: str, key: str, rows: DataFrame) -> None:
+        self._write(rows.toArrow(), "overwrite", condition)
+
     def delete(self, condition: str) -> None:
         self._open().delete(condition)
 
     def _open(self) -> Any:
         return self._delta.DeltaTable(self._path, storage_options=self._options)
 
-    def _write(self, rows: pa.Table, mode: str) -> None:
-        self._delta.write_deltalake(self._path, rows, mode=mode, storage_options=self._options)
+    def _write(self, rows: pa.Table, mode: str, condition: str | None = None) -> None:
+        self._delta.write_deltalake(
+            self._path, rows, mode=mode, predicate=condition, storage_options=self._options
+        )
 
 
 class _OfSpark:
@@ -108,11 +122,14 @@ class _OfSpark:
     def append(self, rows: DataFrame) -> None:
         self._write(rows, "append")
 
+    def replace(self, condition: str, key: str, rows: DataFrame) -> None:
+        self._write(rows, "overwrite", replaceWhere=condition)
+
     def delete(self, condition: str) -> None:
         self._spark.sql(f"DELETE FROM delta.{quoted(self._path)} WHERE {condition}").collect()
 
-    def _write(self, rows: DataFrame, mode: str) -> None:
-        rows.write.format("delta").mode(mode).save(self._path)
+    def _write(self, rows: DataFrame, mode: str, **options: str) -> None:
+        rows.write.format("delta").mode(mode).options(**options).save(self._path)
 
 
 class _OfIceberg:
@@ -144,6 +161,14 @@ class _OfIceberg:
         else:
             rows.writeTo(self._table.sql).append()
 
+    def replace(self, condition: str, key: str, rows: DataFrame) -> None:
+        with global_view(self._spark, rows) as view:
+            self._spark.sql(
+                f"MERGE INTO {self._table.sql} t USING {view} s ON t.{key} = s.{key} "
+                "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT * "
+                f"WHEN NOT MATCHED BY SOURCE AND {condition} THEN DELETE"
+            ).collect()
+
     def delete(self, condition: str) -> None:
         self._spark.sql(f"DELETE FROM {self._table.sql} WHERE {condition}").collect()
 
@@ -163,33 +188,48 @@ class _OfParquet:
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark: Any = spark
+        self._path = path
         self._folder = HadoopFolder(spark, path)
 
     def read(self, columns: Sequence[str], filters: Filters = ()) -> pa.Table | None:
-        names = self._folder.names()
-        if not names:
-            return None
-        wanted = {"columns": list(columns), "filters": list(filters) or None}
-        return pa.concat_tables(
-            pq.read_table(pa.BufferReader(self._folder.read(name)), **wanted) for name in names
-        )
+        found = []
+        for name in self._names():
+            with self._folder.open(name) as file:
+                found.append(
+                    pq.read_table(file, columns=list(columns), filters=list(filters) or None)
+                )
+        return pa.concat_tables(found) if found else None
 
     def overwrite(self, rows: pa.Table) -> None:
         self._write("rows.parquet", rows)
-        for name in self._folder.names():
+        for name in self._names():
             if name != "rows.parquet":
                 self._folder.remove(name)
 
     def append(self, rows: DataFrame) -> None:
-        self._write(f"{uuid4().hex}.parquet", rows.toArrow())
+        append_parquet(self._spark, rows, self._path, uuid4().hex)
+
+    def replace(self, condition: str, key: str, rows: DataFrame) -> None:
+        names = self._names()
+        self.append(rows)
+        self._delete(condition, names)
 
     def delete(self, condition: str) -> None:
-        for name in self._folder.names():
-            rows = pq.read_table(pa.BufferReader(self._folder.read(name)))
+        self._delete(condition, self._names())
+
+    def _delete(self, condition: str, names: Iterable[str]) -> None:
+        for name in names:
+            with self._folder.open(name) as file:
+                rows = pq.read_table(file)
             found = self._spark.createDataFrame(rows)
             remaining = found.where(f"NOT coalesce({condition}, false)").toArrow()
-            if len(remaining) < len(rows):
+            if not len(remaining):
+                self._folder.remove(name)
+            elif len(remaining) < len(rows):
                 self._write(name, remaining.cast(rows.schema))
+
+    def _names(self) -> list[str]:
+        return [name for name in self._folder.names() if name.endswith(".parquet")]
 
     def _write(self, name: str, rows: pa.Table) -> None:
         content = pa.BufferOutputStream()

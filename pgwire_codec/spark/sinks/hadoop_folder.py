@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import io
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from pgwire_codec.errors import OptionError
 
@@ -53,6 +54,12 @@ class HadoopFolder:
         finally:
             stream.close()
 
+    def open(self, name: str) -> BinaryIO:
+        """Open a file, of which only the parts that are read come from the file system."""
+        path = self._of(name)
+        size = self._files.getFileStatus(path).getLen()
+        return cast("BinaryIO", _HadoopFile(self._files.open(path), size))
+
     def write(self, name: str, content: bytes) -> None:
         """Write a file: it has its former content, or the new one."""
         written = self._of(f".{name}.new")
@@ -74,3 +81,35 @@ class HadoopFolder:
 
     def _of(self, name: str) -> Any:
         return self._hadoop.Path(self._path, name)
+
+
+class _HadoopFile(io.RawIOBase):
+    """File of Hadoop, which Java's ``FSDataInputStream`` reads."""
+
+    def __init__(self, stream: Any, size: int) -> None:
+        self._stream = stream
+        self._size = size
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return int(self._stream.getPos())
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        begin = {io.SEEK_SET: 0, io.SEEK_CUR: self.tell(), io.SEEK_END: self._size}[whence]
+        self._stream.seek(begin + offset)
+        return begin + offset
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is None or size < 0:
+            size = self._size
+        return bytes(self._stream.readNBytes(min(size, self._size - self.tell())))
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+        super().close()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pgwire_codec.errors import TableError
 from pgwire_codec.spark.sinks.columns import AddColumn, ColumnStep
 from pgwire_codec.spark.sinks.hadoop_folder import HadoopFolder
-from pgwire_codec.spark.sinks.sessions import global_view, session_with
+from pgwire_codec.spark.sinks.parquet_files import append_parquet
 from pgwire_codec.spark.sinks.target import Applied, Batch, Merged
 
 if TYPE_CHECKING:
@@ -27,16 +27,6 @@ _COMMIT: Final = ".json"
 
 #: Ending of the names of marks that an append has begun: its files may be there in part.
 _BEGUN: Final = ".begun"
-
-#: Settings of a session that writes. By default, old releases write timestamps as INT96, in which
-#: other programs read those after 2262 as other ones, and refuse dates before 1582.
-_SETTINGS: Final = {
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-}
-
-#: Options of a write.
-_OPTIONS: Final = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
 
 _MICROSECONDS_A_DAY: Final = 86_400_000_000
 
@@ -95,12 +85,7 @@ class ParquetHistory:
         self._remove_failed()
         name = f"{batch.commit_lsn:016X}"
         self._commits.write(f"{name}{_BEGUN}", b"")
-        with (
-            session_with(self._spark, _SETTINGS) as session,
-            global_view(self._spark, dated) as view,
-        ):
-            writer = session.table(view).write.mode("append").partitionBy(DATE)
-            writer.options(**_OPTIONS | {"mapreduce.output.basename": name}).parquet(self._path)
+        append_parquet(self._spark, dated, self._path, name, DATE)
         self._record(batch.commit_lsn, batch.relation, schema)
         self._commits.remove(f"{name}{_BEGUN}")
         return Merged(batch.commit_lsn, inserted=rows)
