@@ -11,6 +11,7 @@ import pytest
 import pgwire_codec as pgc
 from pgwire_codec import log
 from pgwire_codec.errors import OptionError, TableError
+from pgwire_codec.spark.mirroring.table_mirror import TableMirror
 from tests.spark.test_mirror_failures import kill_once
 from tests.support import build
 from tests.support.applied_tables import Table, apply
@@ -103,14 +104,28 @@ def test_changes_are_left_out_and_recorded_once(
     assert len(letters(made)) == 3
 
 
-def test_a_table_without_another_change(made: MirrorOf, writer: Writer) -> None:
-    """Neither in the micro-batch nor before."""
+def test_many_letters_of_a_new_target(made: MirrorOf, writer: Writer) -> None:
+    """As many as a copy may have: no statement grows with them."""
+    writer.commit(T1, *(build.insert(1, str(n), "NaN", "new") for n in range(40_000)))
+    writer.flush()
+    assert run(made)["dead_letters"] == 40_000
+    assert len(letters(made)) == 40_000
+
+
+def test_a_table_without_another_change(
+    made: MirrorOf, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither in the micro-batch nor before: what was before is not read again."""
     writer.commit(T1, build.insert(1, "1", "NaN", "new"), T2, build.insert(2, "1", "1"))
     writer.flush()
     assert run(made)["dead_letters"] == 1
     writer.commit(T1, build.insert(1, "2", "NaN", "new"))
     writer.flush()
-    status = run(made)
+    read = []
+    with monkeypatch.context() as patched:
+        patched.setattr(TableMirror, "_read_letters", lambda *args: read.append(args))
+        status = run(made)
+    assert not read
     assert (status["state"], status["dead_letters"], status["whole_lsn"]) == ("ok", 2, 20)
     replay(made)
     status = run(made, **MENDED)

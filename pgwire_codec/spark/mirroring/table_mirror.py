@@ -149,6 +149,7 @@ class TableMirror:
         if begin is None:
             return self.catch_up(status)
         if target.applied.relation != relation.oid:  # it is written from the log's beginning
+            status = replace(status, whole_lsn=None)
             letters = self._read_letters(status, self._log.begin.lsn)
             return self.letters.replaced(self.catch_up(status), letters)
         check_keys(status.table, relation, self._row_columns)
@@ -201,6 +202,11 @@ class TableMirror:
         A history has those of the relation that had the name before, and needs only later ones.
         """
         log, oid = self._log, relation.oid
+        whole = status.whole_lsn or 0
+        # Such a table has no changes up to then, or only dead letters.
+        is_new = target.schema is None and (status.relation_oid, status.commit_lsn) == (oid, None)
+        if is_new and whole >= log.begin.lsn:
+            return whole
         applied = target.applied
         is_other = applied.relation != oid and not self._row_columns.is_history
         if target.schema is None or applied.commit_lsn is None or is_other:
@@ -245,7 +251,8 @@ class TableMirror:
             if pieces and not is_whole:
                 letters = self._read_letters(status, begin)
             # A target that is written again, from the log's beginning, may lack fewer changes.
-            record = self.letters.recorded if target.schema is not None else self.letters.replaced
+            is_again = target.schema is None and begin != status.whole_lsn
+            record = self.letters.replaced if is_again else self.letters.recorded
             status = status if letters is None else record(status, letters)
         for piece in pieces:
             afresh = is_afresh and piece is pieces[0]
