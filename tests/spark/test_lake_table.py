@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from pgwire_codec.spark.mirroring import lake_table as tables
 from pgwire_codec.spark.mirroring.lake_table import LakeTable, lake_table
 from tests.support.lakehouse import iceberg_catalog, usable_engine
 
@@ -55,3 +56,18 @@ def test_a_table(table: LakeTable, spark: SparkSession) -> None:
     assert numbers() == [2, 6]
     table.overwrite(rows((7, 7)))
     assert numbers(("n", ">=", 1)) == [7]
+
+
+def test_former_versions_are_removed(
+    table: LakeTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those older than a day, now and then: here than no time, and each third time."""
+    monkeypatch.setattr(tables, "_TIDIED_EVERY", 3)
+    monkeypatch.setattr(tables, "_KEPT_HOURS", 0)
+    for n in range(20):
+        table.overwrite(pa.table({"n": [n]}))
+        table.tidy()
+        found = table.read(["n"])
+        assert found is not None
+        assert found.column("n").to_pylist() == [n]
+    assert len(list(tmp_path.rglob("*.parquet"))) < 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
@@ -10,11 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pgwire_codec.errors import missing_extra
+from pgwire_codec.spark.sinks.delta_spark import delta_snapshot
 from pgwire_codec.spark.sinks.hadoop_folder import HadoopFolder
 from pgwire_codec.spark.sinks.iceberg_catalog import CatalogTable
 from pgwire_codec.spark.sinks.parquet_files import append_parquet
-from pgwire_codec.spark.sinks.sessions import global_view
-from pgwire_codec.spark.sinks.sql import quoted
+from pgwire_codec.spark.sinks.sessions import global_view, session_with
+from pgwire_codec.spark.sinks.sql import properties_of, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,6 +26,18 @@ if TYPE_CHECKING:
 #: integer column, ``=``, ``>=`` or ``<=``, and a number. Delta and Iceberg pass over files without
 #: such rows.
 Filters = Sequence[tuple[str, str, int]]
+
+#: Hours for which former versions of a table are kept, once they are removed at all.
+_KEPT_HOURS = 24
+
+#: Number of versions after which former ones are removed.
+_TIDIED_EVERY = 100
+
+#: Settings for a table in one folder, which Delta lists with as many tasks.
+_LISTING = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "1"}
+
+#: Property of Iceberg's tables that keep few versions of their metadata.
+_METADATA_DELETED = "write.metadata.delete-after-commit.enabled"
 
 
 class LakeTable(Protocol):
@@ -48,6 +62,9 @@ class LakeTable(Protocol):
     def delete(self, condition: str) -> None:
         """Delete the rows of a condition in SQL. The table exists."""
 
+    def tidy(self) -> None:
+        """Remove versions that are older than a day, at each hundredth. The table exists."""
+
 
 def lake_table(
     spark: SparkSession, path: str, engine: str, storage_options: Mapping[str, str]
@@ -60,6 +77,12 @@ def lake_table(
     if engine == "parquet":
         return _OfParquet(spark, path)
     return _OfDeltaRs(path, dict(storage_options))
+
+
+def _delta_retention() -> dict[str, str]:
+    """Return the properties of a Delta table whose former versions are kept for some time."""
+    names = ("delta.logRetentionDuration", "delta.deletedFileRetentionDuration")
+    return dict.fromkeys(names, f"interval {_KEPT_HOURS} hours")
 
 
 def _selected(rows: DataFrame, columns: Sequence[str], filters: Filters) -> pa.Table:
@@ -96,6 +119,16 @@ class _OfDeltaRs:
     def delete(self, condition: str) -> None:
         self._open().delete(condition)
 
+    def tidy(self) -> None:
+        table = self._open()
+        if table.version() % _TIDIED_EVERY:
+            return
+        held, kept = table.metadata().configuration, _delta_retention()
+        if any(held.get(name) != value for name, value in kept.items()):
+            table.alter.set_table_properties(kept)
+        # Also files of versions that are no longer in the log.
+        table.vacuum(_KEPT_HOURS, dry_run=False, enforce_retention_duration=False, full=True)
+
     def _open(self) -> Any:
         return self._delta.DeltaTable(self._path, storage_options=self._options)
 
@@ -109,6 +142,7 @@ class _OfSpark:
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark: Any = spark
         self._path = path
+        self._name = f"delta.{quoted(path)}"
 
     def read(self, columns: Sequence[str], filters: Filters = ()) -> pa.Table | None:
         tables = self._spark._jvm.io.delta.tables.DeltaTable
@@ -126,7 +160,17 @@ class _OfSpark:
         self._write(rows, "overwrite", replaceWhere=condition)
 
     def delete(self, condition: str) -> None:
-        self._spark.sql(f"DELETE FROM delta.{quoted(self._path)} WHERE {condition}").collect()
+        self._spark.sql(f"DELETE FROM {self._name} WHERE {condition}").collect()
+
+    def tidy(self) -> None:
+        snapshot = delta_snapshot(self._spark, self._path)
+        if snapshot.version() % _TIDIED_EVERY:
+            return
+        held, kept = snapshot.metadata().configuration(), _delta_retention()
+        if not all(held.contains(name) for name in kept):
+            self._spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ({properties_of(kept)})")
+        with session_with(self._spark, _LISTING) as session:
+            session.sql(f"VACUUM {self._name}").collect()
 
     def _write(self, rows: DataFrame, mode: str, **options: str) -> None:
         rows.write.format("delta").mode(mode).options(**options).save(self._path)
@@ -172,6 +216,15 @@ class _OfIceberg:
     def delete(self, condition: str) -> None:
         self._spark.sql(f"DELETE FROM {self._table.sql} WHERE {condition}").collect()
 
+    def tidy(self) -> None:
+        table = self._table.load(self._spark)
+        if table.currentSnapshot().sequenceNumber() % _TIDIED_EVERY:
+            return
+        if not table.properties().get(_METADATA_DELETED):
+            table.updateProperties().set(_METADATA_DELETED, "true").commit()
+        before = (time.time() - _KEPT_HOURS * 3600) * 1000
+        table.expireSnapshots().expireOlderThan(int(before)).retainLast(1).commit()
+
     def _snapshot(self) -> int | None:
         """Return the ID of the newest snapshot, which the session then reads."""
         table = self._table.load(self._spark)
@@ -216,6 +269,9 @@ class _OfParquet:
 
     def delete(self, condition: str) -> None:
         self._delete(condition, self._names())
+
+    def tidy(self) -> None:
+        pass  # it has no former versions
 
     def _delete(self, condition: str, names: Iterable[str]) -> None:
         for name in names:

@@ -6,6 +6,7 @@ The tables' own commits decide which changes are applied.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
@@ -16,6 +17,8 @@ import pyarrow as pa
 from pgwire_codec.errors import PgwireError
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.spark.mirroring.lake_table import LakeTable
+
+LOGGER: Final = logging.getLogger("pgwire_codec.spark.mirror")
 
 #: State of a table that the mirror keeps up to date.
 OK: Final = "ok"
@@ -134,8 +137,12 @@ class StatusTable:
         return {} if found is None else _from_arrow(found)
 
     def write(self, rows: Iterable[TableStatus]) -> None:
-        """Replace the rows."""
+        """Replace the rows. Versions of the table that are older than a day may be removed."""
         self._table.overwrite(_to_arrow(rows))
+        try:
+            self._table.tidy()
+        except Exception as error:  # noqa: BLE001  (the rows are written)
+            LOGGER.warning("old versions of the status table could not be removed: %s", error)
 
 
 def _to_arrow(rows: Iterable[TableStatus]) -> pa.Table:

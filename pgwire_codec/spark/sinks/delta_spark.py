@@ -191,9 +191,13 @@ class DeltaSpark:
         self._set_properties({ENGINE: "delta-spark"})
 
     def _snapshot(self) -> Any:
-        """Return the newest snapshot, a Java object; its version is -1 without a table."""
-        log = self._spark._jvm.org.apache.spark.sql.delta.DeltaLog
-        return log.forTableWithSnapshot(self._spark._jsparkSession, self._path)._2()
+        return delta_snapshot(self._spark, self._path)
+
+
+def delta_snapshot(spark: Any, path: str) -> Any:
+    """Return the newest snapshot of a table, a Java object; its version is -1 without a table."""
+    log = spark._jvm.org.apache.spark.sql.delta.DeltaLog
+    return log.forTableWithSnapshot(spark._jsparkSession, path)._2()
 
 
 def _needs_mapping(schema: StructType) -> bool:
