@@ -17,13 +17,14 @@ from pgwire_codec.spark.mirroring.masks import Masks, without_values
 from pgwire_codec.spark.mirroring.row_columns import RowColumns
 from pgwire_codec.spark.mirroring.status import (
     GONE,
+    LOGGER,
     OK,
     REPLAYING,
     REQUESTED,
     SET_ASIDE,
     TableStatus,
 )
-from pgwire_codec.spark.mirroring.table_mirror import LOGGER, TableMirror
+from pgwire_codec.spark.mirroring.table_mirror import TableMirror
 from pgwire_codec.spark.selection import TableNames
 from pgwire_codec.spark.tables import LogTables, unpack_tables
 

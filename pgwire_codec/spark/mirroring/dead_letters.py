@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pgwire_codec.spark.mirroring.lake_table import Filters, LakeTable
 from pgwire_codec.spark.mirroring.masks import QUOTED
-from pgwire_codec.spark.mirroring.status import TableStatus
+from pgwire_codec.spark.mirroring.status import LOGGER, TableStatus
 from pgwire_codec.spark.sinks.survey import Survey
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-LOGGER: Final = logging.getLogger("pgwire_codec.spark.mirror")
 
 
 class DeadLetters:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pgwire_codec.changes.metadata import metadata_names
 from pgwire_codec.errors import LogError, TableError
@@ -27,7 +26,7 @@ from pgwire_codec.spark.mirroring.masks import Masks
 from pgwire_codec.spark.mirroring.pieces import Piece, pieces_of
 from pgwire_codec.spark.mirroring.replay import check_history, check_keys, check_moves
 from pgwire_codec.spark.mirroring.row_columns import DELETED, RowColumns
-from pgwire_codec.spark.mirroring.status import OK, RESUMING, TableStatus
+from pgwire_codec.spark.mirroring.status import LOGGER, OK, RESUMING, TableStatus
 from pgwire_codec.spark.mirroring.table_batch import TableBatch
 from pgwire_codec.spark.options import parse_options
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pgwire_codec.spark.sinks.target import Target
-
-LOGGER: Final = logging.getLogger("pgwire_codec.spark.mirror")
 
 
 class TableMirror:
