@@ -46,13 +46,13 @@ def test_a_table(table: LakeTable, spark: SparkSession) -> None:
     assert numbers(("of", "=", 1)) == [1, 3]
     assert numbers(("of", "=", 1), ("n", ">=", 2)) == [3]
     assert numbers(("of", "=", 9)) == []
-    table.delete("of = 1 AND n < 3")
+    table.delete([("of", "=", 1), ("n", "<", 3)])
     assert numbers() == [2, 3, 4, 5]
-    table.replace("of = 2", "n", spark.createDataFrame(rows((5, 2), (8, 2), (9, 2))))
+    table.replace([("of", "=", 2)], "n", spark.createDataFrame(rows((5, 2), (8, 2), (9, 2))))
     assert numbers() == [2, 3, 5, 8, 9]
-    table.replace("of = 1", "n", spark.createDataFrame(rows((6, 1))))
+    table.replace([("of", "=", 1)], "n", spark.createDataFrame(rows((6, 1))))
     assert numbers() == [2, 5, 6, 8, 9]
-    table.delete("of = 2")
+    table.delete([("of", "=", 2)])
     assert numbers() == [2, 6]
     table.overwrite(rows((7, 7)))
     assert numbers(("n", ">=", 1)) == [7]

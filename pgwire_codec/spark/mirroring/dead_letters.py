@@ -64,9 +64,9 @@ class DeadLetters:
                 if number:
                     self._table.append(kept)
             elif number:
-                self._table.replace(_is_of(oid), "ordinal", kept)
+                self._table.replace([_of(oid)], "ordinal", kept)
             else:
-                self._table.delete(_is_of(oid))
+                self._table.delete([_of(oid)])
         return replace(status, dead_letters=number)
 
     def without_lost(
@@ -81,7 +81,7 @@ class DeadLetters:
         if held is not None and held != oid:
             self._delete(held)
         if survey is not None and survey.truncated is not None:
-            self._delete(oid, f" AND commit_lsn < {survey.truncated[0]}")
+            self._delete(oid, ("commit_lsn", "<", survey.truncated[0]))
         return replace(status, dead_letters=self.count(oid))
 
     def count(self, relation_oid: int) -> int:
@@ -98,11 +98,11 @@ class DeadLetters:
         """Number of letters that belong to no table that is known."""
         return int(self._read("table").null_count)
 
-    def _delete(self, relation_oid: int, others: str = "") -> None:
-        """Delete letters of a relation: those of a further condition in SQL, if there is one."""
+    def _delete(self, relation_oid: int, *others: tuple[str, str, int]) -> None:
+        """Delete letters of a relation: those of further conditions, if there are any."""
         with self._lock:
             if self.count(relation_oid):
-                self._table.delete(f"{_is_of(relation_oid)}{others}")
+                self._table.delete([_of(relation_oid), *others])
 
     def _recorded(self, ordinals: pa.ChunkedArray) -> pa.ChunkedArray:
         """Return the ordinals of these whose letters are recorded."""
@@ -135,10 +135,6 @@ class DeadLetters:
 
 def _of(relation_oid: int) -> tuple[str, str, int]:
     return ("relation_oid", "=", relation_oid)
-
-
-def _is_of(relation_oid: int) -> str:
-    return f"relation_oid = {relation_oid}"
 
 
 def _without(letters: DataFrame, ordinals: pa.Array) -> DataFrame:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pgwire_codec.errors import missing_extra
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 
 
 #: Conditions that all are true of a row, as for ``pyarrow.parquet.read_table``: the name of an
-#: integer column, ``=``, ``>=`` or ``<=``, and a number. Delta and Iceberg pass over files without
-#: such rows.
+#: integer column, ``=``, ``<``, ``>=`` or ``<=``, and a number. Delta and Iceberg pass over files
+#: without such rows.
 Filters = Sequence[tuple[str, str, int]]
 
 #: Hours for which former versions of a table are kept, once they are removed at all.
@@ -52,15 +53,15 @@ class LakeTable(Protocol):
     def append(self, rows: DataFrame) -> None:
         """Add rows. The table is made if it does not exist."""
 
-    def replace(self, condition: str, key: str, rows: DataFrame) -> None:
-        """Replace the rows of a condition in SQL by others, of which it is true. The table exists.
+    def replace(self, filters: Filters, key: str, rows: DataFrame) -> None:
+        """Replace the rows of a condition by others, of which it is true. The table exists.
 
         No two rows have the same ``key``, the name of a column. A reader never misses a row that
         is there before and after.
         """
 
-    def delete(self, condition: str) -> None:
-        """Delete the rows of a condition in SQL. The table exists."""
+    def delete(self, filters: Filters) -> None:
+        """Delete the rows of a condition. The table exists."""
 
     def tidy(self) -> None:
         """Remove versions that are older than a day, at each hundredth. The table exists."""
@@ -86,9 +87,14 @@ def _delta_retention() -> dict[str, str]:
 
 
 def _selected(rows: DataFrame, columns: Sequence[str], filters: Filters) -> pa.Table:
-    for name, comparison, value in filters:
-        rows = rows.where(f"{quoted(name)} {comparison} {value}")
+    if filters:
+        rows = rows.where(_sql(filters))
     return rows.select(*columns).toArrow()
+
+
+def _sql(filters: Filters) -> str:
+    """Return a condition in SQL. No name of a column of these tables needs quotes."""
+    return " AND ".join(f"{name} {comparison} {value}" for name, comparison, value in filters)
 
 
 class _OfDeltaRs:
@@ -113,11 +119,11 @@ class _OfDeltaRs:
     def append(self, rows: DataFrame) -> None:
         self._write(rows.toArrow(), "append")
 
-    def replace(self, condition: str, key: str, rows: DataFrame) -> None:
-        self._write(rows.toArrow(), "overwrite", condition)
+    def replace(self, filters: Filters, key: str, rows: DataFrame) -> None:
+        self._write(rows.toArrow(), "overwrite", _sql(filters))
 
-    def delete(self, condition: str) -> None:
-        self._open().delete(condition)
+    def delete(self, filters: Filters) -> None:
+        self._open().delete(_sql(filters))
 
     def tidy(self) -> None:
         table = self._open()
@@ -156,11 +162,11 @@ class _OfSpark:
     def append(self, rows: DataFrame) -> None:
         self._write(rows, "append")
 
-    def replace(self, condition: str, key: str, rows: DataFrame) -> None:
-        self._write(rows, "overwrite", replaceWhere=condition)
+    def replace(self, filters: Filters, key: str, rows: DataFrame) -> None:
+        self._write(rows, "overwrite", replaceWhere=_sql(filters))
 
-    def delete(self, condition: str) -> None:
-        self._spark.sql(f"DELETE FROM {self._name} WHERE {condition}").collect()
+    def delete(self, filters: Filters) -> None:
+        self._spark.sql(f"DELETE FROM {self._name} WHERE {_sql(filters)}").collect()
 
     def tidy(self) -> None:
         snapshot = delta_snapshot(self._spark, self._path)
@@ -205,16 +211,16 @@ class _OfIceberg:
         else:
             rows.writeTo(self._table.sql).append()
 
-    def replace(self, condition: str, key: str, rows: DataFrame) -> None:
+    def replace(self, filters: Filters, key: str, rows: DataFrame) -> None:
         with global_view(self._spark, rows) as view:
             self._spark.sql(
                 f"MERGE INTO {self._table.sql} t USING {view} s ON t.{key} = s.{key} "
                 "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT * "
-                f"WHEN NOT MATCHED BY SOURCE AND {condition} THEN DELETE"
+                f"WHEN NOT MATCHED BY SOURCE AND {_sql(filters)} THEN DELETE"
             ).collect()
 
-    def delete(self, condition: str) -> None:
-        self._spark.sql(f"DELETE FROM {self._table.sql} WHERE {condition}").collect()
+    def delete(self, filters: Filters) -> None:
+        self._spark.sql(f"DELETE FROM {self._table.sql} WHERE {_sql(filters)}").collect()
 
     def tidy(self) -> None:
         table = self._table.load(self._spark)
@@ -262,27 +268,27 @@ class _OfParquet:
     def append(self, rows: DataFrame) -> None:
         append_parquet(self._spark, rows, self._path, uuid4().hex)
 
-    def replace(self, condition: str, key: str, rows: DataFrame) -> None:
+    def replace(self, filters: Filters, key: str, rows: DataFrame) -> None:
         names = self._names()
         self.append(rows)
-        self._delete(condition, names)
+        self._delete(filters, names)
 
-    def delete(self, condition: str) -> None:
-        self._delete(condition, self._names())
+    def delete(self, filters: Filters) -> None:
+        self._delete(filters, self._names())
 
     def tidy(self) -> None:
         pass  # it has no former versions
 
-    def _delete(self, condition: str, names: Iterable[str]) -> None:
+    def _delete(self, filters: Filters, names: Iterable[str]) -> None:
+        is_deleted = pq.filters_to_expression(list(filters))
         for name in names:
             with self._folder.open(name) as file:
                 rows = pq.read_table(file)
-            found = self._spark.createDataFrame(rows)
-            remaining = found.where(f"NOT coalesce({condition}, false)").toArrow()
+            remaining = rows.filter(~pc.coalesce(is_deleted, pc.scalar(False)))
             if not len(remaining):
                 self._folder.remove(name)
             elif len(remaining) < len(rows):
-                self._write(name, remaining.cast(rows.schema))
+                self._write(name, remaining)
 
     def _names(self) -> list[str]:
         return [name for name in self._folder.names() if name.endswith(".parquet")]
