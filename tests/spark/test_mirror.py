@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pgwire_codec.errors import OptionError, TableError
+from pgwire_codec.spark.mirroring import batches, lake_table
 from tests.support import build
 from tests.support.build import column
 from tests.support.mirrors import ID, MirrorOf, Writer, relation
@@ -74,6 +75,20 @@ def test_status(made: MirrorOf, writer: Writer) -> None:
         (0, first, 2),
         (1, last, 1),
     ]
+
+
+def test_old_versions_of_the_status(
+    made: MirrorOf, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are removed: here those older than no time, after each micro-batch but the first."""
+    monkeypatch.setattr(batches, "_TIDIED_EVERY", 1)
+    monkeypatch.setattr(lake_table, "_KEPT_HOURS", 0)
+    for number in range(5):
+        writer.commit(relation(1, ID), build.insert(1, str(number)))
+        writer.flush()
+        made.run()
+    assert made.status()["public.t1"]["batch"] == 4
+    assert len(list((made.lake / "_mirror").rglob("*.parquet"))) < 4
 
 
 def test_errors(made: MirrorOf, writer: Writer) -> None:

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 #: Number of attempts to write the status: another process may write it at the same time.
 _STATUS_ATTEMPTS: Final = 3
 
+#: Number of micro-batches after which old versions of the status are removed.
+_TIDIED_EVERY: Final = 100
+
 _POOL: Final = "spark.scheduler.pool"
 
 #: Text of the error of a micro-batch that comes after the stop of the mirror.
@@ -216,6 +219,8 @@ class MirrorBatches:
                     row = replace(row, error=without_values(row.error))
                 found[name] = row
         rows = self._write(session, rows | found, found, replayed)
+        if batch > 0 and batch % _TIDIED_EVERY == 0:
+            self._lake.status(session).tidy()
         self._report(MirroredBatch(batch, until, tuple(found.values()), tuple(rows.values())))
 
     def _set_aside(

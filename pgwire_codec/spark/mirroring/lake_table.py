@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import uuid4
 
 import pyarrow as pa
@@ -28,17 +28,14 @@ if TYPE_CHECKING:
 #: without such rows.
 Filters = Sequence[tuple[str, str, int]]
 
-#: Hours for which former versions of a table are kept, once they are removed at all.
-_KEPT_HOURS = 24
-
-#: Number of versions after which former ones are removed.
-_TIDIED_EVERY = 100
+#: Hours for which former versions of a table are kept.
+_KEPT_HOURS: Final = 24
 
 #: Settings for a table in one folder, which Delta lists with as many tasks.
-_LISTING = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "1"}
+_LISTING: Final = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "1"}
 
 #: Property of Iceberg's tables that keep few versions of their metadata.
-_METADATA_DELETED = "write.metadata.delete-after-commit.enabled"
+_METADATA_DELETED: Final = "write.metadata.delete-after-commit.enabled"
 
 
 class LakeTable(Protocol):
@@ -64,7 +61,7 @@ class LakeTable(Protocol):
         """Delete the rows of a condition. The table exists."""
 
     def tidy(self) -> None:
-        """Remove versions that are older than a day, at each hundredth. The table exists."""
+        """Remove versions that are older than a day. The table exists."""
 
 
 def lake_table(
@@ -127,10 +124,8 @@ class _OfDeltaRs:
 
     def tidy(self) -> None:
         table = self._open()
-        if table.version() % _TIDIED_EVERY:
-            return
         held, kept = table.metadata().configuration, _delta_retention()
-        if any(held.get(name) != value for name, value in kept.items()):
+        if not all(name in held for name in kept):
             table.alter.set_table_properties(kept)
         # Also files of versions that are no longer in the log.
         table.vacuum(_KEPT_HOURS, dry_run=False, enforce_retention_duration=False, full=True)
@@ -169,10 +164,8 @@ class _OfSpark:
         self._spark.sql(f"DELETE FROM {self._name} WHERE {_sql(filters)}").collect()
 
     def tidy(self) -> None:
-        snapshot = delta_snapshot(self._spark, self._path)
-        if snapshot.version() % _TIDIED_EVERY:
-            return
-        held, kept = snapshot.metadata().configuration(), _delta_retention()
+        held = delta_snapshot(self._spark, self._path).metadata().configuration()
+        kept = _delta_retention()
         if not all(held.contains(name) for name in kept):
             self._spark.sql(f"ALTER TABLE {self._name} SET TBLPROPERTIES ({properties_of(kept)})")
         with session_with(self._spark, _LISTING) as session:
@@ -224,8 +217,6 @@ class _OfIceberg:
 
     def tidy(self) -> None:
         table = self._table.load(self._spark)
-        if table.currentSnapshot().sequenceNumber() % _TIDIED_EVERY:
-            return
         if not table.properties().get(_METADATA_DELETED):
             table.updateProperties().set(_METADATA_DELETED, "true").commit()
         before = (time.time() - _KEPT_HOURS * 3600) * 1000

@@ -137,11 +137,14 @@ class StatusTable:
         return {} if found is None else _from_arrow(found)
 
     def write(self, rows: Iterable[TableStatus]) -> None:
-        """Replace the rows. Versions of the table that are older than a day may be removed."""
+        """Replace the rows."""
         self._table.overwrite(_to_arrow(rows))
+
+    def tidy(self) -> None:
+        """Remove versions of the table that are older than a day; warn if that fails."""
         try:
             self._table.tidy()
-        except Exception as error:  # noqa: BLE001  (the rows are written)
+        except Exception as error:  # noqa: BLE001  (no row is lost)
             LOGGER.warning("old versions of the status table could not be removed: %s", error)
 
 
