@@ -191,6 +191,41 @@ def test_a_lagging_target_is_behind_and_then_equal(shop: Shop) -> None:
     assert all(each.state == "equal" for each in shop.compare().values())
 
 
+@pytest.mark.parametrize(
+    "statements",
+    [
+        pytest.param(
+            ["UPDATE {0} SET t = 'new'", "ALTER TABLE {0} REPLICA IDENTITY FULL"],
+            id="full after a key",
+        ),
+        pytest.param(
+            ["ALTER TABLE {0} REPLICA IDENTITY FULL", "ALTER TABLE {0} RENAME t TO note"],
+            id="other columns under full",
+        ),
+        pytest.param(
+            [
+                "UPDATE {0} SET k = k + 1",
+                "ALTER TABLE {0} DROP CONSTRAINT {0}_pkey",
+                "ALTER TABLE {0} ADD PRIMARY KEY (k)",
+            ],
+            id="another key",
+        ),
+    ],
+)
+def test_a_target_behind_another_identity(shop: Shop, statements: list[str]) -> None:
+    """The log does not have old values of columns that did not identify rows."""
+    shop.made.execute(
+        "CREATE TABLE other (id int PRIMARY KEY, k int NOT NULL, t text)",
+        "INSERT INTO other SELECT n, 10 * n, 'old' FROM generate_series(1, 9) n",
+    )
+    shop.follow()
+    shop.made.execute(*(each.format("other") for each in statements))
+    shop.made.execute("UPDATE other SET k = k + 1 WHERE id < 4")
+    shop.capture()
+    other = shop.compare(tables="public.other")["other"]
+    assert (other.state, other.differing) == ("behind", 0)
+
+
 def test_columns_that_one_side_has(shop: Shop) -> None:
     shop.follow()
     shop.made.execute(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pgwire_codec.changes.metadata import metadata_names
 from pgwire_codec.log import Log
+from pgwire_codec.log.relation_history import RelationHistory
+from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.comparing.compared_columns import KEY, ComparedColumns
+from pgwire_codec.spark.formats.identity import key_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,28 +59,48 @@ def changed_rows(
     ).collect()[0]
     if last is None:
         return None
-    return ChangedRows(last, None if truncates else _keys(changes, names, columns))
+    versions = [each.relation for each in RelationHistory(log).between(oid, after, until)]
+    if truncates or not _send_keys(versions, columns):
+        return ChangedRows(last, None)
+    return ChangedRows(last, _keys(changes, names, columns))
 
 
-def _keys(
-    changes: DataFrame, names: Mapping[str, str], columns: ComparedColumns
-) -> DataFrame | None:
-    """Return the hashes of the old and new keys; None if the changes lack a column of them."""
+def _send_keys(versions: Sequence[Relation], columns: ComparedColumns) -> bool:
+    """Return whether each change that changes a row's key has the old one.
+
+    A change has old values of the replica identity only. The target's rows have them as of the
+    first version: if whole rows are the keys, other columns are other keys.
+    """
+    if not columns.has_keys and len({version.columns for version in versions}) > 1:
+        return False
+    if len({_has_inserts_only(version) for version in versions}) > 1:
+        return False
+    keys = set(columns.keys)
+    return all(keys <= set(key_columns(each) or _names(each)) for each in versions)
+
+
+def _has_inserts_only(version: Relation) -> bool:
+    """Return whether rows have no identity, so that the server refuses to change them."""
+    return version.replica_identity != "f" and key_columns(version) is None
+
+
+def _names(version: Relation) -> list[str]:
+    return [column.name for column in version.columns]
+
+
+def _keys(changes: DataFrame, names: Mapping[str, str], columns: ComparedColumns) -> DataFrame:
+    """Return the hashes of the old and new keys."""
     from pyspark.sql import functions
 
     own = [name for name in changes.columns if name not in set(names.values())]
     places = {name: functions.col(f"p{place}") for place, name in enumerate(changes.columns)}
     placed = changes.toDF(*(f"p{place}" for place in range(len(changes.columns))))
-    if not columns.keys or (columns.has_keys and not set(columns.keys) <= set(own)):
-        return None
     if "_before" not in names:
         new = placed.select(*(places[name].alias(name) for name in own))
         return _hashes(new, columns).distinct()
     old = places[names["_before"]]
     kind: Any = changes.schema[names["_before"]].dataType
     held = kind.names
-    if columns.has_keys and not set(columns.keys) <= set(held):
-        return None
     unchanged = places[names["_unchanged"]]
     new = placed.select(
         *(
