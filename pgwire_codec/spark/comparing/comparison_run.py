@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from pgwire_codec.errors import PgwireError
 from pgwire_codec.log import Log
+from pgwire_codec.log.relation_history import RelationHistory
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.comparing.compared_columns import ComparedColumns
 from pgwire_codec.spark.comparing.log_changes import ChangedRows, changed_rows
@@ -115,9 +116,10 @@ class ComparisonRun:
             return True
         if not self._log_reaches(server.lsn, deadline):
             return False
+        history = RelationHistory(self._log)
         for name, check in differing.items():
             with _failing(check):
-                check.judge(self._changed(server, name, read[name]))
+                check.judge(self._changed(history, server, name, read[name]))
         return True
 
     def _begin(self, server: ServerState, logged: Mapping[str, Relation]) -> None:
@@ -175,22 +177,22 @@ class ComparisonRun:
             counted.differing.persist().count()
         return Reading(server.lsn, server.is_quiet, target, columns, counted)
 
-    def _changed(self, server: ServerState, name: str, reading: Reading) -> ChangedRows | None:
+    def _changed(
+        self, history: RelationHistory, server: ServerState, name: str, reading: Reading
+    ) -> ChangedRows | None:
         """Return the rows that the log changes between the target and the snapshot."""
         oid, target = server.tables[name].relation.oid, reading.target
         is_other = target.relation not in (None, oid)
-        changed = changed_rows(
+        return changed_rows(
             self._spark,
             self._log,
+            history,
             oid,
             self._log.begin.lsn if is_other else max(target.applied, self._log.begin.lsn),
             server.lsn,
-            reading.columns,
+            None if is_other else reading.columns,  # the next batch replaces all rows
             self._options,
         )
-        if changed is not None and is_other:  # the next batch replaces all rows
-            return ChangedRows(changed.last_lsn, None)
-        return changed
 
     def _log_reaches(self, lsn: int, deadline: float) -> bool:
         """Wait until the log has everything before an LSN; return whether it has."""

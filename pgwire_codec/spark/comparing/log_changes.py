@@ -11,7 +11,7 @@ from pgwire_codec.log import Log
 from pgwire_codec.log.relation_history import RelationHistory
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.comparing.compared_columns import KEY, ComparedColumns
-from pgwire_codec.spark.formats.identity import key_columns
+from pgwire_codec.spark.formats.identity import column_names, key_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,13 +36,17 @@ class ChangedRows:
 def changed_rows(
     spark: SparkSession,
     log: Log,
+    history: RelationHistory,
     oid: int,
     after: int,
     until: int,
-    columns: ComparedColumns,
+    columns: ComparedColumns | None,
     options: Mapping[str, str],
 ) -> ChangedRows | None:
-    """Return the rows of a relation that change in a range of commit LSNs, or None if none does."""
+    """Return the rows of a relation that change in a range of commit LSNs, or None if none does.
+
+    Without ``columns``, all rows may change if one does.
+    """
     from pyspark.sql import functions
 
     until = min(until, log.end.lsn)
@@ -59,33 +63,31 @@ def changed_rows(
     ).collect()[0]
     if last is None:
         return None
-    versions = [each.relation for each in RelationHistory(log).between(oid, after, until)]
-    if truncates or not _send_keys(versions, columns):
+    if truncates or columns is None:
+        return ChangedRows(last, None)
+    versions = [each.relation for each in history.between(oid, after, until)]
+    if not _have_old_keys(versions, columns):
         return ChangedRows(last, None)
     return ChangedRows(last, _keys(changes, names, columns))
 
 
-def _send_keys(versions: Sequence[Relation], columns: ComparedColumns) -> bool:
-    """Return whether each change that changes a row's key has the old one.
+def _have_old_keys(versions: Sequence[Relation], columns: ComparedColumns) -> bool:
+    """Return whether each change that changes a row's key has the key that the target has.
 
-    A change has old values of the replica identity only. The target's rows have them as of the
-    first version: if whole rows are the keys, other columns are other keys.
+    A change has old values of the replica identity only. If whole rows are the keys, those of the
+    target have the columns of the first version, and old rows of later changes have other ones.
     """
     if not columns.has_keys and len({version.columns for version in versions}) > 1:
         return False
     if len({_has_inserts_only(version) for version in versions}) > 1:
         return False
     keys = set(columns.keys)
-    return all(keys <= set(key_columns(each) or _names(each)) for each in versions)
+    return all(keys <= set(key_columns(each) or column_names(each)) for each in versions)
 
 
 def _has_inserts_only(version: Relation) -> bool:
     """Return whether rows have no identity, so that the server refuses to change them."""
     return version.replica_identity != "f" and key_columns(version) is None
-
-
-def _names(version: Relation) -> list[str]:
-    return [column.name for column in version.columns]
 
 
 def _keys(changes: DataFrame, names: Mapping[str, str], columns: ComparedColumns) -> DataFrame:

@@ -11,6 +11,11 @@ from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.failures import COPY_AGAIN
 
 
+def column_names(relation: Relation) -> list[str]:
+    """Return the names of all columns."""
+    return [column.name for column in relation.columns]
+
+
 def key_columns(relation: Relation) -> list[str] | None:
     """Return the columns that identify a row; None if it is the whole row, or nothing."""
     if relation.replica_identity == "f":

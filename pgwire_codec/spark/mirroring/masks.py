@@ -17,6 +17,7 @@ from pgwire_codec.log import Log
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.arrow_types import arrow_schema
 from pgwire_codec.spark.failures import COPY_AGAIN
+from pgwire_codec.spark.formats.identity import column_names
 from pgwire_codec.spark.mirroring.alignment import table_columns
 from pgwire_codec.spark.selection import TableNames
 from pgwire_codec.transactions.carry import RelationVersion
@@ -85,7 +86,7 @@ class Masks:
         for version in log.versions:
             names, columns = tables.setdefault(version.relation.oid, (set(), set()))
             names.add(version.qualified_name)
-            columns.update(column.name for column in version.relation.columns)
+            columns.update(column_names(version.relation))
         known = [".".join(each) for names in tables.values() for each in product(*names)]
         for pattern, _ in self.patterns:
             if not any(map(TableNames.parse([pattern]).match, known)):
@@ -115,7 +116,7 @@ class Masks:
         mark = hmac.digest(self.key, b"pgwire_codec", "sha256").hex()[:8] if self.key else ""
         return tuple(
             f"{name}={mask}:{mark}" if mask == HASH else f"{name}={mask}"
-            for name, mask in self.of(table, _columns(relation)).items()
+            for name, mask in self.of(table, column_names(relation)).items()
             if mask != KEEP
         )
 
@@ -126,7 +127,7 @@ class Masks:
         """
         named = [(RelationVersion(each).qualified_name, each) for each in versions]
         for (before, old), (name, new) in pairwise([*named, (table, versions[-1])]):
-            held, wanted = set(_columns(old)), set(_columns(new))
+            held, wanted = set(column_names(old)), set(column_names(new))
             masked = {column for column, mask in self.of(before, held).items() if mask != KEEP}
             may_be = masked | (wanted - held if masked - wanted else set())
             clear = (wanted & may_be) - set(self.of(name, wanted))
@@ -146,7 +147,7 @@ class Masks:
         """
         if recorded is None:
             return
-        common = set(_columns(before)) & set(_columns(now))
+        common = set(column_names(before)) & set(column_names(now))
         old, new = (
             {each for each in masks if masked_column(each) in common}
             for masks in (recorded, self.recorded(table, now))
@@ -203,10 +204,6 @@ def masked_column(recorded: str) -> str:
 def without_values(text: str) -> str:
     """Return an error's text without the values in it, which are in quotes."""
     return QUOTED.sub("'…'", text)
-
-
-def _columns(relation: Relation) -> list[str]:
-    return [column.name for column in relation.columns]
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -21,7 +21,7 @@ from pgwire_codec.log.relation_history import VersionInForce
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.failures import COPY_AGAIN
-from pgwire_codec.spark.formats.identity import key_columns
+from pgwire_codec.spark.formats.identity import column_names, key_columns
 from pgwire_codec.spark.mirroring.row_columns import RowColumns
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def check_history(table: str, versions: Sequence[VersionInForce]) -> None:
     """Raise ``TableError`` if columns or the replica identity changed in a range."""
     first, *others = (version.relation for version in versions)
     for other in others:
-        if _names(other) != _names(first) or key_columns(other) != key_columns(first):
+        if column_names(other) != column_names(first) or key_columns(other) != key_columns(first):
             raise TableError(
                 f"changes of {table} cannot be replayed: its columns or its replica identity "
                 "changed since the first of them",
@@ -74,7 +74,3 @@ def check_moves(table: str, changes: DataFrame) -> None:
             f"{format_lsn(found[0])} changed a key and did not send all values (unchanged TOAST)",
             hint=COPY_AGAIN,
         )
-
-
-def _names(relation: Relation) -> list[str]:
-    return [column.name for column in relation.columns]
