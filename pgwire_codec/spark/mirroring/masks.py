@@ -19,6 +19,7 @@ from pgwire_codec.spark.arrow_types import arrow_schema
 from pgwire_codec.spark.failures import COPY_AGAIN
 from pgwire_codec.spark.formats.identity import column_names
 from pgwire_codec.spark.mirroring.alignment import table_columns
+from pgwire_codec.spark.reduction.map_in_arrow import map_in_arrow
 from pgwire_codec.spark.selection import TableNames
 from pgwire_codec.transactions.carry import RelationVersion
 
@@ -191,7 +192,7 @@ class Masks:
             fields[place] = StructField(before, kind, fields[place].nullable)
         place_before = None if before is None else changes.columns.index(before)
         function = _masking(names, masks, place_before, self.key or b"")
-        return changes.mapInArrow(function, StructType(fields))
+        return map_in_arrow(changes, function, StructType(fields))
 
 
 def masked_column(recorded: str) -> str:

@@ -13,7 +13,7 @@ are expressions, would lead to plans that grow exponentially with the columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from pgwire_codec.changes.metadata import RELATION_OID
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
 from pgwire_codec.spark.reduction.key_chains import CHAIN, resolve_chains
 from pgwire_codec.spark.reduction.lives import ARROW_PLACE, fold
+from pgwire_codec.spark.reduction.map_in_arrow import Batches, map_in_arrow
 from pgwire_codec.spark.reduction.partitions import repartitioned
 
 if TYPE_CHECKING:
@@ -57,11 +58,10 @@ def net_changes(
     events = _events(changes, columns)
     schema = _schema(events, columns)
     key = [f"c{number}" for number in columns.keys]
-    lives = (
-        repartitioned(events, partitions, *key)
-        .sortWithinPartitions(*key, "_commit_lsn", "_seq")
-        .mapInArrow(_fold(columns), schema)
+    ordered = repartitioned(events, partitions, *key).sortWithinPartitions(
+        *key, "_commit_lsn", "_seq"
     )
+    lives = map_in_arrow(ordered, _fold(columns), schema)
     has_chains = bool(columns.values) and not sends_all
     if has_chains:
         lives = keep(lives)
@@ -71,7 +71,7 @@ def net_changes(
         return near
     # All in one task: a chain of key changes may lead anywhere.
     chains = lives.where("far OR left IS NOT NULL").repartition(1)
-    return near.union(chains.mapInArrow(_resolve_chains(columns), near.schema))
+    return near.union(map_in_arrow(chains, _resolve_chains(columns), near.schema))
 
 
 def lasting_changes(changes: DataFrame) -> DataFrame:
@@ -141,16 +141,12 @@ def _schema(events: DataFrame, columns: ChangeColumns) -> StructType:
     return StructType([StructField(name, kind) for name, kind in fields.items()])
 
 
-def _fold(
-    columns: ChangeColumns,
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _fold(columns: ChangeColumns) -> Callable[[Batches], Batches]:
     return lambda batches: fold(batches, columns)
 
 
-def _resolve_chains(
-    columns: ChangeColumns,
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _resolve_chains(columns: ChangeColumns) -> Callable[[Batches], Batches]:
+    def run(batches: Batches) -> Batches:
         if several := list(batches):
             yield from resolve_chains(pa.Table.from_batches(several), columns).to_batches(
                 _BATCH_ROWS

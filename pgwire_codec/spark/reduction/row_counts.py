@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from pgwire_codec.errors import TableError
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
 from pgwire_codec.spark.reduction.comparison import Mask, differs, mask_of
+from pgwire_codec.spark.reduction.map_in_arrow import Batches, map_in_arrow
 from pgwire_codec.spark.reduction.partitions import repartitioned
 from pgwire_codec.spark.reduction.unsent_values import missing_values, with_old_values
 
@@ -47,7 +48,7 @@ def row_changes(
     fields = [StructField(name, kinds[name]) for name in names]
     fields.append(StructField("removed", BooleanType()))
     counted = [*fields, StructField("count", LongType())]
-    events = changes.mapInArrow(_split(columns), StructType(fields))
+    events = map_in_arrow(changes, _split(columns), StructType(fields))
     exact = {
         name: functions.col(name).cast(comparable(kinds[name])).alias(f"exact_{name}")
         for name in columns.numbers
@@ -56,22 +57,17 @@ def row_changes(
     compared = [f"exact_{name}" if name in exact else name for name in columns.numbers]
     hashed = events.select("*", *exact.values())
     hashed = hashed.withColumn(_HASH, functions.xxhash64(*compared))
-    return (
-        repartitioned(hashed, partitions, _HASH)
-        .sortWithinPartitions(
-            _HASH,
-            *compared,
-            functions.col("_commit_lsn").desc(),
-            functions.col("_seq").desc(),
-            "removed",
-        )
-        .mapInArrow(_count(compared, names), StructType(counted))
+    ordered = repartitioned(hashed, partitions, _HASH).sortWithinPartitions(
+        _HASH,
+        *compared,
+        functions.col("_commit_lsn").desc(),
+        functions.col("_seq").desc(),
+        "removed",
     )
+    return map_in_arrow(ordered, _count(compared, names), StructType(counted))
 
 
-def _split(
-    columns: ChangeColumns,
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _split(columns: ChangeColumns) -> Callable[[Batches], Batches]:
     return lambda batches: (split_updates(batch, columns) for batch in batches)
 
 
@@ -126,9 +122,7 @@ def comparable(kind: Any) -> Any:
     return StringType() if is_float else kind
 
 
-def _count(
-    compared: list[str], names: list[str]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _count(compared: list[str], names: list[str]) -> Callable[[Batches], Batches]:
     return lambda batches: count_rows(batches, compared, names)
 
 

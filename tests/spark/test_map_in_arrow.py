@@ -1,0 +1,56 @@
+"""mapInArrow of rows with lists: the same rows, without a null list on the way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+
+ROWS = [
+    (1, None, [None, "x"], None),
+    (2, [], None, [[1], None, []]),
+    (3, ["a"], [], []),
+]
+SCHEMA = "`a.b` int, `tick``` array<string>, A array<string>, `null1` array<array<int>>"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def module() -> None:
+    pytest.importorskip("pyspark", reason="needs PySpark (Python 3.11)")
+
+
+@pytest.mark.parametrize("chosen", [slice(None), slice(1), slice(1, 3)], ids=str)
+def test_rows_arrive_as_they_are(spark: SparkSession, chosen: slice) -> None:
+    from pgwire_codec.spark.reduction.map_in_arrow import map_in_arrow
+
+    rows = spark.createDataFrame(ROWS[chosen], SCHEMA)
+    found = map_in_arrow(rows, lambda batches: batches, rows.schema)
+    assert found.columns == rows.columns
+    assert sorted(found.collect()) == sorted(rows.collect()) == sorted(ROWS[chosen])
+
+
+def test_no_list_is_sent_as_null(spark: SparkSession) -> None:
+    from pgwire_codec.spark.reduction.map_in_arrow import map_in_arrow
+
+    rows = spark.createDataFrame(ROWS, SCHEMA)
+    found: Any = map_in_arrow(rows, lambda batches: batches, rows.schema)
+    sent = found._jdf.queryExecution().analyzed().children().apply(0).schema()
+    kinds = {each.dataType().typeName(): each.nullable() for each in _fields(sent)}
+    assert kinds == {"integer": True, "array": False, "boolean": False}
+
+
+def test_other_rows_are_sent_unchanged(spark: SparkSession) -> None:
+    from pgwire_codec.spark.reduction.map_in_arrow import map_in_arrow
+
+    rows = spark.range(3)
+    found: Any = map_in_arrow(rows, lambda batches: batches, rows.schema)
+    assert len(_fields(found._jdf.queryExecution().analyzed().children().apply(0).schema())) == 1
+
+
+def _fields(schema: Any) -> list[Any]:
+    return [schema.apply(place) for place in range(schema.length())]
