@@ -12,7 +12,7 @@ from pgwire_codec.spark.reduction.change_columns import ChangeColumns
 from pgwire_codec.spark.sinks.delta_rs import DeltaRs
 from pgwire_codec.spark.sinks.delta_spark import DeltaSpark
 from pgwire_codec.spark.sinks.iceberg import Iceberg
-from pgwire_codec.spark.sinks.survey import Survey
+from pgwire_codec.spark.sinks.survey import Survey, is_after
 from pgwire_codec.spark.sinks.target import Applied, Batch, Merged, Target
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def _batch(numbered: DataFrame, columns: ChangeColumns, survey: Survey, applied:
     empties = is_other
     # For a relation that the target does not have, older changes are applied, too.
     if applied.commit_lsn is not None and not is_other:
-        changes = changes.where(col("_commit_lsn") > applied.commit_lsn)
+        changes = changes.where(is_after(applied.commit_lsn))
     if survey.relation is not None:
         changes = changes.where(col(RELATION_OID) == survey.relation)
     if survey.truncated is not None:

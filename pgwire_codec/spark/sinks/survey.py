@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pgwire_codec.changes.metadata import RELATION_OID
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -66,7 +66,7 @@ class Survey:
             ),
             functions.max(functions.when(col("_op") == "T", place)),
             functions.count_if(col("_op") != "I"),
-            functions.count_if(col("_commit_lsn") > after),
+            functions.count_if(is_after(after)),
         ).collect()
         newest, truncated, others, rows = found[0]
         if newest is None:
@@ -76,6 +76,18 @@ class Survey:
             return cls.of(changes.where(relation == oid), after)
         until = None if truncated is None else (truncated[0], truncated[1])
         return cls(lsn, time_of(micros), oid, until, not others, rows)
+
+
+def is_after(lsn: int) -> Column:
+    """Return the condition that a change has a later commit LSN.
+
+    Spark writes numbers into the code that it generates, and would compile it again for each LSN.
+    It does not write structs.
+    """
+    from pyspark.sql import functions
+
+    held = functions.lit(lsn).cast("long").alias("_commit_lsn")
+    return functions.struct("_commit_lsn") > functions.struct(held)
 
 
 def time_of(micros: int | None) -> datetime | None:

@@ -1,0 +1,44 @@
+"""Merges of equal shape use the code that Spark has generated before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.lakehouse import usable_engine
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+
+SCHEMA = (
+    "id int, note string, _op string, _commit_lsn long, _seq long, _relation_oid long,"
+    " _unchanged array<string>, _before struct<id: int>"
+)
+
+
+def compiled(spark: Any) -> int:
+    """Return the number of classes that Spark has compiled so far."""
+    metrics = spark._jvm.org.apache.spark.metrics.source.CodegenMetrics
+    count: int = metrics.METRIC_COMPILATION_TIME().getCount()
+    return count
+
+
+def test_later_batches_compile_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """With delta-rs, all plans are ours; Delta's own alone are more than Spark keeps by default."""
+    from pgwire_codec.spark import merge_into
+
+    engine = usable_engine("delta-rs")
+    counts = []
+    for lsn in range(1000, 1005):
+        rows = [(number, f"{lsn}", "U", lsn, number, 7, None, (number,)) for number in range(20)]
+        before = compiled(spark)
+        changes = spark.createDataFrame(rows, SCHEMA)
+        merged = merge_into(changes, str(tmp_path / "t"), ["id"], engine=engine)
+        assert merged.commit_lsn == lsn
+        counts.append(compiled(spark) - before)
+    assert counts[0] > 0
+    assert counts[-1] == 0, counts
