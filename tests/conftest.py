@@ -35,8 +35,12 @@ hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("dev", deadline=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
-# Java processes of the tests have little memory and, except for the one session, a short life.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+# Java processes of the tests have little memory and, except for the one session, a short life. The
+# session's generated code can fill the 48 MB that one compiler has for code, which ends it.
+os.environ.setdefault(
+    "JDK_JAVA_OPTIONS",
+    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
+)
 
 
 def _version(distribution: str) -> str:

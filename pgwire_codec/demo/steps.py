@@ -27,7 +27,7 @@ _POLL_SECONDS: Final = 0.05
 
 #: Settings for a small shop and a short life: Java's second compiler costs more than it saves.
 SMALL: Final = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
     "spark.sql.shuffle.partitions": "2",
 }
 
