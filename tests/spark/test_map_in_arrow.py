@@ -40,8 +40,8 @@ def test_no_list_is_sent_as_null(spark: SparkSession) -> None:
     rows = spark.createDataFrame(ROWS, SCHEMA)
     found: Any = map_in_arrow(rows, lambda batches: batches, rows.schema)
     sent = found._jdf.queryExecution().analyzed().children().apply(0).schema()
-    kinds = {each.dataType().typeName(): each.nullable() for each in _fields(sent)}
-    assert kinds == {"integer": True, "array": False, "boolean": False}
+    kinds = {(each.dataType().typeName(), each.nullable()) for each in _fields(sent)}
+    assert kinds == {("integer", True), ("array", False), ("boolean", False)}
 
 
 def test_other_rows_are_sent_unchanged(spark: SparkSession) -> None:
