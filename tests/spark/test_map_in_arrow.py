@@ -19,11 +19,6 @@ ROWS = [
 SCHEMA = "`a.b` int, `tick``` array<string>, A array<string>, `null1` array<array<int>>"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def module() -> None:
-    pytest.importorskip("pyspark", reason="needs PySpark (Python 3.11)")
-
-
 @pytest.mark.parametrize("chosen", [slice(None), slice(1), slice(1, 3)], ids=str)
 def test_rows_arrive_as_they_are(spark: SparkSession, chosen: slice) -> None:
     from pgwire_codec.spark.reduction.map_in_arrow import map_in_arrow
