@@ -42,3 +42,19 @@ def test_later_batches_compile_nothing(spark: SparkSession, tmp_path: Path) -> N
         counts.append(compiled(spark) - before)
     assert counts[0] > 0
     assert counts[-1] == 0, counts
+
+
+def test_tables_with_the_same_columns_share_code(spark: SparkSession, tmp_path: Path) -> None:
+    """A mirror may have hundreds of them."""
+    from pgwire_codec.spark import merge_into
+
+    engine = usable_engine("delta-rs")
+    counts = []
+    for oid in range(7000, 7004):
+        rows = [(number, "x", "U", oid, number, oid, None, (number,)) for number in range(20)]
+        before = compiled(spark)
+        merge_into(
+            spark.createDataFrame(rows, SCHEMA), str(tmp_path / f"{oid}"), ["id"], engine=engine
+        )
+        counts.append(compiled(spark) - before)
+    assert counts[-1] == 0, counts

@@ -13,7 +13,7 @@ pytest.importorskip("pyspark", reason="needs PySpark (Python 3.11)")
 
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
 from pgwire_codec.spark.reduction.key_chains import resolve_chains
-from pgwire_codec.spark.reduction.lives import fold
+from pgwire_codec.spark.reduction.lives import fold, last_states
 from tests.support.histories import KEYS, VALUES, History
 
 TABLE = (*KEYS, *VALUES)
@@ -62,14 +62,15 @@ def events(changes: Iterable[tuple[Any, ...]]) -> pa.Table:
 
 
 def folded(table: pa.Table, columns: ChangeColumns, chance: Random | None = None) -> pa.Table:
-    def cut() -> Iterator[pa.RecordBatch]:
-        start = 0
-        while start < len(table):
-            count = len(table) if chance is None else chance.choice((0, 1, 1, 2, 3, 20))
-            yield from table.slice(start, count).combine_chunks().to_batches()
-            start += count
+    return pa.Table.from_batches(fold(cut(table, chance), columns))
 
-    return pa.Table.from_batches(fold(cut(), columns))
+
+def cut(table: pa.Table, chance: Random | None) -> Iterator[pa.RecordBatch]:
+    start = 0
+    while start < len(table):
+        count = len(table) if chance is None else chance.choice((0, 1, 1, 2, 3, 20))
+        yield from table.slice(start, count).combine_chunks().to_batches()
+        start += count
 
 
 @pytest.mark.parametrize("full", [False, True], ids=["identity default", "identity full"])
@@ -98,6 +99,10 @@ def test_lives_do_not_depend_on_batches(seed: int, full: bool) -> None:
     }
     assert len(table_rows) == len(found)
     assert table_rows == made.expected()
+    if full:
+        ends = pa.Table.from_batches(last_states(cut(table, Random(seed)), columns))
+        same = lives.filter(lives.column("is_last"))
+        assert ends.equals(same.select(ends.column_names))
 
 
 def test_a_key_with_a_million_changes_needs_the_memory_of_a_batch() -> None:

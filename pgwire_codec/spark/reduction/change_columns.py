@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pgwire_codec.changes.metadata import RELATION_OID, metadata_names
@@ -117,6 +117,12 @@ class ChangeColumns:
             for place, field in enumerate(kind.fields)
         ]
         return renamed.withColumn("_before", functions.col("_before").cast(StructType(fields)))
+
+    def without_row_metadata(self) -> ChangeColumns:
+        """Return the columns without the metadata that a target has no columns for."""
+        needed = (*_REQUIRED, "_before")
+        metadata = {name: actual for name, actual in self.metadata.items() if name in needed}
+        return replace(self, metadata=metadata)
 
     @property
     def numbers(self) -> list[str]:

@@ -57,6 +57,27 @@ def fold(batches: Iterable[pa.RecordBatch], columns: ChangeColumns) -> Iterator[
         the columns that the life's changes did not send. ``r0``, … the key, if the row existed
         before these changes. The metadata of the last change.
     """
+    for lives, is_last in _complete(batches, columns):
+        yield from _batches(lives, is_last, columns)
+
+
+def last_states(
+    batches: Iterable[pa.RecordBatch], columns: ChangeColumns
+) -> Iterator[pa.RecordBatch]:
+    """Fold changes that sent all values: yield ``gone`` and ``c0``, ``c1``, … of each key's end.
+
+    The changes, and these columns, are those of :func:`fold`.
+    """
+    for lives, is_last in _complete(batches, columns):
+        ends = lives.take(np.flatnonzero(is_last))
+        found = {name: ends.data[name] for name in columns.numbers}
+        yield pa.RecordBatch.from_pydict({"gone": ends.kind != _WRITE, **found})
+
+
+def _complete(
+    batches: Iterable[pa.RecordBatch], columns: ChangeColumns
+) -> Iterator[tuple[_Lives, Mask]]:
+    """Yield lives, and of the first ones, which are complete, whether they are their key's last."""
     last: _Lives | None = None
     for batch in batches:
         if not batch.num_rows:
@@ -64,9 +85,9 @@ def fold(batches: Iterable[pa.RecordBatch], columns: ChangeColumns) -> Iterator[
         changes = _Lives.of(batch, columns)
         lives, is_last = _folded(changes if last is None else last.then(changes), columns)
         last = lives.take(np.array([len(lives) - 1]))
-        yield from _batches(lives, is_last, columns)
+        yield lives, is_last
     if last is not None:
-        yield from _batches(last, np.array([True]), columns)
+        yield last, np.array([True])
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,4 +12,6 @@ def repartitioned(rows: DataFrame, partitions: int | None, *columns: str) -> Dat
     """Return rows of which equal ones in some columns are in the same partition."""
     if partitions is None:
         return rows.repartition(*columns)
+    if partitions == 1:  # without a shuffle if they are in one partition already
+        return rows.coalesce(1)
     return rows.repartition(partitions, *columns)

@@ -48,7 +48,8 @@ def row_changes(
     fields = [StructField(name, kinds[name]) for name in names]
     fields.append(StructField("removed", BooleanType()))
     counted = [*fields, StructField("count", LongType())]
-    events = map_in_arrow(changes, _split(columns), StructType(fields))
+    needed = changes.select(*columns.numbers, *columns.metadata)
+    events = map_in_arrow(needed, _split(columns), StructType(fields))
     exact = {
         name: functions.col(name).cast(comparable(kinds[name])).alias(f"exact_{name}")
         for name in columns.numbers

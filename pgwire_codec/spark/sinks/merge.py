@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pgwire_codec.changes.metadata import RELATION_OID
 from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
 from pgwire_codec.spark.sinks.delta_rs import DeltaRs
 from pgwire_codec.spark.sinks.delta_spark import DeltaSpark
 from pgwire_codec.spark.sinks.iceberg import Iceberg
-from pgwire_codec.spark.sinks.survey import Survey, is_after
+from pgwire_codec.spark.sinks.survey import Survey, is_after, is_of
 from pgwire_codec.spark.sinks.target import Applied, Batch, Merged, Target
 
 if TYPE_CHECKING:
@@ -167,7 +166,7 @@ def _batch(numbered: DataFrame, columns: ChangeColumns, survey: Survey, applied:
     if applied.commit_lsn is not None and not is_other:
         changes = changes.where(is_after(applied.commit_lsn))
     if survey.relation is not None:
-        changes = changes.where(col(RELATION_OID) == survey.relation)
+        changes = changes.where(is_of(survey.relation))
     if survey.truncated is not None:
         lsn, seq = survey.truncated
         empties = empties or applied.commit_lsn is None or lsn > applied.commit_lsn
@@ -176,7 +175,7 @@ def _batch(numbered: DataFrame, columns: ChangeColumns, survey: Survey, applied:
         changes = changes.where((col("_op") != "T") & (place > last))
     return Batch(
         changes,
-        columns,
+        columns.without_row_metadata(),
         survey.commit_lsn,
         survey.commit_time,
         survey.relation,

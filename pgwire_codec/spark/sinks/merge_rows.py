@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pgwire_codec.errors import TableError
 from pgwire_codec.protocol.quoting import quote_identifier
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
-from pgwire_codec.spark.reduction.net_changes import net_changes
+from pgwire_codec.spark.reduction.net_changes import net_changes, whole_rows
 from pgwire_codec.spark.reduction.row_counts import row_changes
 from pgwire_codec.spark.reduction.unsent_values import Rows, missing_values
 from pgwire_codec.spark.sinks.target import (
@@ -73,7 +73,7 @@ def table_schema(net: NetRows) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True)
 class KeyedRows:
-    """Rows with a key, with the columns of ``net_changes``.
+    """Rows with a key, with the columns of ``net_changes``, or of ``whole_rows``.
 
     ``missing`` has the rows whose value of a column is unknown, by the column's number.
     """
@@ -85,9 +85,9 @@ class KeyedRows:
     @classmethod
     def of(cls, batch: Batch) -> KeyedRows:
         columns = batch.columns
-        net = net_changes(
-            batch.changes, columns, sends_all=batch.sends_all, partitions=batch.partitions
-        )
+        if batch.sends_all:
+            return cls(columns, whole_rows(batch.changes, columns, batch.partitions).toArrow(), {})
+        net = net_changes(batch.changes, columns, partitions=batch.partitions)
         net = net.drop(*columns.row_metadata).toArrow()
         unchanged = net.column("unchanged").combine_chunks()
         return cls(columns, net, missing_values(unchanged, columns.table))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pgwire_codec.errors import TableError
-from pgwire_codec.spark.reduction.net_changes import net_changes
+from pgwire_codec.spark.reduction.net_changes import net_changes, whole_rows
 from pgwire_codec.spark.reduction.row_counts import comparable, row_changes
 from pgwire_codec.spark.sinks.sql import literal, quoted
 from pgwire_codec.spark.sinks.target import (
@@ -102,19 +102,15 @@ def _keyed(batch: Batch, target: DataFrame | None, name: str, kept: ExitStack) -
     from pyspark.sql import functions
 
     columns = batch.columns
-    net = net_changes(
-        batch.changes,
-        columns,
-        lambda rows: _keep(rows, kept),
-        sends_all=batch.sends_all,
-        partitions=batch.partitions,
-    ).drop(*columns.row_metadata)
     values = [f"s.{number}" for number in columns.numbers]
     same_key = (f"t.{quoted(columns.table[key])} = s.c{key}" for key in columns.keys)
     matches = " AND ".join(same_key)
     if batch.sends_all:
-        rows = _keep(net, kept)
-        return MergeSource(rows, _schema(net, batch), matches, updates=values, inserts=values)
+        rows = _keep(whole_rows(batch.changes, columns, batch.partitions), kept)
+        return MergeSource(rows, _schema(rows, batch), matches, updates=values, inserts=values)
+    net = net_changes(
+        batch.changes, columns, lambda rows: _keep(rows, kept), batch.partitions
+    ).drop(*columns.row_metadata)
     lacks = functions.expr("coalesce(NOT gone AND size(unchanged) > 0, false)")
     needs = lacks & ~_is_deleted(batch)
     moved = lacks & ~_same_key(batch)

@@ -79,15 +79,27 @@ class Survey:
 
 
 def is_after(lsn: int) -> Column:
-    """Return the condition that a change has a later commit LSN.
+    """Return the condition that a change has a later commit LSN."""
+    held, given = _structs("_commit_lsn", lsn)
+    return held > given
 
-    Spark writes numbers into the code that it generates, and would compile it again for each LSN.
-    It does not write structs.
+
+def is_of(relation: int) -> Column:
+    """Return the condition that a change is one of a relation."""
+    held, given = _structs(RELATION_OID, relation)
+    return held == given
+
+
+def _structs(name: str, value: int) -> tuple[Column, Column]:
+    """Return a column and a number as structs that can be compared.
+
+    Spark writes numbers into the code that it generates, and would compile it again for each of
+    them. It does not write structs.
     """
     from pyspark.sql import functions
 
-    held = functions.lit(lsn).cast("long").alias("_commit_lsn")
-    return functions.struct("_commit_lsn") > functions.struct(held)
+    given = functions.lit(value).cast("long").alias(name)
+    return functions.struct(name), functions.struct(given)
 
 
 def time_of(micros: int | None) -> datetime | None:
