@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 from pgwire_codec.spark.mirroring import lake_table as tables
 from pgwire_codec.spark.mirroring.lake_table import LakeTable, lake_table
+from pgwire_codec.spark.mirroring.status import KnownStatus, StatusTable, TableStatus
 from tests.support.lakehouse import iceberg_catalog, usable_engine
 
 if TYPE_CHECKING:
@@ -56,6 +59,46 @@ def test_a_table(table: LakeTable, spark: SparkSession) -> None:
     assert numbers() == [2, 6]
     table.overwrite(rows((7, 7)))
     assert numbers(("n", ">=", 1)) == [7]
+
+
+def test_a_status_that_is_known_is_not_read_again(
+    table: LakeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless another process has written it since; Parquet files have no version."""
+    reads = []
+    read = type(table).read
+
+    def counting(self: LakeTable, *arguments: Any) -> pa.Table | None:
+        reads.append(self)
+        return read(self, *arguments)
+
+    monkeypatch.setattr(type(table), "read", counting)
+    known = KnownStatus()
+    mine, other = StatusTable(table, known), StatusTable(table)
+    assert mine.read() == {}
+    time = datetime(2026, 1, 2, 3, 4, 5, 6, timezone.utc)
+    rows = {name: TableStatus(name, 7, commit_time=time, masks=("a=drop",)) for name in ("a", "b")}
+    mine.write(rows.values())
+    mine.read()  # the first commit has no number to be compared with
+    for batch in range(4):
+        rows["a"] = replace(rows["a"], batch=batch, commit_lsn=batch << 40, evolutions=("add x",))
+        reads.clear()
+        assert mine.read() | rows == StatusTable(table, known).read() | rows
+        mine.write(rows.values())
+        assert mine.read() == rows
+        has_versions = table.version() is not None
+        assert bool(reads) != has_versions
+        assert other.read() == rows
+    rows["b"] = rows["b"].set_aside(ValueError("made"))
+    other.write(rows.values())
+    assert mine.read() == rows
+    other.read()
+    rows["a"] = replace(rows["a"], batch=9)
+    other.write(rows.values())
+    rows["b"] = replace(rows["b"], batch=9)
+    mine.read()
+    mine.write(rows.values())
+    assert other.read() == rows == mine.read()
 
 
 def test_former_versions_are_removed(

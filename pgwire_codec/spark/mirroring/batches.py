@@ -22,6 +22,7 @@ from pgwire_codec.spark.mirroring.status import (
     REPLAYING,
     REQUESTED,
     SET_ASIDE,
+    KnownStatus,
     TableStatus,
 )
 from pgwire_codec.spark.mirroring.table_mirror import TableMirror
@@ -112,6 +113,7 @@ class MirrorBatches:
         self._threads = ThreadPoolExecutor(parallelism, "pgwire_codec_mirror")
         self._report = report
         self._collects_letters = collects_letters
+        self._known = KnownStatus()
         self._running = threading.Lock()
         self._stopped = False
 
@@ -138,7 +140,7 @@ class MirrorBatches:
 
     def resume(self, session: SparkSession) -> None:
         """Catch up the tables that are to be resumed, to the commit LSN that the others have."""
-        rows = self._lake.status(session).read()
+        rows = self._lake.status(session, self._known).read()
         requested = {name: row for name, row in rows.items() if row.state in REQUESTED}
         if requested:
             lsns = [row.whole_lsn or 0 for row in rows.values() if row.state == OK]
@@ -163,7 +165,7 @@ class MirrorBatches:
         self._log.refresh()
         after = max(each.after for each in tables.ranges.values())
         until = max(each.until for each in tables.ranges.values())
-        rows = self._lake.status(session).read()
+        rows = self._lake.status(session, self._known).read()
         mirror = self._mirror(session, until)
         known = self._log.relations_at(after).relations
         scope = self._log.relations_at(until)
@@ -220,7 +222,7 @@ class MirrorBatches:
                 found[name] = row
         rows = self._write(session, rows | found, found, replayed)
         if batch > 0 and batch % _TIDIED_EVERY == 0:
-            self._lake.status(session).tidy()
+            self._lake.status(session, self._known).tidy()
         self._report(MirroredBatch(batch, until, tuple(found.values()), tuple(rows.values())))
 
     def _set_aside(
@@ -251,7 +253,7 @@ class MirrorBatches:
 
         A table whose changes are applied can be requested to be replayed.
         """
-        status = self._lake.status(session)
+        status = self._lake.status(session, self._known)
         for attempts in reversed(range(_STATUS_ATTEMPTS)):
             held = status.read()
             requested = {name: row for name, row in held.items() if row.state in REQUESTED}

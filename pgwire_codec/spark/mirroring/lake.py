@@ -11,7 +11,7 @@ from urllib.parse import quote
 from pgwire_codec.errors import OptionError
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.mirroring.lake_table import LakeTable, lake_table
-from pgwire_codec.spark.mirroring.status import StatusTable
+from pgwire_codec.spark.mirroring.status import KnownStatus, StatusTable
 from pgwire_codec.spark.sinks.delta_spark import EXTENSION
 from pgwire_codec.spark.sinks.iceberg_catalog import CatalogTable, check_session
 from pgwire_codec.spark.sinks.merge import open_target
@@ -117,9 +117,9 @@ class Lake:
             spark, self.engine, self.path(relation), _APP_ID, self.storage_options or None, source
         )
 
-    def status(self, spark: SparkSession) -> StatusTable:
-        """Return the status table, which need not exist."""
-        return StatusTable(self._own(spark, "status", STATUS))
+    def status(self, spark: SparkSession, known: KnownStatus | None = None) -> StatusTable:
+        """Return the status table, which need not exist; rows that are known are not read."""
+        return StatusTable(self._own(spark, "status", STATUS), known)
 
     def dead_letters(self, spark: SparkSession) -> LakeTable:
         """Return the table of dead letters, which need not exist."""

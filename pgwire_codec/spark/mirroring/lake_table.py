@@ -41,6 +41,12 @@ _METADATA_DELETED: Final = "write.metadata.delete-after-commit.enabled"
 class LakeTable(Protocol):
     """Table of a lake, which need not exist."""
 
+    def version(self) -> int | None:
+        """Return the number of its last commit, one more than the one before it.
+
+        None if it does not exist, or its commits have no numbers.
+        """
+
     def read(self, columns: Sequence[str], filters: Filters = ()) -> pa.Table | None:
         """Return columns of the rows; None if the table does not exist."""
 
@@ -104,6 +110,14 @@ class _OfDeltaRs:
         self._path = path
         self._options = storage_options or None
 
+    def version(self) -> int | None:
+        if not self._delta.DeltaTable.is_deltatable(self._path, self._options):
+            return None
+        table = self._delta.DeltaTable(
+            self._path, storage_options=self._options, without_files=True
+        )
+        return int(table.version())
+
     def read(self, columns: Sequence[str], filters: Filters = ()) -> pa.Table | None:
         if not self._delta.DeltaTable.is_deltatable(self._path, self._options):
             return None
@@ -145,6 +159,10 @@ class _OfSpark:
         self._path = path
         self._name = f"delta.{quoted(path)}"
 
+    def version(self) -> int | None:
+        version = int(delta_snapshot(self._spark, self._path).version())
+        return None if version < 0 else version
+
     def read(self, columns: Sequence[str], filters: Filters = ()) -> pa.Table | None:
         tables = self._spark._jvm.io.delta.tables.DeltaTable
         if not tables.isDeltaTable(self._spark._jsparkSession, self._path):
@@ -181,8 +199,14 @@ class _OfIceberg:
         self._table = CatalogTable.parse(spark, name)
         self._read: int | None = None
 
+    def version(self) -> int | None:
+        snapshot = self._snapshot()
+        self._read = _id_of(snapshot)
+        number = 0 if snapshot is None else int(snapshot.sequenceNumber())
+        return number or None  # tables of format 1 do not count
+
     def read(self, columns: Sequence[str], filters: Filters = ()) -> pa.Table | None:
-        self._read = self._snapshot()
+        self._read = _id_of(self._snapshot())
         if self._read is None:
             return None
         return _selected(self._spark.table(self._table.sql), columns, filters)
@@ -222,15 +246,18 @@ class _OfIceberg:
         before = (time.time() - _KEPT_HOURS * 3600) * 1000
         table.expireSnapshots().expireOlderThan(int(before)).retainLast(1).commit()
 
-    def _snapshot(self) -> int | None:
-        """Return the ID of the newest snapshot, which the session then reads."""
+    def _snapshot(self) -> Any:
+        """Return the newest snapshot, a Java object, which the session then reads."""
         table = self._table.load(self._spark)
-        snapshot = None if table is None else table.currentSnapshot()
-        return None if snapshot is None else int(snapshot.snapshotId())
+        return None if table is None else table.currentSnapshot()
 
     def _create(self, rows: DataFrame) -> None:
         self._table.create_namespaces(self._spark)
         rows.writeTo(self._table.sql).using("iceberg").createOrReplace()
+
+
+def _id_of(snapshot: Any) -> int | None:
+    return None if snapshot is None else int(snapshot.snapshotId())
 
 
 class _OfParquet:
@@ -240,6 +267,9 @@ class _OfParquet:
         self._spark: Any = spark
         self._path = path
         self._folder = HadoopFolder(spark, path)
+
+    def version(self) -> int | None:
+        return None
 
     def read(self, columns: Sequence[str], filters: Filters = ()) -> pa.Table | None:
         found = []

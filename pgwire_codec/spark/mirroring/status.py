@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from typing import Final
 
@@ -125,20 +125,42 @@ _SCHEMA: Final = pa.schema(
 )
 
 
-class StatusTable:
-    """Status table of a lake."""
+@dataclass(slots=True)
+class KnownStatus:
+    """Rows of the status table that this process has read or written, and their version."""
 
-    def __init__(self, table: LakeTable) -> None:
+    version: int | None = None
+    rows: dict[str, TableStatus] = field(default_factory=dict)
+
+
+class StatusTable:
+    """Status table of a lake.
+
+    Rows that are ``known`` are not read again, unless there is another version of the table: a
+    micro-batch would pay for that as much as for a small merge.
+    """
+
+    def __init__(self, table: LakeTable, known: KnownStatus | None = None) -> None:
         self._table = table
+        self._known = KnownStatus() if known is None else known
 
     def read(self) -> dict[str, TableStatus]:
         """Return the rows, by table; none if it does not exist."""
-        found = self._table.read([field.name for field in fields(TableStatus)])
-        return {} if found is None else _from_arrow(found)
+        version = self._table.version()
+        if version is None or version != self._known.version:
+            found = self._table.read([each.name for each in fields(TableStatus)])
+            self._know(version, {} if found is None else _from_arrow(found))
+        return dict(self._known.rows)
 
     def write(self, rows: Iterable[TableStatus]) -> None:
-        """Replace the rows."""
-        self._table.overwrite(_to_arrow(rows))
+        """Replace the rows, which were read before."""
+        replaced = self._known.version
+        written = {row.table: row for row in rows}
+        self._know(None, {})
+        self._table.overwrite(_to_arrow(written.values()))
+        version = self._table.version()
+        if replaced is not None and version == replaced + 1:  # no other process has written
+            self._know(version, written)
 
     def tidy(self) -> None:
         """Remove versions of the table that are older than a day; warn if that fails."""
@@ -146,6 +168,9 @@ class StatusTable:
             self._table.tidy()
         except Exception as error:  # noqa: BLE001  (no row is lost)
             LOGGER.warning("old versions of the status table could not be removed: %s", error)
+
+    def _know(self, version: int | None, rows: dict[str, TableStatus]) -> None:
+        self._known.version, self._known.rows = version, rows
 
 
 def _to_arrow(rows: Iterable[TableStatus]) -> pa.Table:
