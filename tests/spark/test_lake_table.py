@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from pgwire_codec.spark.mirroring import lake_table as tables
 from pgwire_codec.spark.mirroring.lake_table import LakeTable, lake_table
-from pgwire_codec.spark.mirroring.status import KnownStatus, StatusTable, TableStatus
+from pgwire_codec.spark.mirroring.status import RESUMING, KnownStatus, StatusTable, TableStatus
 from tests.support.lakehouse import iceberg_catalog, usable_engine
 
 if TYPE_CHECKING:
@@ -99,6 +100,48 @@ def test_a_status_that_is_known_is_not_read_again(
     mine.read()
     mine.write(rows.values())
     assert other.read() == rows == mine.read()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_request_at_the_same_time_is_not_lost(
+    table: LakeTable, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """Other processes write between the read and the write: Iceberg refuses that write."""
+    names = ("a", "b", "c")
+    rows = {name: TableStatus(name, 7) for name in names}
+    first = StatusTable(table)
+    first.read()
+    first.write(rows.values())
+    status = StatusTable(table)
+    assert status.read() == rows
+    has_versions = table.version() is not None
+    overwrite = type(table).overwrite
+    waiting = [replace(rows[name], state=RESUMING) for name in names[:count]]
+
+    def late(self: LakeTable, written: pa.Table) -> None:
+        requests = waiting.copy()
+        waiting.clear()
+        for requested in requests:
+            other = StatusTable(copy(self))
+            other.write((other.read() | {requested.table: requested}).values())
+        overwrite(self, written)
+
+    monkeypatch.setattr(type(table), "overwrite", late)
+    mine = rows | {"c": replace(rows["c"], batch=5)}
+    if "Iceberg" in type(table).__name__:
+        with pytest.raises(Exception, match="Found conflicting"):
+            status.write(mine.values())
+        others = status.read()
+    else:
+        others = status.write(mine.values())
+    if not has_versions:
+        assert others is None  # known
+        return
+    assert others is not None
+    assert [name for name in names if others[name].state == RESUMING] == [*names[:count]]
+    mine |= {name: replace(mine[name], state=RESUMING) for name in names[:count]}
+    assert status.write(mine.values()) is None
+    assert StatusTable(table).read() == mine == status.read()
 
 
 def test_former_versions_are_removed(

@@ -180,6 +180,37 @@ def test_resumed_with_a_batch(made: MirrorOf, writer: Writer) -> None:
     check(made, NAMES[1])
 
 
+def test_resumed_while_the_status_is_written(
+    made: MirrorOf, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request is not overwritten."""
+    from pgwire_codec.spark.mirroring import status
+
+    change(writer, 1, 2)
+    made.run()
+    writer.commit(relation(1, ID, column("v")), build.insert(1, "50", "text"))
+    change(writer, 2)
+    made.run()
+    assert made.status()[NAMES[0]]["state"] == "set aside"
+    shutil.rmtree(made.lake / "public" / "t1")  # as the hint advises
+    to_arrow = status._to_arrow
+
+    def late(rows: Any) -> Any:
+        monkeypatch.setattr(status, "_to_arrow", to_arrow)
+        made.resume(NAMES[0])
+        return to_arrow(rows)
+
+    monkeypatch.setattr(status, "_to_arrow", late)
+    change(writer, 2)
+    made.run()
+    assert status._to_arrow is to_arrow
+    assert made.status()[NAMES[0]]["state"] == "resuming"
+    made.run()
+    assert [row["v"] for row in made.rows(NAMES[0])] == ["1", "text"]
+    assert {row["state"] for row in made.status().values()} == {"ok"}
+    check(made, NAMES[1])
+
+
 def test_a_value_that_does_not_decode(made: MirrorOf, writer: Writer) -> None:
     """Of one table: the others go on, and it is resumed with another option."""
     price = column("price", "numeric", typmod=(10 << 16) + 2 + 4)

@@ -254,20 +254,21 @@ class MirrorBatches:
         A table whose changes are applied can be requested to be replayed.
         """
         status = self._lake.status(session, self._known)
-        for attempts in reversed(range(_STATUS_ATTEMPTS)):
-            held = status.read()
+        held: dict[str, TableStatus] | None = status.read()
+        attempts = _STATUS_ATTEMPTS
+        while held is not None:
             requested = {name: row for name, row in held.items() if row.state in REQUESTED}
             rows |= {name: row for name, row in requested.items() if name not in done}
             again = [name for name, row in requested.items() if row.state == REPLAYING]
             for name in set(again) & set(done) - set(replayed):
                 rows[name] = replace(rows[name], state=REPLAYING)
             try:
-                status.write(rows.values())
+                held = status.write(rows.values())
             except Exception:
+                attempts -= 1
                 if not attempts:
                     raise
-            else:
-                break
+                held = status.read()
         return rows
 
     def _run(

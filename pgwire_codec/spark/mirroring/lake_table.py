@@ -50,6 +50,9 @@ class LakeTable(Protocol):
     def read(self, columns: Sequence[str], filters: Filters = ()) -> pa.Table | None:
         """Return columns of the rows; None if the table does not exist."""
 
+    def read_version(self, version: int, columns: Sequence[str]) -> pa.Table:
+        """Return columns of the rows after a commit, one of the last."""
+
     def overwrite(self, rows: pa.Table) -> None:
         """Replace all rows. The table is made if it does not exist."""
 
@@ -113,16 +116,17 @@ class _OfDeltaRs:
     def version(self) -> int | None:
         if not self._delta.DeltaTable.is_deltatable(self._path, self._options):
             return None
-        table = self._delta.DeltaTable(
-            self._path, storage_options=self._options, without_files=True
-        )
-        return int(table.version())
+        return int(self._open().version())
 
     def read(self, columns: Sequence[str], filters: Filters = ()) -> pa.Table | None:
         if not self._delta.DeltaTable.is_deltatable(self._path, self._options):
             return None
         rows = self._open().to_pyarrow_table(columns=list(columns), filters=list(filters) or None)
         return pa.table(rows)
+
+    def read_version(self, version: int, columns: Sequence[str]) -> pa.Table:
+        table = self._delta.DeltaTable(self._path, version, storage_options=self._options)
+        return pa.table(table.to_pyarrow_table(columns=list(columns)))
 
     def overwrite(self, rows: pa.Table) -> None:
         self._write(rows, "overwrite")
@@ -169,6 +173,10 @@ class _OfSpark:
             return None
         return _selected(self._spark.read.format("delta").load(self._path), columns, filters)
 
+    def read_version(self, version: int, columns: Sequence[str]) -> pa.Table:
+        reader = self._spark.read.format("delta").option("versionAsOf", version)
+        return _selected(reader.load(self._path), columns, ())
+
     def overwrite(self, rows: pa.Table) -> None:
         self._write(self._spark.createDataFrame(rows).coalesce(1), "overwrite")
 
@@ -210,6 +218,11 @@ class _OfIceberg:
         if self._read is None:
             return None
         return _selected(self._spark.table(self._table.sql), columns, filters)
+
+    def read_version(self, version: int, columns: Sequence[str]) -> pa.Table:
+        snapshots = self._table.load(self._spark).snapshots()
+        [found] = (each for each in snapshots if each.sequenceNumber() == version)
+        return _selected(self._table.rows_at(self._spark, found.snapshotId()), columns, ())
 
     def overwrite(self, rows: pa.Table) -> None:
         from pyspark.sql.functions import lit
@@ -270,6 +283,9 @@ class _OfParquet:
 
     def version(self) -> int | None:
         return None
+
+    def read_version(self, version: int, columns: Sequence[str]) -> pa.Table:
+        raise NotImplementedError("Parquet files have no versions")
 
     def read(self, columns: Sequence[str], filters: Filters = ()) -> pa.Table | None:
         found = []

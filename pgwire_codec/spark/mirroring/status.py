@@ -125,6 +125,9 @@ _SCHEMA: Final = pa.schema(
 )
 
 
+_NAMES: Final = [each.name for each in fields(TableStatus)]
+
+
 @dataclass(slots=True)
 class KnownStatus:
     """Rows of the status table that this process has read or written, and their version."""
@@ -148,19 +151,34 @@ class StatusTable:
         """Return the rows, by table; none if it does not exist."""
         version = self._table.version()
         if version is None or version != self._known.version:
-            found = self._table.read([each.name for each in fields(TableStatus)])
+            found = self._table.read(_NAMES)
             self._know(version, {} if found is None else _from_arrow(found))
         return dict(self._known.rows)
 
-    def write(self, rows: Iterable[TableStatus]) -> None:
-        """Replace the rows, which were read before."""
+    def write(self, rows: Iterable[TableStatus]) -> dict[str, TableStatus] | None:
+        """Replace the rows, which were read before.
+
+        Return the rows of other processes that have written since they were read, by table: those
+        with a request, or else the last ones. None if no other process has written, or if the
+        table has no versions.
+        """
         replaced = self._known.version
         written = {row.table: row for row in rows}
         self._know(None, {})
         self._table.overwrite(_to_arrow(written.values()))
         version = self._table.version()
-        if replaced is not None and version == replaced + 1:  # no other process has written
+        if replaced is None or version is None:
+            return None
+        if version == replaced + 1:
             self._know(version, written)
+            return None
+        others: dict[str, TableStatus] = {}
+        for number in range(replaced + 1, version + 1):
+            found = _from_arrow(self._table.read_version(number, _NAMES))
+            self._know(number, found)
+            requests = {name: row for name, row in others.items() if row.state in REQUESTED}
+            others |= found | requests
+        return others
 
     def tidy(self) -> None:
         """Remove versions of the table that are older than a day; warn if that fails."""
