@@ -3,6 +3,7 @@
 Called as ``python -m benchmarks.mirror_size SIZE [ENGINE]``, by ``make bench-mirror``. A log has
 the snapshot of many tables, and then changes of each. ``pgwire-codec mirror --once`` applies one
 after the other; then one Structured Streaming query a table does the same, for a few of the tables.
+The mirror's executor is a process of its own, so that the driver's memory is the driver's alone.
 The log is in an object store on this machine, which counts the bytes that are read.
 """
 
@@ -36,6 +37,7 @@ SIZES = {
 }
 MORE = 10  # times as many rows, for the driver's memory
 FEW = 10  # tables that a query each is measured for
+MASTER = "local-cluster[1,2,4096]"
 _SAMPLE_SECONDS = 0.2
 
 
@@ -58,7 +60,7 @@ class Run:
 def main(size: str, engine: str = "delta-rs") -> None:
     tables, rows, changes = SIZES[size]
     print(
-        f"{engine}, {tables} tables, snapshot of {rows:,} rows, {changes:,} changes, local[2] on "
+        f"{engine}, {tables} tables, snapshot of {rows:,} rows, {changes:,} changes, {MASTER} on "
         f"{machine()}",
         flush=True,
     )
@@ -132,6 +134,7 @@ def _mirror(place: Path, engine: str) -> Run:
         command = _command(
             "mirror", "--log", uri, "--to", f"delta:{place / 'lake'}", "--engine", engine,
             "--checkpoint", str(place / "checkpoint"), "--once", "--json",
+            "--conf", f"spark.master={MASTER}", "--conf", "spark.executor.memory=4g",
         )  # fmt: skip
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
             while process.poll() is None:
