@@ -91,6 +91,8 @@ def local_spark(
     chosen = dict(_SETTINGS)
     if lakehouse == "delta":
         chosen |= DELTA_SETTINGS
+        # Tasks that read the state of a table after each commit: 50 by default, for huge tables.
+        chosen["spark.databricks.delta.snapshotPartitions"] = str(os.cpu_count() or 1)
     if lakehouse is not None and not any(name in settings for name in _JARS):
         chosen["spark.jars.packages"] = _PACKAGES[lakehouse]()
     ensure_java()
