@@ -50,7 +50,8 @@ versions = st.builds(RelationVersion, relations, st.lists(types, max_size=2).map
 
 @st.composite
 def scopes(draw: st.DrawFn) -> Scope:
-    told = draw(st.lists(st.tuples(count, versions), max_size=3))
+    # No two Relations come at once.
+    told = draw(st.lists(st.tuples(count, versions), max_size=3, unique_by=lambda each: each[0]))
     user_types = draw(st.lists(types, max_size=3))
     scope = Scope(types={each.oid: each for each in user_types})
     for clock, version in sorted(told, key=lambda each: each[0]):
