@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -158,6 +159,24 @@ def test_merged_batches_are_the_table(
         assert merge_into.version(target) == version
         # The next batch overlaps: what was applied is passed over.
         done -= 50
+
+
+def test_what_is_applied_is_in_checkpoints(
+    spark: SparkSession, merge_into: Any, api: Any, tmp_path: Path
+) -> None:
+    """Delta's readers, and the next merge, read a checkpoint and the few commits after it."""
+    target = tmp_path / "target"
+    made = History(13)
+    for number in range(12):
+        made.lsn += 1
+        made.insert((1, number))
+        merge_into(to_df(spark, made, made.changes[number:]), str(target), list(KEYS))
+    assert by_key(merge_into.rows(str(target))) == made.expected()
+    assert merge_into.applied(str(target)) == (made.lsn, None)
+    assert merge_into(to_df(spark, made), str(target), list(KEYS)) == api.Merged(made.lsn)
+    if merge_into.name != "iceberg":
+        last = json.loads((target / "_delta_log" / "_last_checkpoint").read_text())
+        assert last["version"] in (9, 10)  # delta-rs counts the first version, too
 
 
 def test_streams_of_two_slots_do_not_hide_one_another(

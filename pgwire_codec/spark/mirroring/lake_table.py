@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pgwire_codec.errors import missing_extra
+from pgwire_codec.spark.sinks.delta_rs import NEW_TABLE
 from pgwire_codec.spark.sinks.delta_spark import delta_snapshot
 from pgwire_codec.spark.sinks.hadoop_folder import HadoopFolder
 from pgwire_codec.spark.sinks.iceberg_catalog import CatalogTable
@@ -142,9 +143,9 @@ class _OfDeltaRs:
 
     def tidy(self) -> None:
         table = self._open()
-        held, kept = table.metadata().configuration, _delta_retention()
-        if not all(name in held for name in kept):
-            table.alter.set_table_properties(kept)
+        held, needed = table.metadata().configuration, NEW_TABLE | _delta_retention()
+        if not all(name in held for name in needed):
+            table.alter.set_table_properties(needed)
         # Also files of versions that are no longer in the log.
         table.vacuum(_KEPT_HOURS, dry_run=False, enforce_retention_duration=False, full=True)
 
@@ -153,7 +154,12 @@ class _OfDeltaRs:
 
     def _write(self, rows: pa.Table, mode: str, condition: str | None = None) -> None:
         self._delta.write_deltalake(
-            self._path, rows, mode=mode, predicate=condition, storage_options=self._options
+            self._path,
+            rows,
+            mode=mode,
+            predicate=condition,
+            configuration=NEW_TABLE,
+            storage_options=self._options,
         )
 
 

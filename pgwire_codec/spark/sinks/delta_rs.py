@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +26,10 @@ from pgwire_codec.spark.sinks.target import Applied, Batch, Merged
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
+
+#: Properties of new tables. By default, delta-rs writes a checkpoint after 100 commits: to open a
+#: table, it then reads the files of up to 99, each in a thread.
+NEW_TABLE: Final = {"delta.checkpointInterval": "10"}
 
 
 class DeltaRs:
@@ -102,7 +106,10 @@ class DeltaRs:
         source = net.source(None if batch.empties else self._table, self._path)
         if self._table is None:
             self._table = self._delta.DeltaTable.create(
-                self._path, schema=table_schema(net), storage_options=self._options or None
+                self._path,
+                schema=table_schema(net),
+                configuration=NEW_TABLE,
+                storage_options=self._options or None,
             )
         metrics = _merge(self._table, source, batch, self._commit(batch))
         return Merged(
@@ -123,6 +130,7 @@ class DeltaRs:
             self._path if self._table is None else self._table,
             rows,
             mode=mode,
+            configuration=NEW_TABLE if self._table is None else None,
             commit_properties=self._commit(batch),
             storage_options=self._options or None,
             **options,
