@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from typing import Any
 
 import pytest
@@ -287,6 +288,40 @@ def test_an_error_that_passes(
     assert failed
     check(made)
     assert {each["state"] for each in made.status().values()} == {"ok"}
+
+
+def test_a_table_whose_work_cannot_begin(
+    made: MirrorOf, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The micro-batch fails when the tables that have begun are done."""
+    import pyspark
+
+    from pgwire_codec.spark.mirroring import table_mirror
+
+    wrap, apply_changes = pyspark.inheritable_thread_target, table_mirror.apply_changes
+    wrapped, applied = [], []
+
+    def failing(session: Any) -> Any:
+        if wrapped:
+            raise RuntimeError("can't start new thread")
+        wrapped.append(session)
+        return wrap(session)
+
+    def slow(*arguments: Any, **options: Any) -> Any:
+        time.sleep(1)
+        found = apply_changes(*arguments, **options)
+        applied.append(found)
+        return found
+
+    change(writer, 1, 2, 3)
+    with monkeypatch.context() as patched:
+        patched.setattr(pyspark, "inheritable_thread_target", failing)
+        patched.setattr(table_mirror, "apply_changes", slow)
+        with pytest.raises(Exception, match="can't start new thread"):
+            made.run()
+        assert len(applied) == 1
+    made.run()
+    check(made)
 
 
 def test_more_tables_with_the_same_checkpoint(made: MirrorOf, writer: Writer) -> None:

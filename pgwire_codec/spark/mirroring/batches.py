@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -293,11 +293,14 @@ class MirrorBatches:
             except Exception as error:  # noqa: BLE001  (the other tables go on)
                 return error_in(str(error)) or error
 
-        # Wrapped for each: the threads would share the local properties of one wrapper.
-        running = {
-            name: self._threads.submit(inheritable_thread_target(session)(run), name)
-            for name in work
-        }
+        running: dict[str, Future[Any]] = {}
+        try:
+            for name in work:
+                # Wrapped for each: the threads would share the local properties of one wrapper.
+                target = inheritable_thread_target(session)(run)
+                running[name] = self._threads.submit(target, name)
+        finally:  # no table goes on after the micro-batch
+            wait(running.values())
         found = {name: each.result() for name, each in running.items()}
         for name, result in found.items():
             if isinstance(result, Exception) and not isinstance(result, PgwireError):
