@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
 Batches: TypeAlias = "Iterator[pa.RecordBatch]"
@@ -20,36 +20,90 @@ def map_in_arrow(
 ) -> DataFrame:
     """Return what ``rows.mapInArrow(function, schema)`` does, in time linear in the rows.
 
-    Spark measures the size of an Arrow batch after each row. For a column of lists, it then takes a
-    step for each null since the last list (``ListVector.setValueCount`` of Arrow's Java), so nulls
-    alone take the square of the batch's rows. Here, such a list is empty on its way.
+    Spark measures the size of an Arrow batch after each row. For a list, a column or a field of a
+    struct, it then takes a step for each null since the last list (``ListVector.setValueCount`` of
+    Arrow's Java), so nulls alone take the square of the batch's rows. Here, such a list is empty on
+    its way.
     """
-    from pyspark.sql.functions import expr
-    from pyspark.sql.types import ArrayType
+    from pyspark.sql.functions import col
+    from pyspark.sql.types import ArrayType, StructType
 
     names = rows.columns
-    lists = [
-        place
-        for place, field in enumerate(rows.schema)
-        if field.nullable and isinstance(field.dataType, ArrayType)
-    ]
-    if not lists:
+    lists: list[int] = []
+    structs: dict[int, tuple[list[str], list[int]]] = {}
+    for place, field in enumerate(rows.schema):
+        kind = field.dataType
+        if isinstance(kind, ArrayType) and field.nullable:
+            lists.append(place)
+        elif isinstance(kind, StructType):
+            inner = [n for n, each in enumerate(kind) if isinstance(each.dataType, ArrayType)]
+            if inner:
+                structs[place] = kind.names, inner
+    if not lists and not structs:
         return rows.mapInArrow(function, schema)
     # Only the lists are expressions: each one takes the driver milliseconds.
-    sent = rows.toDF(*(f"c{place}" for place in range(len(names)))).withColumns(
-        {f"c{place}": expr(f"coalesce(c{place}, array())") for place in lists}
-        | {f"null{place}": expr(f"c{place} IS NULL") for place in lists}
-    )
-    return sent.mapInArrow(
-        lambda batches: function(_with_nulls(batch, names, lists) for batch in batches), schema
+    sent: dict[str, Column] = {}
+    added: dict[str, Column] = {}
+    for place in lists:
+        name = f"c{place}"
+        sent[name], added[f"null{place}"] = _sent(col(name))
+    for place, (_, inner) in structs.items():
+        name = f"c{place}"
+        struct = col(name).cast(_numbered(rows.schema[place].dataType))
+        for number in inner:
+            value, is_null = _sent(struct[f"f{number}"])
+            added |= {f"list{place}_{number}": value, f"null{place}_{number}": is_null}
+        sent[name] = _without(struct, inner)
+    numbered = rows.toDF(*(f"c{place}" for place in range(len(names))))
+    return numbered.withColumns(sent | added).mapInArrow(
+        lambda batches: function(_with_nulls(batch, names, lists, structs) for batch in batches),
+        schema,
     )
 
 
-def _with_nulls(batch: pa.RecordBatch, names: list[str], lists: list[int]) -> pa.RecordBatch:
+def _sent(value: Column) -> tuple[Column, Column]:
+    """Return a list that is never null, and whether it is."""
+    from pyspark.sql.functions import array, coalesce
+
+    return coalesce(value, array()), value.isNull()
+
+
+def _numbered(kind: Any) -> StructType:
+    """Return the type of a struct with the fields f0, f1, …, of which no two names are alike."""
+    from pyspark.sql.types import StructField, StructType
+
+    return StructType([StructField(f"f{n}", field.dataType) for n, field in enumerate(kind)])
+
+
+def _without(struct: Column, inner: Sequence[int]) -> Column:
+    """Return a struct with a constant in place of some fields."""
+    from pyspark.sql.functions import lit
+
+    for number in inner:
+        struct = struct.withField(f"f{number}", lit(False))
+    return struct
+
+
+def _with_nulls(
+    batch: pa.RecordBatch,
+    names: list[str],
+    lists: Sequence[int],
+    structs: Mapping[int, tuple[Sequence[str], Sequence[int]]],
+) -> pa.RecordBatch:
     """Return a batch with its names, and with the lists that are null by its last columns."""
-    columns = batch.columns[: len(names)]
-    for place, is_null in zip(lists, batch.columns[len(names) :], strict=True):
-        if is_null.true_count:
-            nothing = pa.scalar(None, columns[place].type)
-            columns[place] = pc.if_else(is_null, nothing, columns[place])
+    columns, added = batch.columns[: len(names)], iter(batch.columns[len(names) :])
+    for place in lists:
+        columns[place] = _nulled(columns[place], next(added))
+    for place, (fields, inner) in structs.items():
+        struct = columns[place]
+        values = [struct.field(number) for number in range(len(fields))]
+        for number in inner:
+            values[number] = _nulled(next(added), next(added))
+        columns[place] = pa.StructArray.from_arrays(values, names=fields, mask=struct.is_null())
     return pa.RecordBatch.from_arrays(columns, names)
+
+
+def _nulled(values: pa.Array, is_null: pa.Array) -> pa.Array:
+    return (
+        pc.if_else(is_null, pa.scalar(None, values.type), values) if is_null.true_count else values
+    )
