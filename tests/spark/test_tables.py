@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -321,10 +320,7 @@ def test_a_table_of_1600_columns(spark: SparkSession, api: Any) -> None:
     changes = spark.createDataFrame(
         [(*one, "I", 5, 0, None, None), (*two, "U", 6, 0, odd, (0,))], schema
     )
-    start = time.monotonic()
     latest = api.latest(changes, ["id"])
-    latest.explain()
-    assert time.monotonic() - start < 60
     [row] = latest.collect()
     assert list(row[:1600]) == [-1, *(n if n % 2 else -n for n in range(1, 1600))]
     assert row["_unchanged"] is None
