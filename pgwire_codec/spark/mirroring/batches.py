@@ -8,6 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+
 from pgwire_codec.errors import PgwireError
 from pgwire_codec.log import Log
 from pgwire_codec.spark.failures import error_in, full_disk
@@ -132,6 +134,8 @@ class MirrorBatches:
                     self._record_unnamed(packed.sparkSession, tables)
                 if tables.ranges:
                     self._apply(packed.sparkSession, tables, batch)
+            # Arrow keeps freed memory: after a snapshot, that of the largest batch.
+            pa.default_memory_pool().release_unused()
 
     @staticmethod
     def _adapt(session: SparkSession) -> None:
