@@ -1,12 +1,12 @@
 """Verdict on the memory and the descriptors of processes: flat, or not.
 
-A window's memory is the median of its samples, and its descriptors are the least: a process has
-more while it works, and a leak raises the least, too.
+A window has the median of its samples: a process has more of both while it works, and fewer
+descriptors while the server is away.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import median
@@ -20,7 +20,7 @@ WINDOW = 120.0
 _EQUAL_AGE = (45.0, 75.0)
 _TOLERANCE = 0.05
 _DESCRIPTORS = 3  # of a few, one more is a large part
-_MEASURES: dict[str, Callable[[list[int]], float]] = {"rss": median, "descriptors": min}
+_MEASURES = ("rss", "descriptors")
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ def judge(samples: Iterable[Sample]) -> Iterator[Verdict]:
         lives = [list(life) for _, life in groupby(of_process, key=lambda each: each.pid)]
         lives.sort(key=lambda life: life[0].seconds)
         longest = max(lives, key=lambda life: life[-1].age)
-        for measure, summarize in _MEASURES.items():
-            windows = tuple(map(summarize, _windows(longest, measure)))
+        for measure in _MEASURES:
+            windows = tuple(median(each) for each in _windows(longest, measure))
             what = f"the longest-lived process, each {WINDOW:.0f} s from {SETTLED:.0f} s on"
             yield Verdict(process, measure, what, windows, is_judged=True)
             low, high = _EQUAL_AGE
@@ -80,7 +80,7 @@ def judge(samples: Iterable[Sample]) -> Iterator[Verdict]:
                 for life in lives
             )
             what = f"each process at the age of {low:.0f} to {high:.0f} s"
-            values = tuple(summarize(life) for life in young if life)
+            values = tuple(median(life) for life in young if life)
             yield Verdict(process, measure, what, values, is_judged=False)
 
 

@@ -95,9 +95,9 @@ def test_a_few_more_descriptors_are_flat(more: int, flat: bool) -> None:
     assert _verdicts(life)["descriptors", True].is_flat is flat
 
 
-def test_descriptors_of_work_are_no_leak() -> None:
+def test_descriptors_of_work_and_of_an_outage_are_no_leak() -> None:
     life = [
-        replace(each, descriptors=300 if number % 5 else 20)
+        replace(each, descriptors=(300, 5, 20, 20, 20)[number % 5])
         for number, each in enumerate(_life(100, 0))
     ]
     assert _verdicts(life)["descriptors", True].values == (20,) * 7
