@@ -10,6 +10,8 @@ import io
 import sys
 from typing import Final
 
+from pgwire_codec.cli.memory import allocator_of_command
+
 DIFFERENT: Final = 1  #: Tables that were compared differ.
 USAGE: Final = 2  #: Invalid options or arguments.
 RETRY: Final = 3  #: The cause can pass by itself: the server is unreachable, a disk is full.
@@ -19,7 +21,8 @@ PERMANENT: Final = 4  #: A retry fails in the same way until the cause is fixed.
 def main() -> None:
     """Run the command line and exit with its status."""
     try:
-        from pgwire_codec.cli.app import app
+        with allocator_of_command():
+            from pgwire_codec.cli.app import app
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in ("click", "rich"):

@@ -33,7 +33,6 @@ from pgwire_codec.cli.arguments import (
     name_options,
 )
 from pgwire_codec.cli.capture_report import JsonReport, StatusReport, TerminalReport, summary
-from pgwire_codec.cli.memory import use_c_allocator
 from pgwire_codec.cli.metrics import capture_endpoint, metrics_option
 from pgwire_codec.cli.retention import retention_of, retention_options
 from pgwire_codec.cli.service_manager import ServiceManager
@@ -215,7 +214,6 @@ def capture(
     dsn = with_password_command(dsn, password_command)
     plugin = PluginOptions(**_fields_of(PluginOptions, options))
     segments = SegmentOptions(**_fields_of(SegmentOptions, options))
-    use_c_allocator()
     running = LogCapture(
         dsn,
         log,

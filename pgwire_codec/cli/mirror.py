@@ -21,7 +21,6 @@ from pgwire_codec.cli.lake_options import (
     tables_option,
     to_option,
 )
-from pgwire_codec.cli.memory import use_c_allocator
 from pgwire_codec.cli.metrics import metrics_option, mirror_endpoint
 from pgwire_codec.cli.mirror_report import JsonLines, MirrorReport, TerminalTable, summary
 from pgwire_codec.cli.service_manager import ServiceManager
@@ -189,7 +188,6 @@ def mirror(
     key = None if mask_key_file is None else mask_key_file.read().rstrip(b"\r\n")
     chosen_masks = masking.Masks.parse(masks, key)
     row_columns = spark_module("mirroring.row_columns", "the mirror")
-    use_c_allocator()
     Log(log)  # an error that needs no Spark
     engine, lakehouse = engine_for(target, engine)
     console = Console()

@@ -1,4 +1,4 @@
-"""The allocator that commands choose for Arrow."""
+"""The allocator that Arrow has in commands."""
 
 from __future__ import annotations
 
@@ -9,19 +9,34 @@ import sys
 import pytest
 
 PROGRAM = """
-from pgwire_codec.cli.memory import use_c_allocator
-use_c_allocator()
-import pyarrow as pa
-print(pa.default_memory_pool().backend_name)
+import os, sys
+from pgwire_codec.cli import main
+try:
+    main()
+finally:
+    import pyarrow as pa
+    print(pa.default_memory_pool().backend_name, os.environ.get("ARROW_DEFAULT_MEMORY_POOL"))
 """
 
 
-@pytest.mark.parametrize(("named", "expected"), [(None, "system"), ("jemalloc", "jemalloc")])
-def test_the_environment_decides(named: str | None, expected: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "named", "expected"),
+    [
+        ("capture", None, "system"),
+        ("mirror", None, "system"),
+        ("capture", "jemalloc", "jemalloc"),
+        ("bench", None, "mimalloc"),
+    ],
+)
+def test_commands_that_run_for_long(command: str, named: str | None, expected: str) -> None:
     pa = pytest.importorskip("pyarrow")
     if expected not in pa.supported_memory_backends():
         pytest.skip(f"this pyarrow has no {expected}")
-    environment = os.environ | ({} if named is None else {"ARROW_DEFAULT_MEMORY_POOL": named})
-    command = [sys.executable, "-c", PROGRAM]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == expected
+    environment = {
+        name: value for name, value in os.environ.items() if name != "ARROW_DEFAULT_MEMORY_POOL"
+    }
+    if named is not None:
+        environment["ARROW_DEFAULT_MEMORY_POOL"] = named
+    program = [sys.executable, "-c", PROGRAM, command, "--help"]
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == f"{expected} {named}"
