@@ -20,7 +20,7 @@ def allocator_of_command() -> Iterator[None]:
     """Have Arrow allocate by the C library in a command that runs for long.
 
     That is so if pyarrow is imported inside of the context, and the environment names no allocator.
-    Processes that the command starts have Arrow's default, which is faster for large batches.
+    Processes that the command starts, such as Spark's workers, have Arrow's default.
 
     That default, mimalloc, keeps memory that one thread allocated and another one freed, also after
     ``MemoryPool.release_unused``. A capture that never used more than 9 MB of it had 72 MB after an
