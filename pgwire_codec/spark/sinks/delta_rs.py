@@ -27,8 +27,9 @@ from pgwire_codec.spark.sinks.target import Applied, Batch, Merged
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
-#: Properties of new tables. By default, delta-rs writes a checkpoint after 100 commits: to open a
-#: table, it then reads the files of up to 99, each in a thread.
+#: Properties of new tables; delta-rs ignores them for one that exists. By default, it writes a
+#: checkpoint after 100 commits: to open a table, it then reads the files of up to 99, each in a
+#: thread.
 NEW_TABLE: Final = {"delta.checkpointInterval": "10"}
 
 
@@ -130,7 +131,7 @@ class DeltaRs:
             self._path if self._table is None else self._table,
             rows,
             mode=mode,
-            configuration=NEW_TABLE if self._table is None else None,
+            configuration=NEW_TABLE,
             commit_properties=self._commit(batch),
             storage_options=self._options or None,
             **options,
