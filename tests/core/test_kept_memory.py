@@ -1,4 +1,4 @@
-"""Memory that the core keeps for the next batch is taken again."""
+"""Memory that the core keeps for the next batch is taken again, or freed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ pytestmark = [
 ]
 pytest.importorskip("pgwire_codec._core", reason="no compiled core is built")
 
-#: Decodes the same long texts again and again, and prints by how many MiB memory grew meanwhile.
-PROGRAM = """
+#: Functions of the programs below.
+COMMON = """
+import time
 import pgwire_codec as pgc
 from tests.support.build import T, insert, transaction, wire
 
@@ -26,9 +27,15 @@ def megabytes():
     with open("/proc/self/smaps_rollup") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("Anonymous:")) / 1024
 
-rows = [insert(1, str(number), "a" * 50, None) for number in range(12_000)]
-messages = wire(transaction(T, *rows, lsn=100))
-[batch] = pgc.Decoder().decode(messages)
+def batch_of(rows, width):
+    rows = [insert(1, str(number), "a" * width, None) for number in range(rows)]
+    [batch] = pgc.Decoder().decode(wire(transaction(T, *rows, lsn=100)))
+    return batch
+"""
+
+#: Decodes the same long texts again and again, and prints by how many MiB memory grew meanwhile.
+AGAIN = """
+batch = batch_of(12_000, 50)
 for count in (20, 200):
     before = megabytes()
     for _ in range(count):
@@ -36,15 +43,39 @@ for count in (20, 200):
 print(megabytes() - before)
 """
 
+#: Decodes one column of 48 MB, and later small ones. Prints by how many MiB memory shrank.
+LATER = """
+large, small = batch_of(1_200, 40_000), batch_of(12_000, 50)
+large.to_arrow()
+before = megabytes()
+small.to_arrow()
+soon = megabytes()
+time.sleep(12)
+small.to_arrow()
+print(before - soon, before - megabytes())
+"""
+
 
 def test_a_column_of_texts_takes_what_the_one_before_had() -> None:
-    root = Path(__file__).parents[2]
+    [grown] = printed(AGAIN)
+    assert grown < 16  # 200 times 0.6 MB otherwise
+
+
+@pytest.mark.slow
+def test_what_is_not_taken_again_is_freed() -> None:
+    soon, later = printed(LATER)
+    assert soon < 8
+    assert later > 40
+
+
+def printed(program: str) -> list[float]:
+    """Numbers that a program prints."""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        cwd=root,
+        [sys.executable, "-c", COMMON + program],
+        cwd=Path(__file__).parents[2],
         env=os.environ | {"PGWIRE_CODEC_IMPL": "cython"},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert float(done.stdout) < 16  # 200 times 0.6 MB otherwise
+    return [float(number) for number in done.stdout.split()]

@@ -7,6 +7,7 @@ returns large blocks to the system at once.
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy, memmove
+from libc.time cimport time, time_t
 
 import numpy as np
 
@@ -58,6 +59,7 @@ cdef enum:
     LARGE = 64 << 10  # bytes from which a block is kept
     MOST_BLOCKS = 512
     MOST_BYTES = 128 << 20  # of all blocks that are kept
+    MOST_SECONDS = 10  # for which a block is kept; sizes that are not needed again would add up
 
 
 cdef struct Header:
@@ -67,12 +69,14 @@ cdef struct Header:
 
 cdef struct Kept:
     Header* header
-    uint64_t age  # when it was kept
+    uint64_t number  # of the call that kept it
+    time_t second  # in which that was
 
 cdef Kept kept[MOST_BLOCKS]  # by capacity
 cdef int kept_blocks = 0
 cdef uint64_t kept_bytes = 0
-cdef uint64_t clock = 0
+cdef uint64_t calls = 0
+cdef time_t swept = 0  # the second in which old blocks were last freed
 cdef PyThread_type_lock lock = PyThread_allocate_lock()
 
 
@@ -156,28 +160,46 @@ cdef Header* take_kept(size_t size) noexcept nogil:
 
 cdef bint keep(Header* header) noexcept nogil:
     """Keep a block, and free the oldest ones for it; return False if it cannot be kept."""
-    global kept_blocks, kept_bytes, clock
+    global kept_blocks, kept_bytes, calls
     cdef int at, oldest
-    cdef Header* gone
+    cdef time_t now
     if not PGWIRE_KEEPS or header.capacity > MOST_BYTES or not PyThread_acquire_lock(lock, 0):
         return False
+    now = time(NULL)
+    if now != swept:
+        sweep(now)
     while kept_blocks == MOST_BLOCKS or kept_bytes + header.capacity > MOST_BYTES:
         oldest = 0
         for at in range(1, kept_blocks):
-            if kept[at].age < kept[oldest].age:
+            if kept[at].number < kept[oldest].number:
                 oldest = at
-        gone = kept[oldest].header
-        forget(oldest)
-        PyMem_RawFree(gone)
+        discard(oldest)
     header.is_kept = True
-    clock += 1
+    calls += 1
     at = first_of(header.capacity)
     memmove(&kept[at + 1], &kept[at], <size_t> (kept_blocks - at) * sizeof(Kept))
-    kept[at] = Kept(header, clock)
+    kept[at] = Kept(header, calls, now)
     kept_blocks += 1
     kept_bytes += header.capacity
     PyThread_release_lock(lock)
     return True
+
+
+cdef void sweep(time_t now) noexcept nogil:
+    """Free the blocks that are kept for too long."""
+    global swept
+    cdef int at
+    swept = now
+    for at in range(kept_blocks - 1, -1, -1):
+        if now - kept[at].second > MOST_SECONDS:
+            discard(at)
+
+
+cdef void discard(int at) noexcept nogil:
+    """Free a kept block."""
+    cdef Header* header = kept[at].header
+    forget(at)
+    PyMem_RawFree(header)
 
 
 cdef void forget(int at) noexcept nogil:
