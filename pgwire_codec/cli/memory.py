@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from collections.abc import Iterator
@@ -14,19 +15,31 @@ _LONG_RUNNING: Final = ("capture", "mirror")
 #: Variable from which Arrow takes its allocator, once, when pyarrow is imported.
 _POOL: Final = "ARROW_DEFAULT_MEMORY_POOL"
 
+#: Variables from which glibc takes the same as from ``mallopt``.
+_OF_GLIBC: Final = ("MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
+
+_M_MMAP_THRESHOLD: Final = -3  # in glibc's malloc.h
+
+#: Bytes from which a block is returned to the system when it is freed.
+_RETURNED: Final = 256 << 10
+
 
 @contextmanager
 def allocator_of_command() -> Iterator[None]:
-    """Have Arrow allocate by the C library in a command that runs for long.
+    """Have a command that runs for long return freed memory to the system.
 
-    That is so if pyarrow is imported inside of the context, and the environment names no allocator.
-    Processes that the command starts, such as Spark's workers, have Arrow's default.
+    Arrow allocates by the C library, if pyarrow is imported inside of the context, and the
+    environment names no allocator. Arrow's default, mimalloc, keeps memory that one thread
+    allocated and another one freed, also after ``MemoryPool.release_unused``. A capture that never
+    used more than 9 MB of it had 72 MB after an hour.
 
-    That default, mimalloc, keeps memory that one thread allocated and another one freed, also after
-    ``MemoryPool.release_unused``. A capture that never used more than 9 MB of it had 72 MB after an
-    hour.
+    Processes that the command starts, such as Spark's workers, have the defaults.
     """
-    if _POOL in os.environ or not set(sys.argv[1:2]) & set(_LONG_RUNNING):
+    if not set(sys.argv[1:2]) & set(_LONG_RUNNING):
+        yield
+        return
+    _return_large_blocks()
+    if _POOL in os.environ:
         yield
         return
     os.environ[_POOL] = "system"
@@ -34,3 +47,16 @@ def allocator_of_command() -> Iterator[None]:
         yield
     finally:
         del os.environ[_POOL]
+
+
+def _return_large_blocks() -> None:
+    """Fix the size from which glibc returns a freed block to the system, see mallopt(3).
+
+    By default, glibc raises it to that of each larger block that is freed, up to 32 MiB. Blocks
+    below it come to lie between smaller ones that last, in a heap for each thread.
+    """
+    if sys.platform != "linux" or any(name in os.environ for name in _OF_GLIBC):
+        return
+    library = ctypes.CDLL(None)
+    if hasattr(library, "mallopt"):  # another C library may lack it
+        library.mallopt(_M_MMAP_THRESHOLD, _RETURNED)

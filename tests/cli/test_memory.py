@@ -1,7 +1,8 @@
-"""The allocator that Arrow has in commands."""
+"""Allocators in commands."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -20,6 +21,27 @@ finally:
 
 #: Prints Arrow's own default.
 ARROW_ALONE = "import pyarrow as pa; print(pa.default_memory_pool().backend_name)"
+
+#: Prints how many blocks of 1 MiB the C library maps by themselves, after a larger one was freed.
+LARGE_BLOCKS = """
+import ctypes
+from pgwire_codec.cli import main
+
+names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+
+class Info(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int) for name in names.split()]
+
+try:
+    main()
+finally:
+    library = ctypes.CDLL(None)
+    library.malloc.restype, library.mallinfo.restype = ctypes.c_void_p, Info
+    library.free(ctypes.c_void_p(library.malloc(8 << 20)))
+    before = library.mallinfo().hblks
+    library.malloc(1 << 20)
+    print(library.mallinfo().hblks - before)
+"""
 
 
 @pytest.mark.parametrize(
@@ -43,6 +65,24 @@ def test_commands_that_run_for_long(command: str, named: str | None, expected: s
     if named is not None:
         environment["ARROW_DEFAULT_MEMORY_POOL"] = named
     assert last_line(PROGRAM, environment, command, "--help") == f"{expected} {named}"
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo"), reason="not with glibc")
+@pytest.mark.parametrize(
+    ("command", "named", "expected"),
+    [
+        ("capture", None, "1"),
+        ("mirror", None, "1"),
+        ("capture", "33554432", "0"),
+        ("bench", None, "0"),
+    ],
+)
+def test_large_blocks_are_returned(command: str, named: str | None, expected: str) -> None:
+    variables = ("MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
+    environment = {name: value for name, value in os.environ.items() if name not in variables}
+    if named is not None:
+        environment["MALLOC_MMAP_THRESHOLD_"] = named
+    assert last_line(LARGE_BLOCKS, environment, command, "--help") == expected
 
 
 def last_line(program: str, environment: dict[str, str], *arguments: str) -> str:
