@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
+from pgwire_codec import log
 from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.spark.mirroring import batches, lake_table
-from tests.support import build
+from tests.support import build, spark_logs
 from tests.support.build import column
 from tests.support.mirrors import ID, MirrorOf, Writer, relation
 
@@ -137,3 +140,40 @@ def test_tables_that_are_merged_at_once_have_pools_of_their_own(
     assert len(pools) == 6
     assert len(set(pools)) == 2
     assert len({pool for pool, _ in pools}) == 2
+
+
+def test_a_new_table_while_the_log_is_pruned(
+    made: MirrorOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log before the micro-batch is not read for it, and may be gone."""
+    from pgwire_codec.spark.mirroring.table_mirror import TableMirror
+
+    first, second = relation(1, ID), relation(2, ID)
+    apply = TableMirror.apply
+
+    def applied(mirror: TableMirror, *arguments: Any) -> Any:
+        log.prune(made.log, 20)
+        return apply(mirror, *arguments)
+
+    with log.LogWriter(tmp_path / "log", spark_logs.source()) as writer:
+
+        def commit(lsn: int, *inside: Any) -> None:
+            messages = build.wire(build.transaction(*inside, xid=lsn, lsn=lsn))
+            times = np.full(len(messages), np.datetime64("2024-02-29", "us"))
+            writer.append(messages, np.zeros(len(messages), np.uint64), times)
+            writer.flush()
+
+        for lsn in (10, 20, 30):
+            commit(lsn, first, build.insert(1, str(lsn)))
+            writer.seal()
+        commit(40, first, build.insert(1, "40"))
+        made.run()
+        commit(50, second, build.insert(2, "50"))  # in the part that has 40, too
+        monkeypatch.setattr(TableMirror, "apply", applied)
+        made.run()
+    assert log.Log(made.log).begin.lsn == 20
+    assert {name: row["state"] for name, row in made.status().items()} == {
+        "public.t1": "ok",
+        "public.t2": "ok",
+    }
+    assert made.rows("public.t2") == [{"id": 50}]

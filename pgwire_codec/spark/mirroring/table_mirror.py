@@ -221,6 +221,8 @@ class TableMirror:
 
     def _has_changes(self, oid: int, after: int, until: int) -> bool:
         """Return whether a range of the log may have changes of a relation."""
+        if oid not in self._log.relations_at(until).relations:
+            return False
         return any(
             changed is None or oid in changed
             for changed in self._log.plan(after, until, relation_oid=oid).changed
