@@ -9,6 +9,7 @@ The log is in an object store on this machine, which counts the bytes that are r
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -43,17 +44,23 @@ _SAMPLE_SECONDS = 0.2
 
 @dataclass
 class Run:
-    """Seconds by the clock, peak resident bytes of the driver's two processes, and bytes read."""
+    """Seconds by the clock, bytes of the driver's two processes, and bytes read.
+
+    Of both processes, it is the resident bytes, and of Java's heap, which grows to its limit before
+    it is collected, the bytes in use after a collection; each is the largest number.
+    """
 
     seconds: float
     python: int
     java: int
+    heap: int
     read: int
 
     def __str__(self) -> str:
         return (
             f"{self.seconds:8.1f} s, driver: Python {self.python / 1e6:,.0f} MB, "
-            f"Java {self.java / 1e6:,.0f} MB, read {self.read / 1e6:,.1f} MB of the log"
+            f"Java {self.java / 1e6:,.0f} MB with a heap of {self.heap / 1e6:,.0f} MB, "
+            f"read {self.read / 1e6:,.1f} MB of the log"
         )
 
 
@@ -76,7 +83,12 @@ def main(size: str, engine: str = "delta-rs") -> None:
             print(f"× {factor}: changes  {_mirror(place, engine)}", flush=True)
             if factor == 1:
                 few = min(FEW, tables)
-                print(f"one query a table, for {few} of them: {_queries(place, few)}", flush=True)
+                run = _queries(place, few)
+                print(
+                    f"one query a table, for {few} of them: {run.seconds:.1f} s, "
+                    f"read {run.read / 1e6:,.1f} MB of the log",
+                    flush=True,
+                )
 
 
 def _fill(server: EmbeddedServer, tables: int, rows: int) -> None:
@@ -130,11 +142,13 @@ def _run(*arguments: str) -> None:
 
 
 def _mirror(place: Path, engine: str) -> Run:
+    collections = place / "collections"
     with _measured(place) as (uri, run):
         command = _command(
             "mirror", "--log", uri, "--to", f"delta:{place / 'lake'}", "--engine", engine,
             "--checkpoint", str(place / "checkpoint"), "--once", "--json",
             "--conf", f"spark.master={MASTER}", "--conf", "spark.executor.memory=4g",
+            "--conf", f"spark.driver.extraJavaOptions=-Xlog:gc:file={collections}",
         )  # fmt: skip
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
             while process.poll() is None:
@@ -142,6 +156,8 @@ def _mirror(place: Path, engine: str) -> Run:
                 time.sleep(_SAMPLE_SECONDS)
         if process.returncode:
             raise subprocess.CalledProcessError(process.returncode, command)
+    after = re.findall(r" \d+M->(\d+)M\(", collections.read_text())
+    run.heap = max(map(int, after)) << 20
     return run
 
 
@@ -174,14 +190,13 @@ def _queries(place: Path, few: int) -> Run:
                 .start()
             )
             query.awaitTermination()
-            _sample(psutil.Process(), run)
     return run
 
 
 @contextmanager
 def _measured(place: Path) -> Iterator[tuple[str, Run]]:
     """Serve the log; yield its URI, and a run that has the time and the bytes read at the end."""
-    run = Run(0.0, 0, 0, 0)
+    run = Run(0.0, 0, 0, 0, 0)
     with object_server.serve(place / "store", 0.0) as server:
         log.Log(f"{server.uri}/log{server.options}")  # the server answers
         before, start = server.bytes_sent, time.perf_counter()
