@@ -35,11 +35,10 @@ def allocator_of_command() -> Iterator[None]:
 
     Processes that the command starts, such as Spark's workers, have the defaults.
     """
-    if not set(sys.argv[1:2]) & set(_LONG_RUNNING):
-        yield
-        return
-    _return_large_blocks()
-    if _POOL in os.environ:
+    is_long_running = len(sys.argv) > 1 and sys.argv[1] in _LONG_RUNNING
+    if is_long_running:
+        _return_large_blocks()
+    if not is_long_running or _POOL in os.environ:
         yield
         return
     os.environ[_POOL] = "system"

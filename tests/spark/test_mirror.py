@@ -6,14 +6,14 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from pgwire_codec import log
 from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.spark.mirroring import batches, lake_table
-from tests.support import build, spark_logs
+from tests.support import build
 from tests.support.build import column
+from tests.support.logs import SOURCE, append
 from tests.support.mirrors import ID, MirrorOf, Writer, relation
 
 if TYPE_CHECKING:
@@ -155,12 +155,10 @@ def test_a_new_table_while_the_log_is_pruned(
         log.prune(made.log, 20)
         return apply(mirror, *arguments)
 
-    with log.LogWriter(tmp_path / "log", spark_logs.source()) as writer:
+    with log.LogWriter(tmp_path / "log", SOURCE) as writer:
 
         def commit(lsn: int, *inside: Any) -> None:
-            messages = build.wire(build.transaction(*inside, xid=lsn, lsn=lsn))
-            times = np.full(len(messages), np.datetime64("2024-02-29", "us"))
-            writer.append(messages, np.zeros(len(messages), np.uint64), times)
+            append(writer, build.wire(build.transaction(*inside, xid=lsn, lsn=lsn)))
             writer.flush()
 
         for lsn in (10, 20, 30):

@@ -6,13 +6,13 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import pgwire_codec as pgc
 from pgwire_codec import log
 from tests.support import build, spark_logs
 from tests.support.build import column
+from tests.support.logs import append
 
 pytest.importorskip("pyspark", reason="needs PySpark (Python 3.11)")
 
@@ -80,8 +80,7 @@ def stream(request: pytest.FixtureRequest, folder: Path) -> Stream:
 
 def grow(writer: log.LogWriter, messages: list[bytes]) -> None:
     """Add messages to the growing segment."""
-    time = np.full(len(messages), np.datetime64("2024-02-29", "us"))
-    writer.append(messages, np.zeros(len(messages), np.uint64), time)
+    append(writer, messages)
     writer.flush()
 
 
