@@ -1,7 +1,8 @@
 """Verdict on the memory and the descriptors of processes: flat, or not.
 
 A window has the median of its samples: a process has more of both while it works, and fewer
-descriptors while the server is away.
+descriptors while the server is away. It is as long as a round of faults: memory differs between
+parts of a round, because it differs between faults.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tests.soak.recorder import Sample
 
 #: Age from which a process is judged, and length of a window, in seconds.
 SETTLED = 600.0
-WINDOW = 120.0
+WINDOW = 300.0
 #: Age at which processes that were killed are compared with one another.
 _EQUAL_AGE = (45.0, 75.0)
 _TOLERANCE = 0.05

@@ -62,7 +62,7 @@ def test_no_process_is_killed_in_the_later_part() -> None:
 def test_memory_that_grows_is_not_flat(growth: float, flat: bool) -> None:
     verdict = _verdicts(_life(200, growth))["rss", True]
     assert verdict.is_flat is flat
-    assert len(verdict.values) == 7  # of two minutes each, from ten minutes to 25
+    assert len(verdict.values) == 3  # of five minutes each, from ten minutes to 25
 
 
 def test_memory_that_grew_before_is_flat() -> None:
@@ -100,7 +100,7 @@ def test_descriptors_of_work_and_of_an_outage_are_no_leak() -> None:
         replace(each, descriptors=(300, 5, 20, 20, 20)[number % 5])
         for number, each in enumerate(_life(100, 0))
     ]
-    assert _verdicts(life)["descriptors", True].values == (20,) * 7
+    assert _verdicts(life)["descriptors", True].values == (20,) * 3
 
 
 def test_the_chart_has_a_line_for_each_process_and_each_fault(tmp_path: Path) -> None:
