@@ -34,7 +34,7 @@ class Sample:
 
 
 class Recorder(threading.Thread):
-    """Records, every few seconds, the processes that a function returns, and a child of Java's."""
+    """Records, every few seconds, the processes that a function returns, and their Spark's."""
 
     def __init__(
         self,
@@ -69,11 +69,8 @@ class Recorder(threading.Thread):
         """Yield a sample of each process."""
         seconds = round(time.monotonic() - self._begun, 1)
         for name, pid in self._processes().items():
-            named = {name: pid}
-            # A process that ends meanwhile, or has ended, has no sample.
-            with suppress(OSError):
-                named |= {f"{name} (Java)": each for each in _children(pid) if _is_java(each)}
-            for each, number in named.items():
+            for each, number in [(name, pid), *_of_spark(name, pid)]:
+                # A process that ends meanwhile, or has ended, has no sample.
                 with suppress(OSError, KeyError):
                     yield _sample(seconds, each, number)
 
@@ -109,9 +106,22 @@ def _fields(path: Path) -> dict[str, int]:
     return found
 
 
-def _children(pid: int) -> list[int]:
-    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+def _of_spark(name: str, pid: int) -> Iterator[tuple[str, int]]:
+    """Yield the processes of a Spark that a process has started: Java, and Python's."""
+    for java in _children(pid, "java"):
+        yield f"{name} (Java)", java
+        for source in _children(java, "python_streaming_source_runner"):
+            yield f"{name} (source)", source
+        for daemon in _children(java, "pyspark.worker"):
+            for worker in _children(daemon, ""):
+                yield f"{name} (worker)", worker
 
 
-def _is_java(pid: int) -> bool:
-    return Path(f"/proc/{pid}/comm").read_text().strip() == "java"
+def _children(pid: int, part: str) -> Iterator[int]:
+    """Yield the children of a process that have a text in their command line."""
+    with suppress(OSError):  # the process has ended
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                with suppress(OSError):
+                    if part in Path(f"/proc/{child}/cmdline").read_text():
+                        yield int(child)

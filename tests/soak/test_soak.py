@@ -41,4 +41,5 @@ def test_a_minute_with_every_fault(tmp_path: Path) -> None:
     assert outcome.changes > 100_000  # of the snapshot, and more
     assert outcome.transactions > 100
     recorded = {sample.process for sample in soak.recorder.samples}
-    assert recorded == {"capture", "mirror", "mirror (Java)"}
+    spark = {f"mirror ({each})" for each in ("Java", "source", "worker")}
+    assert recorded == {"capture", "mirror", *spark}
