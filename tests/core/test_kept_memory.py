@@ -43,15 +43,15 @@ for count in (20, 200):
 print(megabytes() - before)
 """
 
-#: Decodes one column of 48 MB, and later small ones. Prints by how many MiB memory shrank.
+#: Decodes one column of 48 MB, and later others. Prints by how many MiB memory shrank.
 LATER = """
-large, small = batch_of(1_200, 40_000), batch_of(12_000, 50)
+large, other = batch_of(1_200, 40_000), batch_of(ROWS, 50)
 large.to_arrow()
 before = megabytes()
-small.to_arrow()
+other.to_arrow()
 soon = megabytes()
 time.sleep(12)
-small.to_arrow()
+other.to_arrow()
 print(before - soon, before - megabytes())
 """
 
@@ -62,8 +62,10 @@ def test_a_column_of_texts_takes_what_the_one_before_had() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_not_taken_again_is_freed() -> None:
-    soon, later = printed(LATER)
+@pytest.mark.parametrize("rows", [12_000, 12], ids=["large", "small"])
+def test_what_is_not_taken_again_is_freed(rows: int) -> None:
+    """When blocks that are large enough to be kept are freed, and when only small ones are."""
+    soon, later = printed(LATER.replace("ROWS", str(rows)))
     assert soon < 8
     assert later > 40
 

@@ -120,7 +120,10 @@ cdef void pool_free(void* p) noexcept nogil:
     if p == NULL:
         return
     header = header_of(p)
-    if header.capacity < LARGE or not keep(header):
+    if header.capacity < LARGE:
+        discard_old()
+        PyMem_RawFree(header)
+    elif not keep(header):
         PyMem_RawFree(header)
 
 
@@ -183,6 +186,17 @@ cdef bint keep(Header* header) noexcept nogil:
     kept_bytes += header.capacity
     PyThread_release_lock(lock)
     return True
+
+
+cdef void discard_old() noexcept nogil:
+    """Free the blocks that are kept for too long, also while no block is large enough to keep."""
+    cdef time_t now
+    if not kept_blocks:
+        return
+    now = time(NULL)
+    if now != swept and PyThread_acquire_lock(lock, 0):
+        sweep(now)
+        PyThread_release_lock(lock)
 
 
 cdef void sweep(time_t now) noexcept nogil:
@@ -261,6 +275,7 @@ cdef object new_array(tuple shape, object dtype):
     for length in shape:
         size *= length
     if size < LARGE:  # it would not be kept
+        discard_old()
         return np.empty(shape, dtype)
     memory = Memory()
     memory.p = pool_realloc(NULL, <size_t> size)
