@@ -123,5 +123,5 @@ def _children(pid: int, part: str) -> Iterator[int]:
         for task in Path(f"/proc/{pid}/task").iterdir():
             for child in (task / "children").read_text().split():
                 with suppress(OSError):
-                    if part in Path(f"/proc/{child}/cmdline").read_text():
+                    if part.encode() in Path(f"/proc/{child}/cmdline").read_bytes():
                         yield int(child)
