@@ -21,6 +21,7 @@ from pgwire_codec.cli.lake_options import (
     tables_option,
     to_option,
 )
+from pgwire_codec.cli.memory import settings_of_workers
 from pgwire_codec.cli.metrics import metrics_option, mirror_endpoint
 from pgwire_codec.cli.mirror_report import JsonLines, MirrorReport, TerminalTable, summary
 from pgwire_codec.cli.service_manager import ServiceManager
@@ -199,7 +200,7 @@ def mirror(
 
     with (
         mirror_endpoint(address, log, target) as watch,
-        local.local_spark(conf, lakehouse) as spark,
+        local.local_spark(settings_of_workers() | conf, lakehouse) as spark,
         report,
     ):
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.support import build
@@ -128,6 +129,48 @@ def test_a_signal_ends_it_after_the_batch(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(120) == 0, process.stderr.read()
     assert rows(tmp_path, "t1") == [{"id": 1}]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "named", "expected"),
+    [
+        ((), {}, {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_MMAP_THRESHOLD_": "262144"}),
+        (
+            ("--conf", "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL=mimalloc"),
+            {"GLIBC_TUNABLES": "glibc.malloc.check=0"},
+            {"ARROW_DEFAULT_MEMORY_POOL": "mimalloc"},
+        ),
+    ],
+)
+def test_workers_return_freed_memory(
+    tmp_path: Path, options: tuple[str, ...], named: dict[str, str], expected: dict[str, str]
+) -> None:
+    """By variables of Spark's Python workers, unless a user names some."""
+    pytest.importorskip("pyspark")
+    pytest.importorskip("deltalake")
+    names = ("ARROW_DEFAULT_MEMORY_POOL", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
+    environment = {name: value for name, value in os.environ.items() if name not in names} | named
+    writer = Writer(tmp_path)
+    writer.commit(relation(1, ID), build.insert(1, "1"))
+    writer.flush()
+    with subprocess.Popen(
+        command(tmp_path, "--every", "1 second", *options),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment | {"PYTHONUNBUFFERED": "1"},
+    ) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["table"] == "public.t1"
+        children = psutil.Process(process.pid).children(recursive=True)
+        workers = [child.environ() for child in children if "pyspark.worker" in child.cmdline()]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(120) == 0
+    assert workers
+    for worker in workers:
+        assert {name: worker[name] for name in names if name in worker} == expected | named
 
 
 @pytest.mark.slow
