@@ -2,8 +2,10 @@
 
 Called as ``python -m benchmarks.merge_speed SIZE FORMAT``, by ``make bench-merge``, with FORMAT
 delta or iceberg, in an environment with Spark 4.1. A round adds a batch of changes to a log. The
-mirror's micro-batch reads it, reduces it and merges it; the hand-written statement merges
-ready-made Arrow batches of the net changes. Spark has two cores; times are the clock's.
+mirror's micro-batch reads it, reduces it, merges it, and writes the status; the hand-written
+statement merges ready-made Arrow batches of the net changes. Spark has two cores. Times are those
+of ``foreachBatch``: of the mirror, Spark's own (``addBatch``, which has the reading), of the
+statement, the clock's.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -24,11 +27,8 @@ import pgwire_codec as pgc
 from benchmarks.machine import machine
 from benchmarks.spark_data import write_log
 from benchmarks.spark_speed import Ready
+from pgwire_codec.spark import mirror
 from pgwire_codec.spark.local import local_spark
-from pgwire_codec.spark.mirroring.batches import MirrorBatches
-from pgwire_codec.spark.mirroring.lake import Lake
-from pgwire_codec.spark.mirroring.masks import Masks
-from pgwire_codec.spark.mirroring.row_columns import RowColumns
 from tests.support.lakehouse import lakehouse_settings
 
 if TYPE_CHECKING:
@@ -70,12 +70,12 @@ class Changes:
         self._next = rows
         self._lsn = 0
 
-    def begin(self) -> int:
-        """Write the inserts of all rows; return the commit LSN."""
-        return self._write([(b"I", int(key)) for key in self._keys])
+    def begin(self) -> None:
+        """Write the inserts of all rows."""
+        self._write([(b"I", int(key)) for key in self._keys])
 
-    def add(self, count: int, shares: tuple[float, float, float]) -> tuple[int, Path]:
-        """Write a batch; return its commit LSN, and the folder of its net changes."""
+    def add(self, count: int, shares: tuple[float, float, float]) -> Path:
+        """Write a batch; return the folder of its net changes."""
         updates, inserts, deletes = (int(count * share) for share in shares)
         chosen = self._chance.choice(len(self._keys), updates + deletes, replace=False)
         changed, gone = self._keys[chosen[:updates]], self._keys[chosen[updates:]]
@@ -85,8 +85,7 @@ class Changes:
         changes = [(b"U", int(key)) for key in changed] + [(b"I", int(key)) for key in new]
         changes += [(b"D", int(key)) for key in gone]
         self._chance.shuffle(changes)
-        lsn = self._write(changes)
-        return lsn, self._keep(changes, lsn)
+        return self._keep(changes, self._write(changes))
 
     def _write(self, changes: list[tuple[bytes, int]]) -> int:
         self._lsn += 1 << 20
@@ -153,29 +152,21 @@ def _measure(
     """Return the times of both, and their ratio, when their targets are equal."""
     name = folder.name.replace(" ", "_")
     target = f"lake.{name}" if form == "iceberg" else str(folder / "lake")
-    lake = Lake.of(spark, f"{form}:{target}", None, None)
     changes = Changes(folder, rows)
-    lsn = changes.begin()
-    batches = MirrorBatches(
-        str(changes.log), ["*"], lake, "evolve", Masks(), RowColumns(), {}, 4, lambda batch: None
-    )
+    changes.begin()
     mirrored = f"{target}.public.acct" if form == "iceberg" else f"delta.`{target}/public/acct`"
     written = f"{target}.written" if form == "iceberg" else f"delta.`{folder}/written`"
-    _mirror(spark, batches, changes.log, 0, lsn, 0)
+    run = partial(_mirror, spark, changes.log, f"{form}:{target}", str(folder / "checkpoint"))
+    run()
     spark.sql(f"CREATE TABLE {written} USING {form} AS SELECT * FROM {mirrored}").collect()
     times: tuple[list[float], list[float]] = ([], [])
     for number in range(rounds + 1):
-        before = lsn
-        lsn, ready = changes.add(count, shares)
-        jobs: list[Callable[[], None]] = [
-            lambda: _mirror(spark, batches, changes.log, before, lsn, number + 1),  # noqa: B023
-            lambda: _merge(spark, ready, written),  # noqa: B023
-        ]
+        ready = changes.add(count, shares)
+        jobs: list[Callable[[], float]] = [run, partial(_merge, spark, ready, written)]
         for place in (0, 1) if number % 2 else (1, 0):
-            begin = perf_counter()
-            jobs[place]()
+            seconds = jobs[place]()
             if number:  # the first one warms up
-                times[place].append(perf_counter() - begin)
+                times[place].append(seconds)
     left, right = (f"SELECT * FROM {each}" for each in (mirrored, written))
     different = spark.sql(f"({left} EXCEPT ALL {right}) UNION ALL ({right} EXCEPT ALL {left})")
     assert different.isEmpty()
@@ -184,19 +175,17 @@ def _measure(
     return f"mirror {mine:.2f} s, MERGE INTO {other:.2f} s, {ratio:.2f} ×"
 
 
-def _mirror(
-    spark: SparkSession, batches: MirrorBatches, log: Path, after: int, until: int, number: int
-) -> None:
-    """Apply a range of the log as a micro-batch."""
-    packed = spark.read.format("pgoutput").options(
-        path=str(log), tables="*", onRelationChange="replace", onError="table",
-        startingLsn=str(after), endingLsn=str(until),
-    )  # fmt: skip
-    batches(packed.load(), number)
+def _mirror(spark: SparkSession, log: Path, target: str, checkpoint: str) -> float:
+    """Apply the new changes of a log by a mirror; return the seconds of its only micro-batch."""
+    query = mirror(spark, log, target, checkpoint=checkpoint, once=True)
+    query.awaitTermination()
+    [batch] = query.recentProgress
+    return float(batch.durationMs["addBatch"]) / 1000
 
 
-def _merge(spark: SparkSession, ready: Path, target: str) -> None:
-    """Merge net changes from files."""
+def _merge(spark: SparkSession, ready: Path, target: str) -> float:
+    """Merge net changes from files; return the seconds."""
+    begin = perf_counter()
     spark.read.format("ready").load(str(ready)).createOrReplaceTempView("net")
     names = SCHEMA.names
     spark.sql(
@@ -206,6 +195,7 @@ def _merge(spark: SparkSession, ready: Path, target: str) -> None:
         f" WHEN NOT MATCHED AND NOT s.gone THEN INSERT ({', '.join(names)})"
         f" VALUES ({', '.join(f's.{each}' for each in names)})"
     ).collect()
+    return perf_counter() - begin
 
 
 if __name__ == "__main__":
