@@ -163,10 +163,12 @@ def test_workers_return_freed_memory(
         env=environment | {"PYTHONUNBUFFERED": "1"},
     ) as process:
         assert process.stdout is not None
-        assert json.loads(process.stdout.readline())["table"] == "public.t1"
-        children = psutil.Process(process.pid).children(recursive=True)
-        workers = [child.environ() for child in children if "pyspark.worker" in child.cmdline()]
-        process.send_signal(signal.SIGTERM)
+        try:
+            assert json.loads(process.stdout.readline())["table"] == "public.t1"
+            children = psutil.Process(process.pid).children(recursive=True)
+            workers = [child.environ() for child in children if "pyspark.worker" in child.cmdline()]
+        finally:
+            process.send_signal(signal.SIGTERM)
         assert process.wait(120) == 0
     assert workers
     for worker in workers:
