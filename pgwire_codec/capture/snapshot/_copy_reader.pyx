@@ -61,7 +61,7 @@ cdef class CopyBuffer:
     cdef bint _is_first
     cdef uint8_t* _data
     cdef int32_t* _offsets
-    cdef Py_ssize_t _used, _capacity  # in bytes
+    cdef Py_ssize_t _used, _capacity, _enough  # in bytes
     cdef Py_ssize_t _rows, _most_rows
 
     def __init__(
@@ -87,6 +87,8 @@ cdef class CopyBuffer:
         cdef const uint8_t* head = <const uint8_t*> <const char*> self._head
         cdef const uint8_t* kinds = <const uint8_t*> <const char*> self._kinds
         cdef Py_ssize_t columns = len(self._kinds)
+        # A block that is not much larger than its rows stays as it is, and is taken again.
+        self._enough = max_bytes + max_bytes // 8
         with nogil:
             result = self._read(max_bytes, head, kinds, columns, &outcome)
         if result == NO_MEMORY:
@@ -170,7 +172,9 @@ cdef class CopyBuffer:
         if needed > INT32_MAX:
             return False
         if needed > self._capacity:
-            needed = max(needed, max(<Py_ssize_t> FIRST_BYTES, 2 * self._capacity))
+            needed = max(
+                needed, max(<Py_ssize_t> FIRST_BYTES, min(2 * self._capacity, self._enough))
+            )
             memory = pool_realloc(self._data, <size_t> needed)
             if memory == NULL:
                 return False
