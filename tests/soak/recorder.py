@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,8 +10,9 @@ from contextlib import suppress
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
+import psutil
+
 _SECONDS = 5.0
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -71,38 +71,32 @@ class Recorder(threading.Thread):
         for name, pid in self._processes().items():
             for each, number in [(name, pid), *_of_spark(name, pid)]:
                 # A process that ends meanwhile, or has ended, has no sample.
-                with suppress(OSError, KeyError):
+                with suppress(OSError, KeyError, psutil.NoSuchProcess):
                     yield _sample(seconds, each, number)
 
 
 def _sample(seconds: float, name: str, pid: int) -> Sample:
-    folder = Path(f"/proc/{pid}")
-    memory = _fields(folder / "smaps_rollup")
-    status = _fields(folder / "status")
-    # The 22nd field of stat; the second may contain blanks.
-    begun = int((folder / "stat").read_text().rpartition(")")[2].split()[19]) / _TICKS
-    age = time.clock_gettime(time.CLOCK_BOOTTIME) - begun
+    process = psutil.Process(pid)
+    memory = _memory(pid)
     return Sample(
         seconds=seconds,
         process=name,
         pid=pid,
-        age=round(age, 1),
-        rss=memory["Rss"] << 10,
-        pss=memory["Pss"] << 10,
-        anonymous=memory["Anonymous"] << 10,
-        descriptors=len(os.listdir(folder / "fd")),  # noqa: PTH208  (only their number)
-        threads=status["Threads"],
+        age=round(time.time() - process.create_time(), 1),
+        rss=memory["Rss"],
+        pss=memory["Pss"],
+        anonymous=memory["Anonymous"],
+        descriptors=process.num_fds(),
+        threads=process.num_threads(),
     )
 
 
-def _fields(path: Path) -> dict[str, int]:
-    """Return the numbers of a file of lines as ``Name:  12 kB``."""
+def _memory(pid: int) -> dict[str, int]:
+    """Return the bytes of a process by their kind, of which psutil has not all."""
     found = {}
-    for line in path.read_text().splitlines():
-        name, _, rest = line.partition(":")
-        value = rest.split()[:1]
-        if value and value[0].isdecimal():
-            found[name] = int(value[0])
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
+        name, value, _ = line.split()
+        found[name.rstrip(":")] = int(value) << 10
     return found
 
 
@@ -119,9 +113,8 @@ def _of_spark(name: str, pid: int) -> Iterator[tuple[str, int]]:
 
 def _children(pid: int, part: str) -> Iterator[int]:
     """Yield the children of a process that have a text in their command line."""
-    with suppress(OSError):  # the process has ended
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in (task / "children").read_text().split():
-                with suppress(OSError):
-                    if part.encode() in Path(f"/proc/{child}/cmdline").read_bytes():
-                        yield int(child)
+    with suppress(psutil.NoSuchProcess):
+        for child in psutil.Process(pid).children():
+            with suppress(psutil.NoSuchProcess):
+                if part in " ".join(child.cmdline()):
+                    yield child.pid
