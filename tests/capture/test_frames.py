@@ -99,6 +99,19 @@ def test_what_was_taken_is_kept() -> None:
     assert frames.read(10, 100, NEVER, 0) == ReadOutcome.EMPTY
 
 
+@pytest.mark.parametrize("sizes", [[4], [300_000], [1 << 20, 300_000, 4]])
+def test_what_was_taken_keeps_little_else(sizes: list[int]) -> None:
+    """A capture has many takes of a few messages at the same time."""
+    connection = Connection([xlog_data(1, bytes(size)) for size in sizes])
+    frames = connection.compiled()
+    for size in sizes:
+        assert frames.read(1, 1 << 30, NEVER, 0) == ReadOutcome.FULL
+        data = frames.take().data
+        assert data.nbytes == size
+        owner = data if data.base is None else data.base
+        assert owner.nbytes <= 2 * size
+
+
 @pytest.mark.parametrize("side", ["compiled", "plain"])
 class TestWaiting:
     def test_nothing_comes(self, silent: int, side: str) -> None:

@@ -67,7 +67,7 @@ cdef class FrameBuffer:
         self._consume = <ConsumeInput>consume_input
         self._free = <FreeMemory>free_memory
         self.control = b""
-        self._clear(FIRST_BYTES, FIRST_MESSAGES)
+        self._allocate(FIRST_BYTES, FIRST_MESSAGES)
 
     def read(
         self, Py_ssize_t max_messages, Py_ssize_t max_bytes, uint64_t stop_lsn, double seconds
@@ -108,11 +108,18 @@ cdef class FrameBuffer:
     def take(self):
         from pgwire_codec.capture.connection.frames import Taken
 
+        cdef bint is_small = 2 * self.nbytes < self._capacity
         data, offsets, lsn, time = self._arrays
         taken = Taken(
             data[:self.nbytes], offsets[:self.count + 1], lsn[:self.count], time[:self.count]
         )
-        self._clear(max(FIRST_BYTES, self.nbytes), max(FIRST_MESSAGES, self.count))
+        if is_small:
+            # As views, they would keep the whole buffer as long as somebody has one of them.
+            taken = Taken(*[each.copy() for each in taken])
+        if not is_small or self._capacity > FIRST_BYTES:
+            self._allocate(max(FIRST_BYTES, self.nbytes), max(FIRST_MESSAGES, self.count))
+        self.count = 0
+        self.nbytes = 0
         return taken
 
     cdef int _wait_and_run(
@@ -213,12 +220,6 @@ cdef class FrameBuffer:
         new_lsn[:count] = lsn[:count]
         new_time[:count] = time[:count]
 
-    cdef _clear(self, Py_ssize_t capacity, Py_ssize_t max_count):
-        self._allocate(capacity, max_count)
-        self.count = 0
-        self.nbytes = 0
-        self._offsets[0] = 0
-
     cdef _allocate(self, Py_ssize_t capacity, Py_ssize_t max_count):
         data = np.empty(capacity, np.uint8)
         offsets = np.empty(max_count + 1, np.int32)
@@ -235,6 +236,7 @@ cdef class FrameBuffer:
         self._times = &time_view[0]
         self._capacity = capacity
         self._max_count = max_count
+        self._offsets[0] = 0
 
 
 cdef int64_t now() noexcept nogil:
