@@ -34,23 +34,47 @@ _LONGEST_KEY: Final = 200  # characters of a row's key in an error
 
 
 class _Tuples(Mapping[str, Column]):
-    """The columns of the old or of the new tuples, by name."""
+    """The columns of the old or of the new tuples, by name.
 
-    def __init__(self, batch: ChangeBatch, table: TupleTable) -> None:
-        self._batch = batch
+    It has no reference to its batch, which keeps it: both would last until Python looks for cycles.
+    """
+
+    def __init__(
+        self,
+        table: TupleTable,
+        plan: TablePlan,
+        source: ScannedArray,
+        rows: npt.NDArray[np.int64],
+        decoding: Decoding,
+    ) -> None:
         self._table = table
+        self._plan = plan
+        self._source = source
+        self._rows = rows
+        self._decoding = decoding
         self._columns: dict[str, Column] = {}
 
     def __getitem__(self, name: str) -> Column:
         if name not in self._columns:
-            self._columns[name] = self._batch._column(name, self._table)
+            number = self._plan.numbers[name]
+            self._columns[name] = Column(
+                name,
+                self._plan.types[number],
+                self._table.state[number],
+                self._table.offset[number],
+                self._table.length[number],
+                self._table.format[number],
+                self._source,
+                self._rows,
+                self._decoding,
+            )
         return self._columns[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._batch._plan.numbers)
+        return iter(self._plan.numbers)
 
     def __len__(self) -> int:
-        return len(self._batch._plan.numbers)
+        return len(self._plan.numbers)
 
 
 class ChangeBatch:
@@ -161,18 +185,18 @@ class ChangeBatch:
     @cached_property
     def old(self) -> Mapping[str, Column]:
         """Old tuples, or old keys, by column name; not sent for inserts and most updates."""
-        return _Tuples(self, self._tables[0])
+        return self._tuples(self._tables[0])
 
     @cached_property
     def new(self) -> Mapping[str, Column]:
         """New tuples by column name; not sent for deletes and truncates."""
-        return _Tuples(self, self._tables[1])
+        return self._tuples(self._tables[1])
 
     @cached_property
     def current(self) -> Mapping[str, Column]:
         """New tuples, and for deletes the old ones, by column name: as in :meth:`to_arrow`."""
         table = TupleTable.current(*self._tables)
-        return self.new if table is self._tables[1] else _Tuples(self, table)
+        return self.new if table is self._tables[1] else self._tuples(table)
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """Return a ``pyarrow.RecordBatch``: the table's columns, then the metadata columns.
@@ -306,16 +330,5 @@ class ChangeBatch:
         """Return the bytes of a row's message."""
         return self._source.messages[int(self._rows[row])]
 
-    def _column(self, name: str, table: TupleTable) -> Column:
-        number = self._plan.numbers[name]
-        return Column(
-            name,
-            self._plan.types[number],
-            table.state[number],
-            table.offset[number],
-            table.length[number],
-            table.format[number],
-            self._source,
-            self._rows,
-            self._decoding,
-        )
+    def _tuples(self, table: TupleTable) -> _Tuples:
+        return _Tuples(table, self._plan, self._source, self._rows, self._decoding)

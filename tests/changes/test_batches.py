@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -176,3 +178,20 @@ def test_reprs_name_the_table_and_the_column() -> None:
 def test_schema_of_pg_catalog_is_empty() -> None:
     made = batch(insert(1), relation=relation(1, name="mine", namespace=""))
     assert repr(made) == "<ChangeBatch mine, 1 rows>"
+
+
+def test_a_batch_is_freed_with_the_last_reference_to_it() -> None:
+    """Its memory does not last until Python looks for cycles, which can be minutes later."""
+    gc.disable()
+    try:
+        changes = decode(transaction(T, update(1, row("1", "a", None), old=row("1", "b", None))))
+        made = only(changes)
+        for columns in (made.old, made.new, made.current):
+            assert all(len(each.decode().invalid) == 0 for each in columns.values())
+        assert made.errors() == {}
+        assert made.to_arrow().num_rows == len(made.to_pylist()) == 1
+        left = weakref.ref(made)
+        del changes, made, columns
+        assert left() is None
+    finally:
+        gc.enable()
