@@ -9,6 +9,8 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -40,6 +42,14 @@ def mirrored(folder: Path, *options: str) -> tuple[int, list[dict[str, Any]], st
         command(folder, "--once", *options), cwd=ROOT, capture_output=True, text=True
     )
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+
+def environments(pid: int, argument: str) -> Iterator[dict[str, str]]:
+    """Yield the environment of each process that another one started with an argument."""
+    for child in psutil.Process(pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # Spark ends its workers at any time
+            if argument in child.cmdline():
+                yield child.environ()
 
 
 def rows(folder: Path, table: str) -> list[dict[str, Any]]:
@@ -165,8 +175,7 @@ def test_workers_return_freed_memory(
         assert process.stdout is not None
         try:
             assert json.loads(process.stdout.readline())["table"] == "public.t1"
-            children = psutil.Process(process.pid).children(recursive=True)
-            workers = [child.environ() for child in children if "pyspark.worker" in child.cmdline()]
+            workers = list(environments(process.pid, "pyspark.worker"))
         finally:
             process.send_signal(signal.SIGTERM)
         assert process.wait(120) == 0
