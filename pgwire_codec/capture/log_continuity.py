@@ -14,7 +14,6 @@ import numpy as np
 
 from pgwire_codec.codec.tables import tagged
 from pgwire_codec.errors import CaptureError
-from pgwire_codec.options import DecoderOptions
 from pgwire_codec.protocol.epoch import unix_microseconds
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.reference import decode_message
@@ -37,8 +36,6 @@ _TRANSACTION: Final = np.dtype(
 _SELECTING: Final = ("publication_names", "origin", "two_phase")
 _BOUNDS: Final = b"BbCPK"  # Begin, Begin Prepare, Commit, Prepare, Commit Prepared
 _CHANGES: Final = b"IUDT"
-#: Values are left as they are: a transaction counts, whether Arrow has a type for them or not.
-_ROWS: Final = DecoderOptions(types="text", strings="view", before="none", on_error="skip")
 _NEW_LOG = "Begin a new log, with a snapshot."
 
 
@@ -117,13 +114,14 @@ class LoggedTransactions:
         plan = log.plan(self.after, on_error="skip")
         found = [np.empty(0, _TRANSACTION)]
         for partition in plan.partitions:
-            for batch in partition.decode(_ROWS):
+            # No value is decoded: a transaction counts, whether Arrow has a type for it or not.
+            for batch in partition.decode(letters=[]):
                 rows = np.empty(len(batch), _TRANSACTION)
                 rows["commit_lsn"] = batch.commit_lsn
                 rows["xid"] = batch.xid
                 rows["commit_time"] = batch.commit_time.astype("datetime64[us]").view(np.int64)
-                found.append(np.unique(rows[rows["xid"] != 0]))  # not of a snapshot
-        self.transactions = np.unique(np.concatenate(found))
+                found.append(_one_of_each(rows[rows["xid"] != 0]))  # not of a snapshot
+        self.transactions = _one_of_each(np.concatenate(found))
         numbers = {log.number_of(partition.first_ordinal) for partition in plan.partitions}
         self._options = [log.segment(each).header.source.plugin_options for each in numbers]
 
@@ -221,6 +219,12 @@ def check_same_history(
             hint="The server was set back, as by restoring an older copy of its files. Begin a new "
             "log, with a snapshot.",
         )
+
+
+def _one_of_each(rows: NDArray[Any]) -> NDArray[Any]:
+    """Return each transaction once. Each has its own commit LSN; NumPy is slow with whole rows."""
+    _, first = np.unique(rows["commit_lsn"], return_index=True)
+    return rows[first]
 
 
 def _by_lsn(transactions: NDArray[Any]) -> dict[int, tuple[int, int]]:
