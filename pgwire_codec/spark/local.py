@@ -78,6 +78,8 @@ def local_spark(
 ) -> Iterator[SparkSession]:
     """Start a quiet Spark on all cores of this machine, which listens on loopback only.
 
+    Java's standard output is the standard error of this process.
+
     Parameters
     ----------
     settings : mapping of str to str
@@ -107,13 +109,34 @@ def local_spark(
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     merged: dict[str, Any] = chosen | dict(settings)
     builder = SparkSession.builder.master("local[*]").config(map=merged)
-    session = builder.getOrCreate()
+    with _output_to_stderr():
+        session = builder.getOrCreate()
     # In an editable installation, Spark does not find it by itself.
     session.dataSource.register(PgoutputDataSource)
     try:
         yield session
     finally:
         session.stop()
+
+
+@contextmanager
+def _output_to_stderr() -> Iterator[None]:
+    """Have processes that start in the context write their standard output to standard error.
+
+    The command's own output stays as it is, such as JSON lines. Delta's ``VACUUM`` prints to
+    Java's.
+    """
+    if sys.stdout is None or sys.stderr is None:  # the process was started with one of them closed
+        yield
+        return
+    sys.stdout.flush()
+    own = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(own, 1)
+        os.close(own)
 
 
 def _release() -> str:
