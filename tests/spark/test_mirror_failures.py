@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shutil
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pgwire_codec import log
 from pgwire_codec.errors import TableError
 from tests.support import build
 from tests.support.build import column
+from tests.support.logs import SOURCE, append
 from tests.support.mirrors import ID, MirrorOf, Writer, relation
 
 pytestmark = pytest.mark.slow
@@ -149,6 +152,36 @@ def test_a_table_that_fails(made: MirrorOf, writer: Writer) -> None:
     change(writer, 2)
     made.run()
     assert len(made.rows(NAMES[1])) == 3
+
+
+def test_resumed_after_its_changes_were_pruned(made: MirrorOf, tmp_path: Path) -> None:
+    """It is set aside again, until the log has a copy of it."""
+    narrow, wide = relation(1, ID), relation(1, ID, V)
+    with log.LogWriter(tmp_path / "log", SOURCE) as writer:
+
+        def commit(lsn: int, *inside: Any) -> None:
+            append(writer, build.wire(build.transaction(*inside, xid=lsn, lsn=lsn)))
+            writer.flush()
+            writer.seal()
+
+        commit(10, narrow, build.insert(1, "1"))
+        made.run()
+        commit(20, wide, build.insert(1, "2", "2"))
+        commit(30, build.insert(1, "3", "3"))
+        commit(40, build.insert(1, "4", "4"))
+        made.run(on_schema_change="fail")
+        assert log.prune(made.log, 30)
+        made.resume(NAMES[0])
+        made.run()
+        row = made.status()[NAMES[0]]
+        assert row["state"] == "set aside"
+        assert row["error"].startswith(f"earlier changes of {NAMES[0]} were pruned from {made.log}")
+        assert "log add-table" in row["hint"]
+        commit(50, wide, build.truncate(1), build.insert(1, "5", "5"))
+        made.resume(NAMES[0])
+        made.run()
+    assert made.status()[NAMES[0]]["state"] == "ok"
+    assert made.rows(NAMES[0]) == [{"id": 5, "v": 5}]
 
 
 def test_resumed_with_a_batch(made: MirrorOf, writer: Writer) -> None:

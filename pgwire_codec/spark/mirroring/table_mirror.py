@@ -208,16 +208,22 @@ class TableMirror:
         is_other = applied.relation != oid and not self._row_columns.is_history
         if target.schema is None or applied.commit_lsn is None or is_other:
             if log.begin.lsn and oid in log.relations_at(log.begin.lsn).relations:
-                raise LogError(
-                    f"earlier changes of {status.table} were pruned from {log.uri}, up to "
-                    f"{format_lsn(log.begin.lsn)}",
-                    hint=COPY_AGAIN,
-                )
+                raise self._pruned(status)
             return log.begin.lsn
         is_known = status.whole_lsn is not None and (
             (status.relation_oid, status.commit_lsn) == (applied.relation, applied.commit_lsn)
         )
-        return status.whole_lsn if is_known and status.whole_lsn else applied.commit_lsn
+        begin = status.whole_lsn if is_known and status.whole_lsn else applied.commit_lsn
+        if begin < log.begin.lsn:
+            raise self._pruned(status)
+        return begin
+
+    def _pruned(self, status: TableStatus) -> LogError:
+        return LogError(
+            f"earlier changes of {status.table} were pruned from {self._log.uri}, up to "
+            f"{format_lsn(self._log.begin.lsn)}",
+            hint=COPY_AGAIN,
+        )
 
     def _has_changes(self, oid: int, after: int, until: int) -> bool:
         """Return whether a range of the log may have changes of a relation."""
