@@ -81,8 +81,8 @@ table _mirror in the target (for Iceberg, _mirror.status) has the state of each.
     "they are, or set the table aside.",
 )
 @engine_option(
-    "Program that merges Delta tables: in this process, or on Spark's executors, with Delta's "
-    "jars. Default: delta-rs."
+    "Program that merges Delta tables: delta-rs, in one task a table, or Delta's own, in many "
+    "tasks, with Delta's jars. Default: delta-rs."
 )
 @click.option(
     "--parallelism",

@@ -14,6 +14,11 @@ COPY_AGAIN: Final = (
     "Have the capture copy the table again (pgwire-codec log add-table), and then resume the table."
 )
 
+#: Begin of the text of an error of Java that Py4J passes on, and causes in its stack, except those
+#: that are a Python process's traceback.
+_CALLING: Final = "An error occurred while calling "
+_CAUSE: Final = re.compile(r"^Caused by: ((?!.*Traceback \(most recent call).*)", re.MULTILINE)
+
 _OURS: Final = re.compile(r"pgwire_codec\.errors\.\w+: (.*)")
 
 #: Texts of the operating system for a disk that is full. Every engine's errors contain them.
@@ -37,6 +42,12 @@ def failure_of(text: str) -> PgwireError:
         or error_in(text)
         or PgwireError(lines[0] if lines else "the query failed")
     )
+
+
+def cause_of(text: str) -> str:
+    """Return the innermost cause in the text of an error of Java; that text for another one."""
+    found = _CAUSE.findall(text)
+    return found[-1] if text.startswith(_CALLING) and found else text
 
 
 def full_disk(text: str, place: str) -> PgwireError | None:

@@ -42,3 +42,14 @@ def test_failures(text: str, primary: str, is_transient: bool) -> None:
     found = failure_of(STACK.format(text))
     assert (found.primary, found.is_transient) == (primary, is_transient)
     assert (found.hint is None) == (text == "other")
+
+
+def test_the_cause_of_an_error_of_java() -> None:
+    from pgwire_codec.spark.failures import cause_of
+
+    text = "An error occurred while calling o1.getResult.\n: org.apache.X: failed\n\tat x.Y(x:1)\n"
+    caused = f"{text}Caused by: a.B: first\n\tat x.Z(z:2)\nCaused by: a.C: too large\n\tat x.V(v:3)"
+    assert cause_of(caused) == "a.C: too large"
+    assert cause_of(f"{text}Caused by: a.P: Traceback (most recent call last):\n") != "a.P"
+    for other in (text, "no value\nCaused by: a.B: it", ""):
+        assert cause_of(other) == other

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pgwire_codec.errors import missing_extra
-from pgwire_codec.spark.sinks.delta_rs import NEW_TABLE
 from pgwire_codec.spark.sinks.delta_spark import delta_snapshot
+from pgwire_codec.spark.sinks.delta_table import NEW_TABLE
 from pgwire_codec.spark.sinks.hadoop_folder import HadoopFolder
 from pgwire_codec.spark.sinks.iceberg_catalog import CatalogTable
 from pgwire_codec.spark.sinks.parquet_files import append_parquet

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from pgwire_codec.errors import PgwireError
 from pgwire_codec.protocol.lsn import format_lsn
+from pgwire_codec.spark.failures import cause_of
 from pgwire_codec.spark.mirroring.lake_table import LakeTable
 
 LOGGER: Final = logging.getLogger("pgwire_codec.spark.mirror")
@@ -95,10 +96,10 @@ class TableStatus:
 
     def set_aside(self, error: Exception) -> TableStatus:
         """Return the status after an error."""
-        primary, hint = f"{type(error).__name__}: {error}", None
+        primary, hint = f"{type(error).__name__}: {cause_of(str(error))}", None
         if isinstance(error, PgwireError):
             primary, hint = error.primary, error.hint
-        first, *_ = primary.splitlines()  # Java's errors have a stack
+        first, *_ = primary.splitlines()
         return replace(self, state=SET_ASIDE, error=first[:_ERROR_LENGTH], hint=hint)
 
 

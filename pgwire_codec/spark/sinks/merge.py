@@ -58,11 +58,11 @@ def merge_into(
         tables without a key, as for :func:`latest`: of equal rows in the target, as many are
         deleted as the changes remove.
     engine : {"delta-rs", "delta-spark", "iceberg"}
-        Program that merges. delta-rs, of the extra ``delta``, does it in this process and needs no
-        jar: the net changes, a row for each key, must fit into the memory of the driver.
-        delta-spark and iceberg do it on the executors, by ``MERGE INTO``: the session needs Delta's
-        jars, or Iceberg's Spark runtime, and must not be one of Spark Connect. A target belongs to
-        one engine.
+        Program that merges, on the executors. delta-rs, of the extra ``delta``, does it in one task
+        and needs no jar: the net changes, a row for each key, must fit into its memory. delta-spark
+        and iceberg do it in many tasks, by ``MERGE INTO``: the session needs Delta's jars, or
+        Iceberg's Spark runtime, and must not be one of Spark Connect. A target belongs to one
+        engine.
     app_id : str
         Name of the stream of changes. A target with changes from several slots needs one for each.
         Another relation replaces all rows of the target, so changes with ``_relation_oid`` need a

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from pgwire_codec.spark.sinks.target import (
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
+    from pyspark.sql import DataFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,29 +51,35 @@ class MergeSource:
     again: int = 0
 
 
-class NetRows(Protocol):
-    """Net changes, in Arrow."""
-
-    @property
-    def columns(self) -> ChangeColumns:
-        """Columns of the changes."""
-
-    @property
-    def rows(self) -> pa.Table:
-        """Rows with the table's columns by number, and others."""
-
-    def source(self, table: DeltaTable | None, target: str) -> MergeSource:
-        """Return the source of the merge. Raises ``TableError`` if the target lacks a row."""
+def net_rows(batch: Batch) -> DataFrame:
+    """Return the rows that a merge of a batch needs, with the table's columns by number."""
+    columns, partitions = batch.columns, batch.partitions
+    if not batch.has_keys:
+        rows = row_changes(batch.changes, columns, partitions)
+    elif batch.sends_all:
+        return whole_rows(batch.changes, columns, partitions)
+    else:
+        rows = net_changes(batch.changes, columns, partitions=partitions)
+    return rows.drop(*columns.row_metadata)
 
 
-def table_schema(net: NetRows) -> pa.Schema:
-    """Return the schema of the table."""
-    kinds = [net.rows.schema.field(name).type for name in net.columns.numbers]
-    return pa.schema(list(zip(net.columns.table, kinds, strict=True)))
+def source_of(
+    rows: pa.Table, columns: ChangeColumns, table: DeltaTable | None, target: str
+) -> MergeSource:
+    """Return the source of the merge of net rows.
+
+    Raises ``TableError`` if the table, None for one without rows, lacks a row that they need.
+    """
+    if not columns.keys:
+        return _CountedRows(columns, rows).source(table, target)
+    missing = {}
+    if "unchanged" in rows.column_names:
+        missing = missing_values(rows.column("unchanged").combine_chunks(), columns.table)
+    return _KeyedRows(columns, rows, missing).source(table, target)
 
 
 @dataclass(frozen=True, slots=True)
-class KeyedRows:
+class _KeyedRows:
     """Rows with a key, with the columns of ``net_changes``, or of ``whole_rows``.
 
     ``missing`` has the rows whose value of a column is unknown, by the column's number.
@@ -81,16 +88,6 @@ class KeyedRows:
     columns: ChangeColumns
     rows: pa.Table
     missing: dict[int, Rows]
-
-    @classmethod
-    def of(cls, batch: Batch) -> KeyedRows:
-        columns = batch.columns
-        if batch.sends_all:
-            return cls(columns, whole_rows(batch.changes, columns, batch.partitions).toArrow(), {})
-        net = net_changes(batch.changes, columns, partitions=batch.partitions)
-        net = net.drop(*columns.row_metadata).toArrow()
-        unchanged = net.column("unchanged").combine_chunks()
-        return cls(columns, net, missing_values(unchanged, columns.table))
 
     def source(self, table: DeltaTable | None, target: str) -> MergeSource:
         net = self._filled(table, target)
@@ -123,7 +120,7 @@ class KeyedRows:
         number = self.columns.deleted
         return [False] * len(rows) if number is None else rows.column(f"c{number}").to_pylist()
 
-    def _filled(self, table: DeltaTable | None, target: str) -> KeyedRows:
+    def _filled(self, table: DeltaTable | None, target: str) -> _KeyedRows:
         """Return the rows with missing values of the target for those that changed their key.
 
         Rows that did not change it keep theirs. Raise ``TableError`` for a missing row.
@@ -144,7 +141,7 @@ class KeyedRows:
                 source[place] = existing.get(root, -1)
         return self._with_values(source, values) if moved else self
 
-    def _with_values(self, source: Rows, values: pa.Table) -> KeyedRows:
+    def _with_values(self, source: Rows, values: pa.Table) -> _KeyedRows:
         """Return the rows with missing values from the rows of another table; -1 for none."""
         rows, missing = self.rows, {}
         for number, lacking in self.missing.items():
@@ -157,7 +154,7 @@ class KeyedRows:
             rows = rows.set_column(rows.column_names.index(name), name, both.take(pa.array(take)))
             if len(filled) < len(lacking):
                 missing[number] = lacking[source[lacking] < 0]
-        return KeyedRows(self.columns, rows, missing)
+        return _KeyedRows(self.columns, rows, missing)
 
     def _fetch(
         self,
@@ -169,7 +166,7 @@ class KeyedRows:
 
         The roots are mapped to the number of their row in that table.
         """
-        schema = table_schema(self)
+        schema = _table_schema(self.rows, self.columns)
         numbers = (*self.columns.keys, *(self.missing if moved else ()))
         wanted = pa.schema([schema.field(number) for number in numbers])
         if table is None:
@@ -203,7 +200,7 @@ class KeyedRows:
 
 
 @dataclass(frozen=True, slots=True)
-class CountedRows:
+class _CountedRows:
     """Rows without a key, with the columns of ``row_changes``.
 
     A merge deletes all equal rows: those that remain are inserted again.
@@ -211,12 +208,6 @@ class CountedRows:
 
     columns: ChangeColumns
     rows: pa.Table
-
-    @classmethod
-    def of(cls, batch: Batch) -> CountedRows:
-        columns = batch.columns
-        net = row_changes(batch.changes, columns, batch.partitions).drop(*columns.row_metadata)
-        return cls(columns, net.toArrow())
 
     def source(self, table: DeltaTable | None, target: str) -> MergeSource:
         is_removed = self.rows.column("removed")
@@ -246,7 +237,7 @@ class CountedRows:
         """Return the number of each of some rows in the target."""
         found: Counter[str] = Counter()
         if table is not None and len(rows):
-            schema = table_schema(self)
+            schema = _table_schema(self.rows, self.columns)
             wanted = set(_as_text(rows))
             for raw in pa.RecordBatchReader.from_stream(table.scan(columns=schema.names)):
                 existing = pa.Table.from_batches([raw]).select(schema.names).cast(schema)
@@ -273,3 +264,9 @@ def _as_text(rows: pa.Table) -> list[str]:
         repr(values)
         for values in zip(*(column.to_pylist() for column in rows.columns), strict=True)
     ]
+
+
+def _table_schema(rows: pa.Table, columns: ChangeColumns) -> pa.Schema:
+    """Return the schema of the table."""
+    kinds = [rows.schema.field(name).type for name in columns.numbers]
+    return pa.schema(list(zip(columns.table, kinds, strict=True)))

@@ -1,0 +1,45 @@
+"""Delta tables by delta-rs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pgwire_codec.errors import missing_extra
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyspark.sql.types import StructType
+
+#: Properties of new tables. By default, delta-rs writes a checkpoint after 100 commits: to open a
+#: table, it then reads the files of up to 99, each in a thread.
+NEW_TABLE: Final = {"delta.checkpointInterval": "10"}
+
+
+def deltalake() -> Any:
+    """Return the module of delta-rs. Raises ``MissingExtraError`` if it is not installed."""
+    try:
+        import deltalake
+    except ImportError:
+        raise missing_extra("merge_into needs deltalake", "delta") from None
+    return deltalake
+
+
+def open_table(path: str, options: dict[str, str]) -> DeltaTable | None:
+    """Return a table; None if it does not exist. ``options`` are its ``storage_options``."""
+    delta = deltalake()
+    if not delta.DeltaTable.is_deltatable(path, options):
+        return None
+    table: DeltaTable = delta.DeltaTable(path, storage_options=options)
+    return table
+
+
+def create_table(path: str, schema: StructType, options: dict[str, str]) -> DeltaTable:
+    """Create a table without rows."""
+    delta = deltalake()
+    table: DeltaTable = delta.DeltaTable.create(
+        path,
+        schema=delta.Schema.from_json(schema.json()),
+        configuration=NEW_TABLE,
+        storage_options=options or None,
+    )
+    return table

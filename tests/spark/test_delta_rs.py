@@ -1,0 +1,164 @@
+"""Tables by delta-rs: files that tasks write, and merges that a task does again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+from pgwire_codec import Insert
+from pgwire_codec.errors import TableError
+from tests.support import build
+from tests.support.mirrors import MirrorOf, Writer, relation
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.slow
+
+deltalake = pytest.importorskip("deltalake")
+
+SCHEMA = (
+    "id int, {}_op string, _commit_lsn long, _seq long, _unchanged array<string>, "
+    "_before struct<id: int>, _relation_oid long"
+)
+
+
+def inserts(
+    spark: SparkSession, lsn: int, *ids: int, relation: int = 1, value: str = ""
+) -> DataFrame:
+    """Inserts of one transaction; with ``value``, of rows with this column, too."""
+    values = [None] if value else []
+    rows = [(key, *values, "I", lsn, seq, None, None, relation) for seq, key in enumerate(ids)]
+    return spark.createDataFrame(rows, SCHEMA.format(value and f"{value}, "))
+
+
+def ids(path: Path) -> list[int]:
+    found: list[int] = deltalake.DeltaTable(str(path)).to_pyarrow_table()["id"].to_pylist()
+    return sorted(found)
+
+
+@pytest.mark.parametrize("keyed", [True, False], ids=["key", "no key"])
+def test_rows_do_not_pass_through_the_driver(
+    spark: SparkSession, writer: Writer, tmp_path: Path, keyed: bool
+) -> None:
+    """A snapshot, changes of all rows, and another relation: each has more than its limit."""
+    mirrored = MirrorOf(spark, tmp_path, "delta-rs")
+    random = Random(3)
+    identity = "d" if keyed else "f"
+
+    def rows() -> dict[int, str]:
+        return {key: random.randbytes(500).hex() for key in range(10_000)}
+
+    def commit(oid: int, changes: Iterable[Any], expected: dict[int, str]) -> None:
+        columns = build.column("id", "int4", key=True), build.column("v", key=not keyed)
+        writer.commit(relation(oid, *columns, name="t", identity=identity), *changes)
+        writer.flush()
+        mirrored.run()
+        assert {row["id"]: row["v"] for row in mirrored.rows("public.t")} == expected
+        assert mirrored.status()["public.t"]["state"] == "ok"
+
+    first, second, third = rows(), rows(), rows()
+    row = {key: build.row(str(key), value) for key, value in first.items()}
+    commit(1, (Insert(None, 1, each) for each in row.values()), first)
+    changes = [
+        build.update(1, build.row(str(key), value), old=None if keyed else row[key])
+        for key, value in second.items()
+    ]
+    commit(1, changes, second)
+    commit(2, (build.insert(2, str(key), value) for key, value in third.items()), third)
+
+
+def test_a_failed_write_leaves_no_files(spark: SparkSession, tmp_path: Path) -> None:
+    from pgwire_codec.spark.sinks.delta_files import write_files
+
+    rows = spark.range(0, 100, 1, 2)
+    assert sum(each.stats.count('"numRecords":50') for each in write_files(
+        rows, ["id"], str(tmp_path), {}
+    )) == 2  # fmt: skip
+    before = set(tmp_path.rglob("*.parquet"))
+    assert len(before) == 2
+    failing = rows.selectExpr("CASE WHEN id = 99 THEN raise_error('no value') ELSE id END")
+    with pytest.raises(Exception, match="no value"):
+        write_files(failing, ["id"], str(tmp_path), {})
+    assert {each for each in tmp_path.rglob("*") if each.is_file()} == before
+
+
+def test_files_that_the_driver_does_not_find(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executors on other machines have disks of their own."""
+    from pgwire_codec.spark.sinks import delta_files
+
+    other = SubTreeFileSystem(str(tmp_path / "other"), LocalFileSystem())
+    monkeypatch.setattr(delta_files, "_files", lambda path, options: other)
+    with pytest.raises(TableError, match=f"wrote files of {tmp_path}/t that the driver does not"):
+        delta_files.write_files(spark.range(3), ["id"], f"{tmp_path}/t", {})
+
+
+def test_a_merge_that_is_done_again(spark: SparkSession, tmp_path: Path) -> None:
+    """By a task that Spark starts again, or by another process."""
+    from pgwire_codec.spark import Merged, merge_into
+    from pgwire_codec.spark.reduction.change_columns import ChangeColumns
+    from pgwire_codec.spark.sinks.delta_merge import DeltaMerge
+    from pgwire_codec.spark.sinks.delta_record import BatchRecord
+
+    target = tmp_path / "t"
+    merge_into(inserts(spark, 10, 1, 2), str(target), None)
+    changes = inserts(spark, 20, 2, 3)
+    columns = ChangeColumns.of(changes, None)
+    record = BatchRecord("pgwire_codec", 20, 1)
+    rows = columns.numbered(changes).selectExpr("c0", "false AS removed", "1L AS count")
+    schema: Any = changes.select("id").schema
+    merge = DeltaMerge(str(target), {}, schema, columns, record, 10, False)
+    assert merge(rows, None) == Merged(20, inserted=2)
+    assert merge(rows, None) == Merged(20)
+    assert ids(target) == [1, 2, 2, 3]
+    behind = DeltaMerge(
+        str(target), {}, schema, columns, BatchRecord("pgwire_codec", 30, 1), 10, False
+    )
+    with pytest.raises(deltalake.exceptions.CommitFailedError, match="another process"):
+        behind(rows, None)
+    assert ids(target) == [1, 2, 2, 3]
+
+
+def test_changes_that_leave_no_row(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark does not run a task that it knows to have no rows."""
+    from pgwire_codec.spark import Merged, merge_into
+
+    target = tmp_path / "t"
+    merge_into(inserts(spark, 10, 1, 2), str(target), ["id"])
+    schema = SCHEMA.format("")
+    truncate = spark.createDataFrame([(None, "T", 20, 0, None, None, 1)], schema)
+    assert merge_into(truncate, str(target), ["id"]) == Merged(20, deleted=2)
+    assert ids(target) == []
+    assert merge_into(truncate, str(target), ["id"]) == Merged(20)
+
+
+def test_a_replaced_table_with_a_timestamp(spark: SparkSession, tmp_path: Path) -> None:
+    """Delta tables have those without a time zone only with a feature."""
+    from pgwire_codec.spark import Merged, merge_into
+
+    target = tmp_path / "t"
+    merge_into(inserts(spark, 10, 1, 2), str(target), ["id"])
+    other = inserts(spark, 20, 3, relation=2, value="at timestamp_ntz")
+    for changes in (other, inserts(spark, 30, 4, relation=3, value="at timestamp_ntz")):
+        made = merge_into_replaced(spark, changes, target)
+        assert made == Merged(made.commit_lsn, inserted=1)
+    assert ids(target) == [4]
+    features = deltalake.DeltaTable(str(target)).protocol().reader_features
+    assert features == ["timestampNtz"]
+
+
+def merge_into_replaced(spark: SparkSession, changes: DataFrame, target: Path) -> Any:
+    """Replace the rows and columns of a target, as a mirror does for another relation."""
+    from pgwire_codec.spark.reduction.change_columns import ChangeColumns
+    from pgwire_codec.spark.sinks.merge import apply_changes, open_target
+
+    opened = open_target(spark, "delta-rs", str(target), "pgwire_codec", None)
+    merged, _ = apply_changes(opened, changes, ChangeColumns.of(changes, ["id"]), replaces=True)
+    return merged
