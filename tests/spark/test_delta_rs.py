@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
@@ -74,17 +76,16 @@ def test_rows_do_not_pass_through_the_driver(
 
 
 def test_a_failed_write_leaves_no_files(spark: SparkSession, tmp_path: Path) -> None:
-    from pgwire_codec.spark.sinks.delta_files import write_files
+    from pgwire_codec.spark.sinks.delta_files import TableForm, write_files
 
     rows = spark.range(0, 100, 1, 2)
-    assert sum(each.stats.count('"numRecords":50') for each in write_files(
-        rows, ["id"], str(tmp_path), {}
-    )) == 2  # fmt: skip
-    before = set(tmp_path.rglob("*.parquet"))
-    assert len(before) == 2
+    form = TableForm(rows.schema.json())
+    added = write_files(rows, ["id"], form, str(tmp_path), {})
+    assert [json.loads(each.stats)["numRecords"] for each in added] == [50, 50]
+    before = {tmp_path / each.path for each in added}
     failing = rows.selectExpr("CASE WHEN id = 99 THEN raise_error('no value') ELSE id END")
     with pytest.raises(Exception, match="no value"):
-        write_files(failing, ["id"], str(tmp_path), {})
+        write_files(failing, ["id"], form, str(tmp_path), {})
     assert {each for each in tmp_path.rglob("*") if each.is_file()} == before
 
 
@@ -96,8 +97,10 @@ def test_files_that_the_driver_does_not_find(
 
     other = SubTreeFileSystem(str(tmp_path / "other"), LocalFileSystem())
     monkeypatch.setattr(delta_files, "_files", lambda path, options: other)
+    rows = spark.range(3)
+    form = delta_files.TableForm(rows.schema.json())
     with pytest.raises(TableError, match=f"wrote files of {tmp_path}/t that the driver does not"):
-        delta_files.write_files(spark.range(3), ["id"], f"{tmp_path}/t", {})
+        delta_files.write_files(rows, ["id"], form, f"{tmp_path}/t", {})
 
 
 def test_a_merge_that_is_done_again(spark: SparkSession, tmp_path: Path) -> None:
@@ -137,6 +140,37 @@ def test_changes_that_leave_no_row(spark: SparkSession, tmp_path: Path) -> None:
     assert merge_into(truncate, str(target), ["id"]) == Merged(20, deleted=2)
     assert ids(target) == []
     assert merge_into(truncate, str(target), ["id"]) == Merged(20)
+
+
+def test_a_table_of_the_user(spark: SparkSession, tmp_path: Path) -> None:
+    """It keeps its partitions, types, constraints, and columns that the source does not have."""
+    from pgwire_codec.spark import Merged, merge_into
+
+    target = str(tmp_path / "t")
+    columns = [("id", pa.int64()), ("k", pa.string()), ("more", pa.int32())]
+    deltalake.DeltaTable.create(target, schema=pa.schema(columns), partition_by=["k"])
+    deltalake.DeltaTable(target).alter.add_constraint({"is_small": "id < 10"})
+
+    def changes(lsn: int, rows: list[tuple[int, str]]) -> DataFrame:
+        found = [(*row, "I", lsn, seq, None, None, 1) for seq, row in enumerate(rows)]
+        return spark.createDataFrame(found, SCHEMA.format("k string, "))
+
+    with pytest.raises(Exception, match="1 rows failed validation check"):
+        merge_into(changes(10, [(1, "a"), (10, "a")]), target, ["id"])
+    assert not list(tmp_path.rglob("*.parquet"))
+    rows = [(1, "a"), (2, "b c/%"), (3, "a")]
+    assert merge_into(changes(10, rows), target, ["id"]) == Merged(10, inserted=3)
+    assert merge_into(changes(20, [(4, "a")]), target, ["id"]) == Merged(20, inserted=1)
+    table = deltalake.DeltaTable(target)
+    assert table.metadata().partition_columns == ["k"]
+    assert table.to_pyarrow_table(partitions=[("k", "=", "b c/%")])["id"].to_pylist() == [2]
+    found = table.to_pyarrow_table().sort_by("id").to_pylist()
+    expected = [{"id": key, "k": k, "more": None} for key, k in [*rows, (4, "a")]]
+    assert found == expected
+    merge_into_replaced(spark, changes(30, [(5, "x y")]), tmp_path / "t")
+    table = deltalake.DeltaTable(target)
+    assert table.metadata().partition_columns == ["k"]
+    assert table.to_pyarrow_table().to_pylist() == [{"id": 5, "k": "x y"}]
 
 
 def test_a_replaced_table_with_a_timestamp(spark: SparkSession, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructField, StructType
 from pgwire_codec.errors import TableError
 from pgwire_codec.protocol.quoting import quote_identifier
 from pgwire_codec.spark.sinks.columns import AddColumn, ClearColumn, ColumnStep
-from pgwire_codec.spark.sinks.delta_files import write_files
+from pgwire_codec.spark.sinks.delta_files import TableForm, write_files
 from pgwire_codec.spark.sinks.delta_merge import DeltaMerge
 from pgwire_codec.spark.sinks.delta_record import BatchRecord
 from pgwire_codec.spark.sinks.delta_spark import ENGINE
@@ -117,16 +117,20 @@ class DeltaRs:
 
     def _write(self, batch: Batch, rows: DataFrame, mode: Literal["append", "overwrite"]) -> int:
         """Append or replace rows in one commit, and return their number."""
-        added = write_files(rows, batch.columns.table, self._path, self._options)
         schema = _schema_of(rows, batch)
+        form = TableForm(schema.json())
+        if self._table is not None:
+            form = TableForm.of(self._table, schema.json() if mode == "overwrite" else None)
+        added = write_files(rows, batch.columns.table, form, self._path, self._options)
         if self._table is None:
             self._table = create_table(self._path, schema, self._options)
-        elif _has_ntz(schema):
+        elif mode == "overwrite" and _has_ntz(schema):
             _take_ntz(self._table)
         self._table.create_write_transaction(
             [*added],
             mode,
-            deltalake().Schema.from_json(schema.json()),
+            deltalake().Schema.from_json(form.schema),
+            form.partition_by,
             commit_properties=self._record(batch).properties,
         )
         return sum(json.loads(each.stats)["numRecords"] for each in added)
