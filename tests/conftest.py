@@ -100,7 +100,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .appName("pgwire_codec tests")
             .config("spark.driver.memory", "4g")
             # Rows of a mirror do not pass through the driver.
-            .config("spark.driver.maxResultSize", "8m")
+            .config("spark.driver.maxResultSize", "16m")
             # Java's second compiler costs more than it saves in a session of a few minutes.
             .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
             .config("spark.driver.host", "127.0.0.1")

@@ -39,12 +39,18 @@ pytestmark = pytest.mark.slow
 COMMAND = "from pgwire_codec.cli import main; main()"
 
 
-def walsender(made: Database) -> int:
+def active_pid(made: Database) -> int | None:
+    """Process of the server that uses the slot."""
     [(pid,)] = made.query(
         f"SELECT active_pid FROM pg_replication_slots WHERE slot_name = '{made.slot}'"
     )
+    return None if pid is None else int(pid)
+
+
+def walsender(made: Database) -> int:
+    pid = active_pid(made)
     assert pid is not None
-    return int(pid)
+    return pid
 
 
 class TestConfirm:
@@ -186,6 +192,7 @@ class TestNewLog:
         # After the transaction, at a position that only a keepalive reports.
         capture_into(table, tmp_path).run(until_lsn=flush_lsn(table) + 1, idle_seconds=0.5)
         confirmed = log.Log(tmp_path).confirm_lsn
+        assert wait_until(lambda: active_pid(table) is None)
         table.execute(
             f"SELECT pg_drop_replication_slot('{table.slot}')",
             f"SELECT pg_copy_logical_replication_slot('behind', '{table.slot}')",

@@ -54,7 +54,7 @@ def test_rows_do_not_pass_through_the_driver(
     identity = "d" if keyed else "f"
 
     def rows() -> dict[int, str]:
-        return {key: random.randbytes(500).hex() for key in range(10_000)}
+        return {key: random.randbytes(500).hex() for key in range(18_000)}
 
     def commit(oid: int, changes: Iterable[Any], expected: dict[int, str]) -> None:
         columns = build.column("id", "int4", key=True), build.column("v", key=not keyed)
@@ -163,7 +163,7 @@ def test_a_table_of_the_user(spark: SparkSession, tmp_path: Path) -> None:
     assert merge_into(changes(20, [(4, "a")]), target, ["id"]) == Merged(20, inserted=1)
     table = deltalake.DeltaTable(target)
     assert table.metadata().partition_columns == ["k"]
-    assert table.to_pyarrow_table(partitions=[("k", "=", "b c/%")])["id"].to_pylist() == [2]
+    assert table.to_pyarrow_table(filters=[("k", "=", "b c/%")])["id"].to_pylist() == [2]
     found = table.to_pyarrow_table().sort_by("id").to_pylist()
     expected = [{"id": key, "k": k, "more": None} for key, k in [*rows, (4, "a")]]
     assert found == expected
