@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Annotated, Any, Final, TypeVar
 
@@ -27,6 +28,11 @@ RESTORE: Final = "Restore this file from a copy of the log."
 
 _T = TypeVar("_T")
 _V = TypeVar("_V")
+
+
+#: msgspec ends the process if a thread uses a type of which another one is making the decoder.
+_MAKING: Final = threading.Lock()
+_DECODERS: Final[dict[type, Any]] = {}
 
 
 class _FormatVersion(msgspec.Struct):
@@ -65,8 +71,8 @@ def load(data: bytes, kind: type[_T], file: str) -> _T:
     if not body or data[len(body) :] != _ending(body):
         raise LogError(f"{file} is damaged: its checksum does not match its bytes", hint=RESTORE)
     try:
-        check_format(msgspec.json.decode(data, type=_FormatVersion).format, file)
-        return msgspec.json.decode(data, type=kind)
+        check_format(decoder(_FormatVersion).decode(data).format, file)
+        return decoder(kind).decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
         raise invalid(file, error) from error
 
@@ -109,3 +115,12 @@ def check_format(found: int, file: str) -> None:
 
 def _ending(body: bytes) -> bytes:
     return _MARK + b'"%s"}\n' % checksum(body).encode("ascii")
+
+
+def decoder(kind: type[_T]) -> msgspec.json.Decoder[_T]:
+    """Return the decoder of a type, which several threads can use."""
+    with _MAKING:
+        if kind not in _DECODERS:
+            _DECODERS[kind] = msgspec.json.Decoder(kind)
+        found: msgspec.json.Decoder[_T] = _DECODERS[kind]
+    return found

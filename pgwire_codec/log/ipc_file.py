@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from pgwire_codec.errors import LogError
-from pgwire_codec.log.checked_json import FORMAT, RESTORE, check_format, checksum
+from pgwire_codec.log.checked_json import FORMAT, RESTORE, check_format, checksum, decoder
 from pgwire_codec.log.message_columns import STORED, Encoding, from_stored, to_stored
 from pgwire_codec.log.segment import SEGMENT, Extent, SegmentHeader
 from pgwire_codec.log.sidecar import HeaderJson, header_from_json, header_to_json
@@ -60,7 +60,7 @@ def read_header(data: pa.Buffer, file: str) -> tuple[SegmentHeader, int]:
         if _FORMAT not in metadata:
             raise LogError(f"{file} is not a segment of a log: its columns are {schema.names}")
         check_format(int(metadata[_FORMAT]), file)
-        header = msgspec.json.decode(metadata[_HEADER], type=HeaderJson)
+        header = decoder(HeaderJson).decode(metadata[_HEADER])
         if not schema.equals(STORED[header.encoding]):
             raise LogError(f"{file} is not a segment of a log: its columns are {schema.names}")
         return header_from_json(header), reader.tell()
