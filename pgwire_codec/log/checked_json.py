@@ -26,13 +26,13 @@ _MARK: Final = b',"checksum":'
 
 RESTORE: Final = "Restore this file from a copy of the log."
 
+#: Decoders by type. They are made one at a time: msgspec ends the process if a thread uses a type
+#: of which another one is making the decoder.
+_DECODERS: Final[dict[type, Any]] = {}
+_MAKING: Final = threading.Lock()
+
 _T = TypeVar("_T")
 _V = TypeVar("_V")
-
-
-#: msgspec ends the process if a thread uses a type of which another one is making the decoder.
-_MAKING: Final = threading.Lock()
-_DECODERS: Final[dict[type, Any]] = {}
 
 
 class _FormatVersion(msgspec.Struct):

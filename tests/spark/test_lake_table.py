@@ -56,7 +56,7 @@ def test_a_table(table: LakeTable, spark: SparkSession) -> None:
     assert numbers() == [2, 3, 5, 8, 9]
     table.replace([("of", "=", 1)], "n", spark.createDataFrame(rows((6, 1))))
     assert numbers() == [2, 5, 6, 8, 9]
-    table.delete([("of", "=", 2)])
+    table.replace([("of", "=", 2)], "n", spark.createDataFrame(rows((8, 2))).where("of = 3"))
     assert numbers() == [2, 6]
     table.overwrite(rows((7, 7)))
     assert numbers(("n", ">=", 1)) == [7]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import uuid4
 
@@ -11,9 +12,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pgwire_codec.errors import missing_extra
+from pgwire_codec.spark.arrow_types import spark_schema
+from pgwire_codec.spark.reduction.map_in_arrow import map_in_arrow
+from pgwire_codec.spark.sinks.delta_files import TableForm, write_files
 from pgwire_codec.spark.sinks.delta_spark import delta_snapshot
-from pgwire_codec.spark.sinks.delta_table import NEW_TABLE
+from pgwire_codec.spark.sinks.delta_table import (
+    NEW_TABLE,
+    absolute,
+    create_table,
+    deltalake,
+    open_table,
+)
 from pgwire_codec.spark.sinks.hadoop_folder import HadoopFolder
 from pgwire_codec.spark.sinks.iceberg_catalog import CatalogTable
 from pgwire_codec.spark.sinks.parquet_files import append_parquet
@@ -34,6 +43,9 @@ _KEPT_HOURS: Final = 24
 
 #: Settings for a table in one folder, which Delta lists with as many tasks.
 _LISTING: Final = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "1"}
+
+#: Column of what a task returns that has replaced rows: the version of the Delta table before.
+_REPLACED: Final = pa.schema({"version": pa.int64()})
 
 #: Property of Iceberg's tables that keep few versions of their metadata.
 _METADATA_DELETED: Final = "write.metadata.delete-after-commit.enabled"
@@ -106,23 +118,19 @@ def _sql(filters: Filters) -> str:
 
 class _OfDeltaRs:
     def __init__(self, path: str, storage_options: dict[str, str]) -> None:
-        try:
-            import deltalake
-        except ImportError:
-            raise missing_extra("mirror needs deltalake", "delta") from None
-        self._delta: Any = deltalake
-        self._path = path
-        self._options = storage_options or None
+        self._delta: Any = deltalake()
+        self._path = absolute(path)
+        self._options = storage_options
 
     def version(self) -> int | None:
-        if not self._delta.DeltaTable.is_deltatable(self._path, self._options):
-            return None
-        return int(self._open().version())
+        table = open_table(self._path, self._options)
+        return None if table is None else int(table.version())
 
     def read(self, columns: Sequence[str], filters: Filters = ()) -> pa.Table | None:
-        if not self._delta.DeltaTable.is_deltatable(self._path, self._options):
+        table = open_table(self._path, self._options)
+        if table is None:
             return None
-        rows = self._open().to_pyarrow_table(columns=list(columns), filters=list(filters) or None)
+        rows = table.to_pyarrow_table(columns=list(columns), filters=list(filters) or None)
         return pa.table(rows)
 
     def read_version(self, version: int, columns: Sequence[str]) -> pa.Table:
@@ -130,13 +138,28 @@ class _OfDeltaRs:
         return pa.table(table.to_pyarrow_table(columns=list(columns)))
 
     def overwrite(self, rows: pa.Table) -> None:
-        self._write(rows, "overwrite")
+        self._delta.write_deltalake(
+            self._path,
+            rows,
+            mode="overwrite",
+            configuration=NEW_TABLE,
+            storage_options=self._options,
+        )
 
     def append(self, rows: DataFrame) -> None:
-        self._write(rows.toArrow(), "append")
+        table = open_table(self._path, self._options)
+        form = TableForm(rows.schema.json()) if table is None else TableForm.of(table)
+        added = write_files(rows.coalesce(1), rows.columns, form, self._path, self._options)
+        if table is None:
+            table = create_table(self._path, rows.schema, self._options)
+        schema = self._delta.Schema.from_json(form.schema)
+        table.create_write_transaction([*added], "append", schema, form.partition_by)
 
     def replace(self, filters: Filters, key: str, rows: DataFrame) -> None:
-        self._write(rows.toArrow(), "overwrite", _sql(filters))
+        replacing = _replacing(self._path, self._options, _sql(filters))
+        # A task without rows, which Spark may pass over, returns no row.
+        if not map_in_arrow(rows.coalesce(1), replacing, spark_schema(_REPLACED)).collect():
+            self.delete(filters)
 
     def delete(self, filters: Filters) -> None:
         self._open().delete(_sql(filters))
@@ -152,15 +175,24 @@ class _OfDeltaRs:
     def _open(self) -> Any:
         return self._delta.DeltaTable(self._path, storage_options=self._options)
 
-    def _write(self, rows: pa.Table, mode: str, condition: str | None = None) -> None:
-        self._delta.write_deltalake(
-            self._path,
-            rows,
-            mode=mode,
-            predicate=condition,
-            configuration=NEW_TABLE,
-            storage_options=self._options,
-        )
+
+def _replacing(
+    path: str, options: dict[str, str], condition: str
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function of a task that replaces the rows of a condition by its own.
+
+    A second attempt of the task does the same again.
+    """
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        first = next(batches, None)
+        if first is not None:
+            table = deltalake().DeltaTable(path, storage_options=options)
+            rows = pa.RecordBatchReader.from_batches(first.schema, chain([first], batches))
+            deltalake().write_deltalake(table, rows, mode="overwrite", predicate=condition)
+            yield pa.record_batch([[table.version()]], _REPLACED)
+
+    return run
 
 
 class _OfSpark:

@@ -11,6 +11,7 @@ from pgwire_codec.errors import OptionError, TableError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
 
 #: Metadata columns of the change that left a row in its last state.
 ROW_METADATA: Final = (
@@ -117,6 +118,14 @@ class ChangeColumns:
             for place, field in enumerate(kind.fields)
         ]
         return renamed.withColumn("_before", functions.col("_before").cast(StructType(fields)))
+
+    def schema(self, rows: DataFrame) -> StructType:
+        """Return the schema of the table, of rows with its columns by number."""
+        from pyspark.sql.types import StructField, StructType
+
+        kinds = {field.name: field.dataType for field in rows.schema}
+        named = zip(self.table, self.numbers, strict=True)
+        return StructType([StructField(name, kinds[number]) for name, number in named])
 
     def without_row_metadata(self) -> ChangeColumns:
         """Return the columns without the metadata that a target has no columns for."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from pyspark.sql.types import StructField, StructType
@@ -16,7 +15,7 @@ from pgwire_codec.spark.sinks.delta_files import TableForm, write_files
 from pgwire_codec.spark.sinks.delta_merge import DeltaMerge
 from pgwire_codec.spark.sinks.delta_record import BatchRecord
 from pgwire_codec.spark.sinks.delta_spark import ENGINE
-from pgwire_codec.spark.sinks.delta_table import create_table, deltalake, open_table
+from pgwire_codec.spark.sinks.delta_table import absolute, create_table, deltalake, open_table
 from pgwire_codec.spark.sinks.merge_rows import net_rows
 from pgwire_codec.spark.sinks.merge_source import source_of
 from pgwire_codec.spark.sinks.target import Applied, Batch, Merged
@@ -40,8 +39,7 @@ class DeltaRs:
     """
 
     def __init__(self, path: str, app_id: str, storage_options: dict[str, str]) -> None:
-        # Tasks have another working directory.
-        self._path = path.rstrip("/") if "://" in path else str(Path(path).absolute())
+        self._path = absolute(path)
         self._app_id = app_id
         self._options = storage_options
         self._table = open_table(self._path, storage_options)
@@ -105,7 +103,7 @@ class DeltaRs:
         merge = DeltaMerge(
             self._path,
             self._options,
-            _schema_of(rows, batch),
+            batch.columns.schema(rows),
             batch.columns,
             self._record(batch),
             self.applied.commit_lsn,
@@ -117,7 +115,7 @@ class DeltaRs:
 
     def _write(self, batch: Batch, rows: DataFrame, mode: Literal["append", "overwrite"]) -> int:
         """Append or replace rows in one commit, and return their number."""
-        schema = _schema_of(rows, batch)
+        schema = batch.columns.schema(rows)
         form = TableForm(schema.json())
         if self._table is not None:
             form = TableForm.of(self._table, schema.json() if mode == "overwrite" else None)
@@ -137,13 +135,6 @@ class DeltaRs:
 
     def _record(self, batch: Batch) -> BatchRecord:
         return BatchRecord(self._app_id, batch.commit_lsn, batch.relation)
-
-
-def _schema_of(rows: DataFrame, batch: Batch) -> StructType:
-    """Return the columns of the table, of rows with them by number, and others."""
-    kinds = {field.name: field.dataType for field in rows.schema}
-    named = zip(batch.columns.table, batch.columns.numbers, strict=True)
-    return StructType([StructField(name, kinds[number]) for name, number in named])
 
 
 def _has_ntz(schema: StructType) -> bool:

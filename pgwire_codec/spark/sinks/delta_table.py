@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pgwire_codec.errors import missing_extra
@@ -20,8 +21,13 @@ def deltalake() -> Any:
     try:
         import deltalake
     except ImportError:
-        raise missing_extra("merge_into needs deltalake", "delta") from None
+        raise missing_extra("Delta tables without delta-spark need deltalake", "delta") from None
     return deltalake
+
+
+def absolute(path: str) -> str:
+    """Return the path or URI of a table as tasks find it: they have another working directory."""
+    return path.rstrip("/") if "://" in path else str(Path(path).absolute())
 
 
 def open_table(path: str, options: dict[str, str]) -> DeltaTable | None:

@@ -107,7 +107,7 @@ def _keyed(batch: Batch, target: DataFrame | None, name: str, kept: ExitStack) -
     matches = " AND ".join(same_key)
     if batch.sends_all:
         rows = _keep(whole_rows(batch.changes, columns, batch.partitions), kept)
-        return MergeSource(rows, _schema(rows, batch), matches, updates=values, inserts=values)
+        return MergeSource(rows, columns.schema(rows), matches, updates=values, inserts=values)
     net = net_changes(
         batch.changes, columns, lambda rows: _keep(rows, kept), batch.partitions
     ).drop(*columns.row_metadata)
@@ -144,7 +144,7 @@ def _keyed(batch: Batch, target: DataFrame | None, name: str, kept: ExitStack) -
             f"ELSE s.c{first} END"
         )
         rows = rows.withColumn("missing", _missing(_shown_key(batch, "r")))
-    return MergeSource(rows, _schema(net, batch), matches, updates=updates, inserts=inserts)
+    return MergeSource(rows, columns.schema(net), matches, updates=updates, inserts=inserts)
 
 
 def _filled(moved: DataFrame, target: DataFrame, batch: Batch) -> DataFrame:
@@ -233,7 +233,7 @@ def _counted(batch: Batch, target: DataFrame | None, name: str, kept: ExitStack)
     ]
     return MergeSource(
         _keep(rows, kept),
-        _schema(net, batch),
+        columns.schema(net),
         " AND ".join(["s.gone", *same]),
         updates=[],
         inserts=[f"s.{number}" for number in numbers],
@@ -245,10 +245,6 @@ def _keep(rows: DataFrame, kept: ExitStack) -> DataFrame:
     rows = rows.persist()
     kept.callback(rows.unpersist)
     return rows
-
-
-def _schema(net: DataFrame, batch: Batch) -> StructType:
-    return net.select(*batch.columns.numbers).toDF(*batch.columns.table).schema
 
 
 def _same_key(batch: Batch) -> Column:
