@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -127,6 +129,48 @@ def test_a_merge_that_is_done_again(spark: SparkSession, tmp_path: Path) -> None
     with pytest.raises(deltalake.exceptions.CommitFailedError, match="another process"):
         behind(rows, None)
     assert ids(target) == [1, 2, 2, 3]
+
+
+NAN = float("nan")
+LONG = "x" * 100
+
+
+@pytest.mark.parametrize(
+    ("kind", "files"),
+    [
+        (pa.int32(), [[1, 2], [-(2**31), 2**31 - 1], [5]]),
+        (pa.string(), [["", LONG + "a"], [LONG + "b"], [LONG + "é", "\U0010ffff" * 40]]),
+        (pa.decimal128(38, 10), [[Decimal("1234567890123456789012345678.0123456789")], [-1, 0]]),
+        (pa.date32(), [[date(1, 1, 1), date(2026, 1, 1)], [date(9999, 12, 31)]]),
+        (pa.timestamp("us", "UTC"), [[-1, 0], [253402300799999999], [-62135596800000000]]),
+        (pa.timestamp("us"), [[-1, 0], [253402300799999999], [-62135596800000000]]),
+        (pa.binary(), [[b"a", b"\xff" * 100], [b""], [b"\xff" * 100 + b"1"]]),
+        (pa.bool_(), [[True], [False]]),
+        (pa.float64(), [[1.5, NAN], [2.5], [0.1, float("inf")]]),
+    ],
+    ids=lambda value: str(value) if isinstance(value, pa.DataType) else "",
+)
+def test_files_with_a_key(tmp_path: Path, kind: pa.DataType, files: list[list[Any]]) -> None:
+    """Files are found by their statistics, which have long values cut, and no NaN."""
+    from pyspark.sql.types import StructType
+
+    from pgwire_codec.spark.reduction.change_columns import ChangeColumns
+    from pgwire_codec.spark.sinks.delta_merge import DeltaMerge
+    from pgwire_codec.spark.sinks.delta_record import BatchRecord
+
+    parts = [pa.array(values, kind) for values in files]
+    keys = [key for part in parts for key in part]
+    columns = ChangeColumns(("k",), (0,), (), {}, ())
+    for number, key in enumerate(keys):
+        path = str(tmp_path / str(number))
+        for part in parts:
+            deltalake.write_deltalake(path, pa.table({"k": part}), mode="append")
+        record = BatchRecord("made", 10, None)
+        merge = DeltaMerge(path, {}, StructType(), columns, record, None, False)
+        source = pa.table({"gone": [True], "c0": pa.array([key.as_py()], kind)})
+        assert merge._merge(source) == {"inserted": 0, "updated": 0, "deleted": 1}
+        left = map(str, deltalake.DeltaTable(path).to_pyarrow_table()["k"].to_pylist())
+        assert sorted(left) == sorted(str(each.as_py()) for each in keys if each is not key)
 
 
 def test_changes_that_leave_no_row(spark: SparkSession, tmp_path: Path) -> None:

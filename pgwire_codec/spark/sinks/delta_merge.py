@@ -123,6 +123,16 @@ class DeltaMerge:
             "deleted": metrics["num_target_rows_deleted"] - source.again,
         }
 
+    def _finds_files(self, table: DeltaTable, source: MergeSource) -> bool:
+        """Return whether delta-rs may find the files with keys of the source by their statistics.
+
+        Those of floating-point numbers pass over NaN, so a row with it can be taken for another
+        one. Partitions grow into a condition with a part for each of the source.
+        """
+        kinds = [source.rows.schema.field(f"c{number}").type for number in self.columns.keys]
+        is_safe = kinds and not any(map(pa.types.is_floating, kinds))
+        return bool(is_safe) and not table.metadata().partition_columns
+
     def _execute(self, table: DeltaTable, source: MergeSource) -> dict[str, Any]:
         """Merge, and return the metrics."""
         names = self.columns.table
@@ -131,6 +141,7 @@ class DeltaMerge:
             predicate=source.matches,
             source_alias="s",
             target_alias="t",
+            streamed_exec=not self._finds_files(table, source),
             commit_properties=self.record.properties,
         ).when_matched_delete(predicate="s.gone")
         if source.updates:
