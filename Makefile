@@ -38,9 +38,13 @@ $(VENV)/installed: pyproject.toml setup.py $(foreach kind,pyx pxd,$(wildcard pgw
 # Spark's tests, which share a session; each has servers of its own.
 PYTEST = $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup
 
-test: venv ## run the tests, and those that need neither Spark nor a server in plain Python too
+# What decodes and reads a log. Other packages do not see which implementation is in use.
+DECODING = $(addprefix tests/,arrow changes codec core log protocol transactions types \
+	test_corpus.py test_impl.py test_import.py) $(wildcard tests/test_decoder_*.py)
+
+test: venv ## run the tests, and the quick ones of decoding in plain Python too
 	$(PYTEST) -m "not thorough"
-	PGWIRE_CODEC_IMPL=python $(PYTEST) \
+	PGWIRE_CODEC_IMPL=python $(PYTEST) $(DECODING) \
 		-m "not slow and not differential and not both and not thorough"
 
 thorough: venv ## run the tests that `make test` leaves out: more captures, options, interruptions

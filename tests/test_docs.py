@@ -43,7 +43,10 @@ def _with_code() -> list[object]:
 
 def _marks(page: Page) -> list[pytest.MarkDecorator]:
     slow = [pytest.mark.slow] if page.needs & SERVICES else []
-    return [*slow, pytest.mark.xdist_group("spark")] if "spark" in page.needs else slow
+    if "spark" not in page.needs:
+        return slow
+    # The commands of a page with a server start Spark themselves, for minutes.
+    return [*slow, pytest.mark.xdist_group("mirror" if "server" in page.needs else "spark")]
 
 
 @pytest.fixture

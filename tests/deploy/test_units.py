@@ -125,7 +125,7 @@ def test_a_socket_that_nobody_reads(table_of_one_server: Database, tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("spark")
+@pytest.mark.xdist_group("mirror")
 def test_mirror(table_of_one_server: Database, tmp_path: Path) -> None:
     """The mirror's unit reads what the capture's wrote, and waits until it has."""
     pytest.importorskip("pyspark")
