@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.spark.sinks.columns import AddColumn, ClearColumn, ColumnStep, RenameColumn
-from pgwire_codec.spark.sinks.merge_source import MergeSource, raise_missing_row, source_of
+from pgwire_codec.spark.sinks.merge_source import (
+    MergeSource,
+    kept,
+    raise_missing_row,
+    source_of,
+)
 from pgwire_codec.spark.sinks.sessions import global_view, session_with
 from pgwire_codec.spark.sinks.sql import properties_of, quoted
 from pgwire_codec.spark.sinks.target import Applied, Batch, Merged
@@ -76,19 +81,20 @@ class DeltaSpark:
 
     def replace(self, batch: Batch) -> Merged:
         with source_of(batch, None, self._path) as source:
-            rows = source.rows.where("NOT gone").select(*batch.columns.numbers).persist()
-            try:
-                if self._schema is None:
-                    self._create(source.schema)
-                elif _needs_mapping(source.schema):
-                    self._set_properties(_MAPPING)
-                with self._recording(batch) as session, global_view(self._spark, rows) as view:
-                    found = session.table(view).toDF(*batch.columns.table)
-                    writer = found.write.format("delta").mode("overwrite")
-                    writer.option("overwriteSchema", "true").save(self._path)
+            if self._schema is None:
+                self._create(source.schema)
+            elif _needs_mapping(source.schema):
+                self._set_properties(_MAPPING)
+            remaining = source.rows.where("NOT gone").select(*batch.columns.numbers)
+            with (
+                kept(remaining) as rows,
+                self._recording(batch) as session,
+                global_view(self._spark, rows) as view,
+            ):
+                found = session.table(view).toDF(*batch.columns.table)
+                writer = found.write.format("delta").mode("overwrite")
+                writer.option("overwriteSchema", "true").save(self._path)
                 return Merged(batch.commit_lsn, inserted=rows.count())
-            finally:
-                rows.unpersist()
 
     def alter(self, steps: Sequence[ColumnStep]) -> None:
         for step in steps:
@@ -113,6 +119,7 @@ class DeltaSpark:
         exists = self._schema is not None and not batch.empties
         # After a truncate, the table has no rows that later changes need.
         rows = self._spark.read.format("delta").load(self._path) if exists else None
+        # Delta keeps the source itself.
         with source_of(batch, rows, self._path) as source:
             if self._schema is None:
                 self._create(source.schema)

@@ -17,7 +17,7 @@ from pgwire_codec.spark.sinks.iceberg_record import (
     is_conflict,
     staged_snapshot,
 )
-from pgwire_codec.spark.sinks.merge_source import raise_missing_row, source_of
+from pgwire_codec.spark.sinks.merge_source import kept, raise_missing_row, source_of
 from pgwire_codec.spark.sinks.sessions import global_view, session_with
 from pgwire_codec.spark.sinks.sql import properties_of, quoted
 from pgwire_codec.spark.sinks.target import Applied, Batch, Merged
@@ -91,12 +91,10 @@ class Iceberg:
 
     def replace(self, batch: Batch) -> Merged:
         with source_of(batch, None, self._name) as source:
-            rows = source.rows.where("NOT gone").select(*batch.columns.numbers).persist()
-            try:
+            remaining = source.rows.where("NOT gone").select(*batch.columns.numbers)
+            with kept(remaining) as rows:
                 self._replace(batch, rows.toDF(*batch.columns.table))
                 return Merged(batch.commit_lsn, inserted=rows.count())
-            finally:
-                rows.unpersist()
 
     def alter(self, steps: Sequence[ColumnStep]) -> None:
         for step in steps:
@@ -120,7 +118,7 @@ class Iceberg:
         exists = self._state is not None and not batch.empties
         # After a truncate, the table has no rows that later changes need.
         rows = self._spark.table(self._table.sql) if exists else None
-        with source_of(batch, rows, self._name) as source:
+        with source_of(batch, rows, self._name) as source, kept(source.rows):
             if self._state is None:
                 self._create(source.schema)
             held = self.schema.names if self.schema is not None else []

@@ -41,6 +41,7 @@ class MergeSource:
     ----------
     rows : DataFrame
         ``c0``, ``c1``, … the table's columns; ``gone`` boolean, for rows to delete; and others.
+        Spark does not keep them: a merge that uses them twice must; see :func:`kept`.
     schema : StructType
         Of the table.
     matches : str
@@ -82,13 +83,23 @@ class MergeSource:
 
 @contextmanager
 def source_of(batch: Batch, target: DataFrame | None, name: str) -> Iterator[MergeSource]:
-    """Yield the source of a merge into a target, None for one without rows; keep it meanwhile.
+    """Yield the source of a merge into a target, None for one without rows.
 
     Raises ``TableError`` if the target lacks rows that the batch needs. A task of the merge raises
     an error with the key of a row between :data:`MISSING` if it finds that only then.
     """
-    with ExitStack() as kept:
-        yield (_keyed if batch.has_keys else _counted)(batch, target, name, kept)
+    with ExitStack() as stack:
+        yield (_keyed if batch.has_keys else _counted)(batch, target, name, stack)
+
+
+@contextmanager
+def kept(rows: DataFrame) -> Iterator[DataFrame]:
+    """Yield rows that Spark keeps meanwhile."""
+    rows.persist()
+    try:
+        yield rows
+    finally:
+        rows.unpersist()
 
 
 def raise_missing_row(error: Exception, name: str) -> None:
@@ -98,7 +109,7 @@ def raise_missing_row(error: Exception, name: str) -> None:
         raise TableError(missing_row(name, missing[1]), hint=MISSING_ROW_HINT) from None
 
 
-def _keyed(batch: Batch, target: DataFrame | None, name: str, kept: ExitStack) -> MergeSource:
+def _keyed(batch: Batch, target: DataFrame | None, name: str, stack: ExitStack) -> MergeSource:
     from pyspark.sql import functions
 
     columns = batch.columns
@@ -106,10 +117,10 @@ def _keyed(batch: Batch, target: DataFrame | None, name: str, kept: ExitStack) -
     same_key = (f"t.{quoted(columns.table[key])} = s.c{key}" for key in columns.keys)
     matches = " AND ".join(same_key)
     if batch.sends_all:
-        rows = _keep(whole_rows(batch.changes, columns, batch.partitions), kept)
+        rows = whole_rows(batch.changes, columns, batch.partitions)
         return MergeSource(rows, columns.schema(rows), matches, updates=values, inserts=values)
     net = net_changes(
-        batch.changes, columns, lambda rows: _keep(rows, kept), batch.partitions
+        batch.changes, columns, lambda rows: stack.enter_context(kept(rows)), batch.partitions
     ).drop(*columns.row_metadata)
     lacks = functions.expr("coalesce(NOT gone AND size(unchanged) > 0, false)")
     needs = lacks & ~_is_deleted(batch)
@@ -126,7 +137,6 @@ def _keyed(batch: Batch, target: DataFrame | None, name: str, kept: ExitStack) -
     rows = net
     if moving and target is not None:
         rows = net.where(~moved).unionByName(_filled(net.where(moved), target, batch))
-        rows = _keep(rows, kept)
     updates, inserts = values, list(values)
     if lacking:
         names = [literal(each) for each in columns.table]
@@ -180,13 +190,14 @@ def _filled(moved: DataFrame, target: DataFrame, batch: Batch) -> DataFrame:
     return joined.withColumn("unchanged", nothing).select(*moved.columns)
 
 
-def _counted(batch: Batch, target: DataFrame | None, name: str, kept: ExitStack) -> MergeSource:
+def _counted(batch: Batch, target: DataFrame | None, name: str, stack: ExitStack) -> MergeSource:
     from pyspark.sql import functions
 
     col = functions.col
     columns = batch.columns
     net = row_changes(batch.changes, columns, batch.partitions).drop(*columns.row_metadata)
-    net = _keep(net.withColumn("number", functions.monotonically_increasing_id()), kept)
+    net = net.withColumn("number", functions.monotonically_increasing_id())
+    stack.enter_context(kept(net))
     kinds = {number: net.schema[number].dataType for number in columns.numbers}
     removed = net.where("removed")
     copies: Column = functions.lit(0)
@@ -206,7 +217,7 @@ def _counted(batch: Batch, target: DataFrame | None, name: str, kept: ExitStack)
         found = removed.join(found, equal).groupBy("number").agg(functions.sum("copy").alias("had"))
         counted = removed.join(found, "number", "left")
         copies = functions.coalesce(col("had"), functions.lit(0))
-    counted = _keep(counted.withColumn("copies", copies.cast("long")), kept)
+    counted = stack.enter_context(kept(counted.withColumn("copies", copies.cast("long"))))
     again = functions.coalesce(functions.sum(col("copies") - col("count")), functions.lit(0))
     ((kept_rows,),) = counted.agg(again).collect()
     for row in counted.where("copies < count").select("copies", "count", _shown_row(batch)).head(1):
@@ -232,19 +243,13 @@ def _counted(batch: Batch, target: DataFrame | None, name: str, kept: ExitStack)
         for each, (number, kind) in zip(columns.table, kinds.items(), strict=True)
     ]
     return MergeSource(
-        _keep(rows, kept),
+        rows,
         columns.schema(net),
         " AND ".join(["s.gone", *same]),
         updates=[],
         inserts=[f"s.{number}" for number in numbers],
         again=kept_rows,
     )
-
-
-def _keep(rows: DataFrame, kept: ExitStack) -> DataFrame:
-    rows = rows.persist()
-    kept.callback(rows.unpersist)
-    return rows
 
 
 def _same_key(batch: Batch) -> Column:
