@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pgwire_codec.spark.kept_rows import kept
 from pgwire_codec.spark.mirroring.lake_table import Filters, LakeTable
 from pgwire_codec.spark.mirroring.masks import QUOTED
 from pgwire_codec.spark.mirroring.status import LOGGER, TableStatus
@@ -40,13 +39,13 @@ class DeadLetters:
 
     def record(self, letters: DataFrame) -> int:
         """Record letters that are not recorded yet; return the number of all of them."""
-        with self._kept(letters) as kept:
-            ordinals = kept.select("ordinal").toArrow().column("ordinal")
+        with kept(self._form(letters)) as rows:
+            ordinals = rows.select("ordinal").toArrow().column("ordinal")
             if len(ordinals):
                 with self._lock:
                     recorded = self._recorded(ordinals)
                     if len(recorded) < len(ordinals):
-                        self._table.append(_without(kept, recorded) if len(recorded) else kept)
+                        self._table.append(_without(rows, recorded) if len(recorded) else rows)
             return len(ordinals)
 
     def recorded(self, status: TableStatus, letters: DataFrame) -> TableStatus:
@@ -58,13 +57,13 @@ class DeadLetters:
     def replaced(self, status: TableStatus, letters: DataFrame) -> TableStatus:
         """Replace the letters of a table, and return its status with the number of all."""
         oid = status.relation_oid
-        with self._kept(letters) as kept, self._lock:
-            number = kept.count()
+        with kept(self._form(letters)) as rows, self._lock:
+            number = rows.count()
             if not self.count(oid):
                 if number:
-                    self._table.append(kept)
+                    self._table.append(rows)
             elif number:
-                self._table.replace([_of(oid)], "ordinal", kept)
+                self._table.replace([_of(oid)], "ordinal", rows)
             else:
                 self._table.delete([_of(oid)])
         return replace(status, dead_letters=number)
@@ -115,18 +114,11 @@ class DeadLetters:
         found = self._table.read([column], filters)
         return pa.chunked_array([], pa.null()) if found is None else found.column(column)
 
-    @contextmanager
-    def _kept(self, letters: DataFrame) -> Iterator[DataFrame]:
-        """Yield letters as they are recorded, computed once."""
-        kept = self._hidden(letters.dropDuplicates(["ordinal"])).persist()
-        try:
-            yield kept
-        finally:
-            kept.unpersist()
-
-    def _hidden(self, letters: DataFrame) -> DataFrame:
+    def _form(self, letters: DataFrame) -> DataFrame:
+        """Return letters as they are recorded, each once."""
         from pyspark.sql import functions
 
+        letters = letters.dropDuplicates(["ordinal"])
         if not self._hides_values:
             return letters
         texts = functions.regexp_replace("error", f"(?s){QUOTED.pattern}", "'…'")

@@ -10,13 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.protocol.lsn import format_lsn
+from pgwire_codec.spark.kept_rows import kept
 from pgwire_codec.spark.sinks.columns import AddColumn, ClearColumn, ColumnStep, RenameColumn
-from pgwire_codec.spark.sinks.merge_source import (
-    MergeSource,
-    kept,
-    raise_missing_row,
-    source_of,
-)
+from pgwire_codec.spark.sinks.merge_source import MergeSource, raise_missing_row, source_of
 from pgwire_codec.spark.sinks.sessions import global_view, session_with
 from pgwire_codec.spark.sinks.sql import properties_of, quoted
 from pgwire_codec.spark.sinks.target import Applied, Batch, Merged

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import uuid4
 
 from pgwire_codec.errors import TableError
+from pgwire_codec.spark.kept_rows import kept
 from pgwire_codec.spark.sinks.columns import AddColumn, ClearColumn, ColumnStep, RenameColumn
 from pgwire_codec.spark.sinks.iceberg_catalog import CatalogTable, columns_of
 from pgwire_codec.spark.sinks.iceberg_record import (
@@ -17,7 +18,7 @@ from pgwire_codec.spark.sinks.iceberg_record import (
     is_conflict,
     staged_snapshot,
 )
-from pgwire_codec.spark.sinks.merge_source import kept, raise_missing_row, source_of
+from pgwire_codec.spark.sinks.merge_source import raise_missing_row, source_of
 from pgwire_codec.spark.sinks.sessions import global_view, session_with
 from pgwire_codec.spark.sinks.sql import properties_of, quoted
 from pgwire_codec.spark.sinks.target import Applied, Batch, Merged

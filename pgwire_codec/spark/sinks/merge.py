@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pgwire_codec.errors import OptionError, TableError
+from pgwire_codec.spark.kept_rows import kept
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
 from pgwire_codec.spark.sinks.delta_rs import DeltaRs
 from pgwire_codec.spark.sinks.delta_spark import DeltaSpark
@@ -131,16 +132,13 @@ def apply_changes(
     numbered = columns.numbered(changes)
     if survey is not None and survey.sends_all:  # the changes are used once
         return _apply(target, _batch(numbered, columns, survey, applied), survey, replaces), survey
-    numbered.persist()
-    try:
+    with kept(numbered):
         survey = survey or Survey.of(numbered, after)
         if survey is None or survey.commit_lsn <= after:
             return Merged(applied.commit_lsn), survey
         batch = _batch(numbered, columns, survey, applied)
         batch = replace(batch, commit_lsn=max(batch.commit_lsn, held))
         return _apply(target, batch, survey, replaces), survey
-    finally:
-        numbered.unpersist()
 
 
 def _apply(target: Target, batch: Batch, survey: Survey, replaces: bool) -> Merged:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pgwire_codec.errors import TableError
+from pgwire_codec.spark.kept_rows import kept
 from pgwire_codec.spark.reduction.net_changes import net_changes, whole_rows
 from pgwire_codec.spark.reduction.row_counts import comparable, row_changes
 from pgwire_codec.spark.sinks.sql import literal, quoted
@@ -90,16 +91,6 @@ def source_of(batch: Batch, target: DataFrame | None, name: str) -> Iterator[Mer
     """
     with ExitStack() as stack:
         yield (_keyed if batch.has_keys else _counted)(batch, target, name, stack)
-
-
-@contextmanager
-def kept(rows: DataFrame) -> Iterator[DataFrame]:
-    """Yield rows that Spark keeps meanwhile."""
-    rows.persist()
-    try:
-        yield rows
-    finally:
-        rows.unpersist()
 
 
 def raise_missing_row(error: Exception, name: str) -> None:
