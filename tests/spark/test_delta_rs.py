@@ -17,6 +17,7 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 from pgwire_codec import Insert
 from pgwire_codec.errors import TableError
 from tests.support import build
+from tests.support.key_types import texts
 from tests.support.mirrors import MirrorOf, Writer, relation
 
 if TYPE_CHECKING:
@@ -133,6 +134,8 @@ def test_a_merge_that_is_done_again(spark: SparkSession, tmp_path: Path) -> None
 
 NAN = float("nan")
 LONG = "x" * 100
+TENTH = Decimal("0.1234567890123456790")
+EPSILON = Decimal("1e-19")
 
 
 @pytest.mark.parametrize(
@@ -141,36 +144,48 @@ LONG = "x" * 100
         (pa.int32(), [[1, 2], [-(2**31), 2**31 - 1], [5]]),
         (pa.string(), [["", LONG + "a"], [LONG + "b"], [LONG + "é", "\U0010ffff" * 40]]),
         (pa.decimal128(38, 10), [[Decimal("1234567890123456789012345678.0123456789")], [-1, 0]]),
+        (pa.decimal128(20, 0), [[2**64 - 2, 2**64 - 1], [2**63 - 1, 2**63], [-1, 0]]),
+        (pa.decimal128(38, 0), [[Decimal("9" * 38), 1], [Decimal("-" + "9" * 38)]]),
+        (pa.decimal128(38, 19), [[Decimal("0.1234567890123456789")], [TENTH, TENTH - 2 * EPSILON]]),
         (pa.date32(), [[date(1, 1, 1), date(2026, 1, 1)], [date(9999, 12, 31)]]),
         (pa.timestamp("us", "UTC"), [[-1, 0], [253402300799999999], [-62135596800000000]]),
         (pa.timestamp("us"), [[-1, 0], [253402300799999999], [-62135596800000000]]),
+        (pa.timestamp("us"), [[-1, 0], [2**63 - 2, 2**63 - 1], [-210866803200000000]]),
         (pa.binary(), [[b"a", b"\xff" * 100], [b""], [b"\xff" * 100 + b"1"]]),
         (pa.bool_(), [[True], [False]]),
         (pa.float64(), [[1.5, NAN], [2.5], [0.1, float("inf")]]),
     ],
     ids=lambda value: str(value) if isinstance(value, pa.DataType) else "",
 )
-def test_files_with_a_key(tmp_path: Path, kind: pa.DataType, files: list[list[Any]]) -> None:
-    """Files are found by their statistics, which have long values cut, and no NaN."""
+@pytest.mark.parametrize("is_own", [True, False], ids=["own", "foreign"])
+def test_files_with_a_key(
+    tmp_path: Path, kind: pa.DataType, files: list[list[Any]], is_own: bool
+) -> None:
+    """Files are found by their bounds, if these contain their values."""
     from pyspark.sql.types import StructType
 
     from pgwire_codec.spark.reduction.change_columns import ChangeColumns
+    from pgwire_codec.spark.sinks.delta_bounds import bounds_property
     from pgwire_codec.spark.sinks.delta_merge import DeltaMerge
     from pgwire_codec.spark.sinks.delta_record import BatchRecord
 
     parts = [pa.array(values, kind) for values in files]
     keys = [key for part in parts for key in part]
     columns = ChangeColumns(("k",), (0,), (), {}, ())
+    schema = deltalake.Schema.from_arrow(pa.schema({"k": kind})).to_json()
+    configuration = bounds_property(schema) if is_own else None
     for number, key in enumerate(keys):
         path = str(tmp_path / str(number))
         for part in parts:
-            deltalake.write_deltalake(path, pa.table({"k": part}), mode="append")
+            rows = pa.table({"k": part})
+            deltalake.write_deltalake(path, rows, mode="append", configuration=configuration)
         record = BatchRecord("made", 10, None)
         merge = DeltaMerge(path, {}, StructType(), columns, record, None, False)
-        source = pa.table({"gone": [True], "c0": pa.array([key.as_py()], kind)})
+        source = pa.table({"gone": [True], "c0": pa.array([key], kind)})
         assert merge._merge(source) == {"inserted": 0, "updated": 0, "deleted": 1}
-        left = map(str, deltalake.DeltaTable(path).to_pyarrow_table()["k"].to_pylist())
-        assert sorted(left) == sorted(str(each.as_py()) for each in keys if each is not key)
+        left = texts(deltalake.DeltaTable(path).to_pyarrow_table()["k"])
+        remaining = [each for each in keys if each is not key]
+        assert sorted(left) == sorted(texts(pa.array(remaining, kind)))
 
 
 def test_changes_that_leave_no_row(spark: SparkSession, tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from pgwire_codec import log
 from tests.support import build, spark_logs
 from tests.support.applied_tables import Table, apply
@@ -58,22 +60,26 @@ class MirrorOf:
 
     def rows(self, table: str) -> list[Row]:
         """Rows of a table of the lake, in the order of their texts."""
+        return in_order(self.table(table).to_pylist())
+
+    def table(self, table: str) -> pa.Table:
+        """Rows of a table of the lake."""
         if self.engine == "iceberg":
-            return in_order(iceberg_table(self._spark, self.name(table)).to_pylist())
+            return iceberg_table(self._spark, self.name(table))
         schema, _, name = table.rpartition(".")
         path = str(self.lake / schema / name)
         if self.engine == "parquet":
-            return in_order(self._parquet_rows(path))
+            return self._parquet_rows(path)
         if self.engine == "delta-spark":
-            return in_order(self._spark.read.format("delta").load(path).toArrow().to_pylist())
+            return self._spark.read.format("delta").load(path).toArrow()
         import deltalake
 
-        return in_order(deltalake.DeltaTable(path).to_pyarrow_table().to_pylist())
+        return pa.table(deltalake.DeltaTable(path).to_pyarrow_table())
 
-    def _parquet_rows(self, path: str) -> list[Row]:
+    def _parquet_rows(self, path: str) -> pa.Table:
         """Rows of a folder as another program reads them, without the column of its partitions."""
         found = self._spark.read.option("mergeSchema", "true").parquet(path)
-        return found.drop("commit_date").toArrow().to_pylist()  # type: ignore[no-any-return]
+        return found.drop("commit_date").toArrow()
 
     def versions(self) -> dict[str, int]:
         """Newest version of each table of the lake."""

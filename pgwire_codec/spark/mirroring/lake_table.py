@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from pgwire_codec.spark.arrow_types import spark_schema
 from pgwire_codec.spark.reduction.map_in_arrow import map_in_arrow
+from pgwire_codec.spark.sinks.delta_bounds import bounds_property
 from pgwire_codec.spark.sinks.delta_files import TableForm, write_files
 from pgwire_codec.spark.sinks.delta_spark import delta_snapshot
 from pgwire_codec.spark.sinks.delta_table import (
@@ -138,11 +139,12 @@ class _OfDeltaRs:
         return pa.table(table.to_pyarrow_table(columns=list(columns)))
 
     def overwrite(self, rows: pa.Table) -> None:
+        schema = self._delta.Schema.from_arrow(rows.schema).to_json()
         self._delta.write_deltalake(
             self._path,
             rows,
             mode="overwrite",
-            configuration=NEW_TABLE,
+            configuration=NEW_TABLE | bounds_property(schema),
             storage_options=self._options,
         )
 
@@ -236,6 +238,8 @@ class _OfSpark:
             session.sql(f"VACUUM {self._name}").collect()
 
     def _write(self, rows: DataFrame, mode: str, **options: str) -> None:
+        # Delta uses properties among the options only for a new table.
+        options |= bounds_property(rows.schema.json())
         rows.write.format("delta").mode(mode).options(**options).save(self._path)
 
 

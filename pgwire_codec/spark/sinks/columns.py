@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructType
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +54,19 @@ class WidenColumn:
 
 
 ColumnStep: TypeAlias = AddColumn | ClearColumn | RenameColumn | WidenColumn
+
+
+def changed_columns(
+    schema: StructType, steps: Sequence[ColumnStep]
+) -> tuple[StructType, dict[str, str]]:
+    """Return the columns of a target after some steps, and the new names of renamed ones."""
+    from pyspark.sql.types import StructField, StructType
+
+    fields, renamed = {field.name: field for field in schema.fields}, {}
+    for step in steps:
+        if isinstance(step, RenameColumn):
+            fields[step.new] = StructField(step.new, fields.pop(step.old).dataType)
+            renamed[step.old] = step.new
+        elif not isinstance(step, ClearColumn):
+            fields[step.name] = StructField(step.name, step.kind)
+    return StructType(list(fields.values())), renamed

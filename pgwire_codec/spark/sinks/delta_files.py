@@ -17,7 +17,8 @@ from pyarrow.fs import FileSystem, FileType, LocalFileSystem, PyFileSystem, SubT
 from pgwire_codec.errors import TableError
 from pgwire_codec.spark.arrow_types import spark_schema
 from pgwire_codec.spark.reduction.map_in_arrow import map_in_arrow
-from pgwire_codec.spark.sinks.delta_table import deltalake
+from pgwire_codec.spark.sinks.delta_bounds import bounds_property
+from pgwire_codec.spark.sinks.delta_table import deltalake, writer_properties
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -70,6 +71,7 @@ class TableForm:
             path,
             schema=delta.Schema.from_json(self.schema),
             partition_by=self.partition_by or None,
+            configuration=bounds_property(self.schema, self.partition_by),
             storage_options=options or None,
         )
         for name, condition in self.constraints.items():
@@ -166,7 +168,8 @@ def _write(
     whole = (_with_all(batch, table) for batch in batches)
     first = next(whole)
     rows = pa.RecordBatchReader.from_batches(first.schema, chain([first], whole))
-    deltalake().write_deltalake(table, rows, mode="append")
+    properties = writer_properties(form.schema)
+    deltalake().write_deltalake(table, rows, mode="append", writer_properties=properties)
     table.update_incremental()
     files = _files(f"{folder}/{name}", options)
     with files.open_input_stream(f"{_LOG}/{table.version():020}.json") as commit:

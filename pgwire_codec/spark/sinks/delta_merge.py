@@ -14,8 +14,14 @@ from pgwire_codec.spark.arrow_types import arrow_schema, spark_schema
 from pgwire_codec.spark.failures import error_of
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
 from pgwire_codec.spark.reduction.map_in_arrow import map_in_arrow
+from pgwire_codec.spark.sinks.delta_bounds import are_bounded
 from pgwire_codec.spark.sinks.delta_record import BatchRecord
-from pgwire_codec.spark.sinks.delta_table import create_table, deltalake, open_table
+from pgwire_codec.spark.sinks.delta_table import (
+    create_table,
+    deltalake,
+    open_table,
+    writer_properties,
+)
 from pgwire_codec.spark.sinks.merge_rows import MergeSource, source_of
 from pgwire_codec.spark.sinks.target import Merged
 
@@ -123,15 +129,15 @@ class DeltaMerge:
             "deleted": metrics["num_target_rows_deleted"] - source.again,
         }
 
-    def _finds_files(self, table: DeltaTable, source: MergeSource) -> bool:
-        """Return whether delta-rs may find the files with keys of the source by their statistics.
+    def _finds_files(self, table: DeltaTable) -> bool:
+        """Return whether delta-rs may find the files with keys of the source by their bounds.
 
-        Those of floating-point numbers pass over NaN, so a row with it can be taken for another
-        one. Partitions grow into a condition with a part for each of the source.
+        It makes a condition of them, which it cannot write for times after the year 262142. Of
+        partitions, it makes a condition with a part for each of the source.
         """
-        kinds = [source.rows.schema.field(f"c{number}").type for number in self.columns.keys]
-        is_safe = kinds and not any(map(pa.types.is_floating, kinds))
-        return bool(is_safe) and not table.metadata().partition_columns
+        keys = [self.columns.table[number] for number in self.columns.keys]
+        is_bounded = bool(keys) and are_bounded(table.schema().to_json(), keys)
+        return is_bounded and not table.metadata().partition_columns
 
     def _execute(self, table: DeltaTable, source: MergeSource) -> dict[str, Any]:
         """Merge, and return the metrics."""
@@ -141,7 +147,8 @@ class DeltaMerge:
             predicate=source.matches,
             source_alias="s",
             target_alias="t",
-            streamed_exec=not self._finds_files(table, source),
+            writer_properties=writer_properties(table.schema().to_json()),
+            streamed_exec=not self._finds_files(table),
             commit_properties=self.record.properties,
         ).when_matched_delete(predicate="s.gone")
         if source.updates:

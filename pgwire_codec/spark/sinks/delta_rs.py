@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Final, Literal
 
 from pyspark.sql.types import StructField, StructType
 
 from pgwire_codec.errors import TableError
 from pgwire_codec.protocol.quoting import quote_identifier
-from pgwire_codec.spark.sinks.columns import AddColumn, ClearColumn, ColumnStep
+from pgwire_codec.spark.sinks.columns import (
+    AddColumn,
+    ClearColumn,
+    ColumnStep,
+    changed_columns,
+)
+from pgwire_codec.spark.sinks.delta_bounds import TableBounds
 from pgwire_codec.spark.sinks.delta_files import TableForm, write_files
 from pgwire_codec.spark.sinks.delta_merge import DeltaMerge
 from pgwire_codec.spark.sinks.delta_record import BatchRecord
 from pgwire_codec.spark.sinks.delta_spark import ENGINE
-from pgwire_codec.spark.sinks.delta_table import absolute, create_table, deltalake, open_table
+from pgwire_codec.spark.sinks.delta_table import (
+    absolute,
+    create_table,
+    deltalake,
+    open_table,
+    writer_properties,
+)
 from pgwire_codec.spark.sinks.merge_rows import net_rows
 from pgwire_codec.spark.sinks.merge_source import source_of
 from pgwire_codec.spark.sinks.target import Applied, Batch, Merged
@@ -71,6 +84,7 @@ class DeltaRs:
         return self._table is None or not self._table.file_uris()
 
     def append(self, batch: Batch, rows: int) -> Merged:
+        self._ensure_bounds()
         added = batch.changes.select(*batch.columns.numbers)
         if batch.partitions is not None:
             added = added.coalesce(-(-batch.partitions // _TASKS_A_FILE))
@@ -80,25 +94,36 @@ class DeltaRs:
     def replace(self, batch: Batch) -> Merged:
         with source_of(batch, None, self._path) as source:
             rows = source.rows.where("NOT gone").select(*batch.columns.numbers)
-            inserted = self._write(batch, rows, mode="overwrite")
+            with self._replacing(batch.columns.schema(rows)):
+                inserted = self._write(batch, rows, mode="overwrite")
         return Merged(batch.commit_lsn, inserted=inserted)
 
     def alter(self, steps: Sequence[ColumnStep]) -> None:
-        assert self._table is not None
+        self._ensure_bounds()
+        schema, bounds = self.schema, self._bounds()
+        assert schema is not None
+        assert bounds is not None
+        after, renamed = changed_columns(schema, steps)
+        bounds.restrict(after.json(), renamed)
         for step in steps:
-            if isinstance(step, AddColumn):
-                field = StructField(step.name, step.kind).json()
-                self._table.alter.add_columns(deltalake().Field.from_json(field))
-            elif isinstance(step, ClearColumn):
-                name = quote_identifier(step.name)
-                self._table.update({name: "NULL"}, predicate=f"{name} IS NOT NULL")
-            else:
-                raise TableError(
-                    f"delta-rs cannot {step}",
-                    hint="Change the target with delta-spark, or remove it, and resume the table.",
-                )
+            self._alter(step)
+
+    def _alter(self, step: ColumnStep) -> None:
+        assert self._table is not None
+        if isinstance(step, AddColumn):
+            field = StructField(step.name, step.kind).json()
+            self._table.alter.add_columns(deltalake().Field.from_json(field))
+        elif isinstance(step, ClearColumn):
+            name = quote_identifier(step.name)
+            self._update({name: "NULL"}, f"{name} IS NOT NULL")
+        else:
+            raise TableError(
+                f"delta-rs cannot {step}",
+                hint="Change the target with delta-spark, or remove it, and resume the table.",
+            )
 
     def merge(self, batch: Batch) -> Merged:
+        self._ensure_bounds()
         rows = net_rows(batch)
         merge = DeltaMerge(
             self._path,
@@ -132,6 +157,40 @@ class DeltaRs:
             commit_properties=self._record(batch).properties,
         )
         return sum(json.loads(each.stats)["numRecords"] for each in added)
+
+    def _ensure_bounds(self) -> None:
+        """Have the table no bounds that may not contain their values."""
+        bounds = self._bounds()
+        if bounds is not None:
+            bounds.ensure(
+                lambda name: self._update({quote_identifier(name): quote_identifier(name)})
+            )
+
+    def _replacing(self, after: StructType) -> AbstractContextManager[None]:
+        bounds = self._bounds()
+        return nullcontext() if bounds is None else bounds.replacing(after.json())
+
+    def _bounds(self) -> TableBounds | None:
+        if self._table is None:
+            return None
+        metadata = self._table.metadata()
+        return TableBounds(
+            self._path,
+            self._table.schema().to_json(),
+            metadata.configuration,
+            metadata.partition_columns,
+            self._set_properties,
+        )
+
+    def _set_properties(self, properties: Mapping[str, str]) -> None:
+        assert self._table is not None
+        if not properties.items() <= self._table.metadata().configuration.items():
+            self._table.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
+
+    def _update(self, updates: dict[str, str], predicate: str | None = None) -> None:
+        assert self._table is not None
+        properties = writer_properties(self._table.schema().to_json())
+        self._table.update(updates, predicate=predicate, writer_properties=properties)
 
     def _record(self, batch: Batch) -> BatchRecord:
         return BatchRecord(self._app_id, batch.commit_lsn, batch.relation)

@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.spark.kept_rows import kept
-from pgwire_codec.spark.sinks.columns import AddColumn, ClearColumn, ColumnStep, RenameColumn
+from pgwire_codec.spark.sinks.columns import (
+    AddColumn,
+    ClearColumn,
+    ColumnStep,
+    RenameColumn,
+    changed_columns,
+)
+from pgwire_codec.spark.sinks.delta_bounds import TableBounds, bounds_property
 from pgwire_codec.spark.sinks.merge_source import MergeSource, raise_missing_row, source_of
+from pgwire_codec.spark.sinks.parquet_files import PARQUET_SETTINGS
 from pgwire_codec.spark.sinks.sessions import global_view, session_with
 from pgwire_codec.spark.sinks.sql import properties_of, quoted
 from pgwire_codec.spark.sinks.target import Applied, Batch, Merged
@@ -66,6 +74,7 @@ class DeltaSpark:
         return self._schema is None or not self._snapshot().numOfFiles()
 
     def append(self, batch: Batch, rows: int) -> Merged:
+        self._ensure_bounds()
         added = batch.changes.select(*batch.columns.numbers).toDF(*batch.columns.table)
         if self._schema is None:
             self._create(added.schema)
@@ -80,9 +89,10 @@ class DeltaSpark:
             if self._schema is None:
                 self._create(source.schema)
             elif _needs_mapping(source.schema):
-                self._set_properties(_MAPPING)
+                self._map_names()
             remaining = source.rows.where("NOT gone").select(*batch.columns.numbers)
             with (
+                self._bounds().replacing(source.schema.json()),
                 kept(remaining) as rows,
                 self._recording(batch) as session,
                 global_view(self._spark, rows) as view,
@@ -93,16 +103,19 @@ class DeltaSpark:
                 return Merged(batch.commit_lsn, inserted=rows.count())
 
     def alter(self, steps: Sequence[ColumnStep]) -> None:
+        assert self._schema is not None
+        self._ensure_bounds()
+        after, renamed = changed_columns(self._schema, steps)
+        self._bounds().restrict(after.json(), renamed)
         for step in steps:
             if isinstance(step, RenameColumn):
-                self._set_properties(_MAPPING)
+                self._map_names()
                 names = f"{quoted(step.old)} TO {quoted(step.new)}"
                 self._spark.sql(f"ALTER TABLE {self._name} RENAME COLUMN {names}")
                 continue
             name = quoted(step.name)
             if isinstance(step, ClearColumn):
-                where = f"WHERE {name} IS NOT NULL"
-                self._spark.sql(f"UPDATE {self._name} SET {name} = NULL {where}").collect()
+                self._update(f"{name} = NULL", f"{name} IS NOT NULL")
             elif isinstance(step, AddColumn):
                 kind = step.kind.simpleString()
                 self._spark.sql(f"ALTER TABLE {self._name} ADD COLUMNS ({name} {kind})")
@@ -112,6 +125,7 @@ class DeltaSpark:
                 self._spark.sql(f"ALTER TABLE {self._name} ALTER COLUMN {name} TYPE {kind}")
 
     def merge(self, batch: Batch) -> Merged:
+        self._ensure_bounds()
         exists = self._schema is not None and not batch.empties
         # After a truncate, the table has no rows that later changes need.
         rows = self._spark.read.format("delta").load(self._path) if exists else None
@@ -150,26 +164,57 @@ class DeltaSpark:
         if held is None or lsn > held:
             settings |= {"write.txnAppId": app_id, "write.txnVersion": str(lsn)}
         prefixed = {f"spark.databricks.delta.{name}": value for name, value in settings.items()}
-        with session_with(self._spark, prefixed) as session:
+        with session_with(self._spark, PARQUET_SETTINGS | prefixed) as session:
             yield session
+
+    def _update(self, assignment: str, condition: str = "true") -> None:
+        with session_with(self._spark, PARQUET_SETTINGS) as session:
+            session.sql(f"UPDATE {self._name} SET {assignment} WHERE {condition}").collect()
 
     def _create(self, schema: StructType) -> None:
         columns = ", ".join(
             f"{quoted(each.name)} {each.dataType.simpleString()}" for each in schema.fields
         )
-        properties = {ENGINE: "delta-spark"} | (_MAPPING if _needs_mapping(schema) else {})
+        properties = {ENGINE: "delta-spark"} | bounds_property(schema.json())
+        if _needs_mapping(schema):
+            properties |= _MAPPING
         self._spark.sql(
             f"CREATE TABLE {self._name} ({columns}) USING delta "
             f"TBLPROPERTIES ({properties_of(properties)})"
         )
         self._schema = schema
 
+    def _ensure_bounds(self) -> None:
+        """Have the table no bounds that may not contain their values."""
+        if self._schema is not None:
+            self._bounds().ensure(lambda name: self._update(f"{quoted(name)} = {quoted(name)}"))
+
+    def _bounds(self) -> TableBounds:
+        assert self._schema is not None
+        properties, partition_by = self._properties()
+        return TableBounds(
+            self._path, self._schema.json(), properties, partition_by, self._set_properties
+        )
+
+    def _map_names(self) -> None:
+        """Have the table map the names of its columns, if it does not already."""
+        configuration, _ = self._properties()
+        if not configuration.keys() >= _MAPPING.keys():
+            self._set_properties(_MAPPING)
+
     def _set_properties(self, properties: Mapping[str, str]) -> None:
-        held = self._snapshot().metadata().configuration()
-        if not all(held.contains(name) for name in properties):
+        configuration, _ = self._properties()
+        if not properties.items() <= configuration.items():
             self._spark.sql(
                 f"ALTER TABLE {self._name} SET TBLPROPERTIES ({properties_of(properties)})"
             )
+
+    def _properties(self) -> tuple[dict[str, str], list[str]]:
+        """Return the table's properties, and the columns of its partitions."""
+        metadata = self._snapshot().metadata()
+        columns = metadata.partitionColumns()
+        names = [columns.apply(place) for place in range(columns.length())]
+        return _pairs(metadata.configuration()), names
 
     def _refresh(self) -> None:
         """Read the table's state; mark a table that exists.
@@ -210,10 +255,15 @@ def _needs_mapping(schema: StructType) -> bool:
 
 def _versions(snapshot: Any) -> dict[str, int]:
     """Return the versions that the table's commits recorded (``txn`` actions), by name."""
-    found: dict[str, int] = {}
-    entries = snapshot.transactions().iterator()
-    while entries.hasNext():
-        entry = entries.next()
+    return _pairs(snapshot.transactions())
+
+
+def _pairs(entries: Any) -> dict[str, Any]:
+    """Return a map of Scala's as a dict."""
+    found = {}
+    iterator = entries.iterator()
+    while iterator.hasNext():
+        entry = iterator.next()
         found[entry._1()] = entry._2()
     return found
 

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pgwire_codec.errors import missing_extra
+from pgwire_codec.spark.sinks.delta_bounds import bounds_property, floating_columns
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
+    from deltalake import DeltaTable, WriterProperties
     from pyspark.sql.types import StructType
 
 #: Properties of new tables. By default, delta-rs writes a checkpoint after 100 commits: to open a
@@ -45,7 +46,24 @@ def create_table(path: str, schema: StructType, options: dict[str, str]) -> Delt
     table: DeltaTable = delta.DeltaTable.create(
         path,
         schema=delta.Schema.from_json(schema.json()),
-        configuration=NEW_TABLE,
+        configuration=NEW_TABLE | bounds_property(schema.json()),
         storage_options=options or None,
     )
     return table
+
+
+def writer_properties(schema: str) -> WriterProperties | None:
+    """Return how files of a table with a schema, in JSON, are written; None for the default.
+
+    Without bounds of floating-point columns: see :mod:`.delta_bounds`.
+    """
+    floating = floating_columns(schema)
+    if not floating:
+        return None
+    delta = deltalake()
+    without = delta.ColumnProperties(statistics_enabled="NONE")
+    properties: WriterProperties = delta.WriterProperties(
+        compression="SNAPPY",  # the default of delta-rs, which these properties override
+        column_properties=dict.fromkeys(floating, without),
+    )
+    return properties

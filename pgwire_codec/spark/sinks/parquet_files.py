@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 #: Settings of a session that writes. By default, old releases write timestamps as INT96, in which
 #: other programs read those after 2262 as other ones, and refuse dates before 1582.
-_SETTINGS: Final = {
+PARQUET_SETTINGS: Final = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
 }
@@ -28,6 +28,6 @@ def append_parquet(
     Their names begin with ``name``. If this fails, some of them may be there. ``partitions`` are
     the columns of Hive-style partitions.
     """
-    with session_with(spark, _SETTINGS) as session, global_view(spark, rows) as view:
+    with session_with(spark, PARQUET_SETTINGS) as session, global_view(spark, rows) as view:
         writer = session.table(view).write.mode("append").partitionBy(*partitions)
         writer.options(**_OPTIONS | {"mapreduce.output.basename": name}).parquet(path)

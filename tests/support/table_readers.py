@@ -1,0 +1,144 @@
+"""Programs that read a Delta table with a filter, by which they skip files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import deltalake
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+_COMPUTE: Final = {"=": pc.equal, "<=": pc.less_equal, ">=": pc.greater_equal}
+
+
+class Polars:
+    """``polars.scan_delta``."""
+
+    name = "polars"
+
+    def count(self, path: Path | str, column: str, operator: str, value: pa.Scalar | None) -> int:
+        scanned, found = pl.scan_delta(str(path)), pl.col(column)
+        if value is None:
+            return scanned.filter(found.is_null()).collect().height
+        literal = pl.lit(*_polars_literal(value))
+        condition = {"=": found == literal, "<=": found <= literal, ">=": found >= literal}
+        return scanned.filter(condition[operator]).collect().height
+
+
+class PyArrow:
+    """``DeltaTable.to_pyarrow_dataset``. It compares as IEEE 754 does, and NaN with nothing."""
+
+    name = "pyarrow"
+
+    def count(self, path: Path | str, column: str, operator: str, value: pa.Scalar | None) -> int:
+        dataset = deltalake.DeltaTable(path).to_pyarrow_dataset()
+        found = ds.field(column)
+        condition = found.is_null() if value is None else _COMPUTE[operator](found, value)
+        return int(dataset.count_rows(filter=condition))
+
+
+class DeltaRs:
+    """``deltalake.QueryBuilder``."""
+
+    name = "delta-rs"
+
+    def count(self, path: Path | str, column: str, operator: str, value: pa.Scalar | None) -> int:
+        condition = "IS NULL" if value is None else f"{operator} {_sql(value)}"
+        rows = _query(path, f"SELECT count(*) FROM t WHERE {column} {condition}")
+        return int(rows.column(0)[0].as_py())
+
+
+class DuckDb:
+    """``delta_scan``, in an interpreter that has a release with its Delta extension."""
+
+    name = "duckdb"
+
+    def __init__(self, interpreter: str) -> None:
+        program = Path(__file__).parent / "duckdb_counts.py"
+        self._process = subprocess.Popen(
+            [interpreter, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def count(self, path: Path | str, column: str, operator: str, value: pa.Scalar | None) -> int:
+        condition = "IS NULL" if value is None else f"{operator} {_duckdb(value)}"
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        query = f"SELECT count(*) FROM delta_scan('{path}') WHERE {column} {condition}"
+        print(json.dumps(query), file=self._process.stdin, flush=True)
+        return int(self._process.stdout.readline() or self._failure())
+
+    def _failure(self) -> str:
+        return f"DuckDB ended with exit code {self._process.wait(60)}"
+
+    def __enter__(self) -> DuckDb:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate(timeout=60)
+
+
+def _query(path: Path | str, query: str) -> pa.Table:
+    table = deltalake.DeltaTable(path)
+    return pa.table(deltalake.QueryBuilder().register("t", table).execute(query))
+
+
+def _number(value: pa.Scalar) -> int:
+    """Return the microseconds or the days of a time."""
+    return int(value.cast(pa.int32() if pa.types.is_date32(value.type) else pa.int64()).as_py())
+
+
+def _polars_literal(value: pa.Scalar) -> tuple[Any, Any]:
+    kind = pl.from_arrow(pa.array([None], value.type)).dtype  # type: ignore[union-attr]
+    return (_number(value) if pa.types.is_temporal(value.type) else value.as_py()), kind
+
+
+def _sql(value: pa.Scalar) -> str:
+    kind = value.type
+    if pa.types.is_date32(kind):
+        return f"arrow_cast(arrow_cast({_number(value)}, 'Int32'), 'Date32')"
+    if pa.types.is_timestamp(kind):
+        zone = f'Some("{kind.tz}")' if kind.tz else "None"
+        return (
+            f"arrow_cast(arrow_cast({_number(value)}, 'Int64'), 'Timestamp(Microsecond, {zone})')"
+        )
+    if pa.types.is_binary(kind):
+        return f"X'{value.as_py().hex()}'"
+    return _plain(value, {"double": "DOUBLE", "float": "REAL"})
+
+
+def _duckdb(value: pa.Scalar) -> str:
+    kind = value.type
+    if pa.types.is_date32(kind):
+        return f"DATE '1970-01-01' + {_number(value)}"
+    if pa.types.is_timestamp(kind):
+        return f"make_timestamp{'tz' if kind.tz else ''}({_number(value)}::BIGINT)"
+    if pa.types.is_binary(kind):
+        return f"from_hex('{value.as_py().hex()}')"
+    return _plain(value, {"double": "DOUBLE", "float": "FLOAT"})
+
+
+def _plain(value: pa.Scalar, floating: dict[str, str]) -> str:
+    kind, found = value.type, value.as_py()
+    if pa.types.is_decimal(kind):
+        return f"CAST('{found}' AS DECIMAL({kind.precision}, {kind.scale}))"
+    if pa.types.is_floating(kind):
+        return f"CAST('{found!r}' AS {floating[str(kind)]})"
+    if pa.types.is_string(kind):
+        return "'" + found.replace("'", "''") + "'"
+    return str(found)
+
+
+def spark_literal(value: pa.Scalar, kind: str) -> str:
+    """Return a value as a constant of Spark's SQL, of a type."""
+    if pa.types.is_date32(value.type):
+        return f"date_from_unix_date({_number(value)})"
+    if pa.types.is_timestamp(value.type):
+        return f"CAST(timestamp_micros({_number(value)}) AS {kind})"
+    if pa.types.is_binary(value.type):
+        return f"X'{value.as_py().hex()}'"
+    return f"CAST('{value.as_py()}' AS {kind})"
