@@ -22,4 +22,5 @@ def main() -> None:
         print(connection.execute(json.loads(line)).fetchone()[0], flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -32,7 +32,8 @@ def merge_into(
 
     Each row is left in its last state, as by :func:`latest`: deletes, truncates and changes of a
     key are applied. A value that was not sent (unchanged TOAST) keeps its value in the target, or
-    moves with its row to the new key. The target is created if it does not exist.
+    moves with its row to the new key. The target is created if it does not exist. A Delta table
+    from elsewhere, whose bounds may not contain its values, is first written again in one commit.
 
     The commit records the last commit LSN under ``app_id``: in the Delta log (a ``txn`` action), or
     in the properties of the Iceberg snapshot and of the table (``{app_id}.commit_lsn``). Changes up
