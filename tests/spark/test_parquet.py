@@ -11,12 +11,14 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
 from pgwire_codec.errors import OptionError
 from tests.support import build
 from tests.support.build import column
+from tests.support.key_types import FEW, texts
 from tests.support.mirrors import ID, MirrorOf, Writer, relation
 
 if TYPE_CHECKING:
@@ -95,6 +97,40 @@ class TestReaders:
         [row] = files.to_table(columns=["t", "u", "d"]).to_pylist()
         assert row["t"].replace(tzinfo=None) == datetime.fromisoformat(values[0])
         assert (row["u"], row["d"]) == (datetime.fromisoformat(values[1]), date(1, 1, 1))
+
+    def test_rows_are_found_by_filters(self, made: MirrorOf, writer: Writer) -> None:
+        """Also values that differ in the last digit, and those beside NaN."""
+        pl = pytest.importorskip("polars")
+        from tests.support.table_readers import polars_literal
+
+        columns = {
+            "n": (column("n", "numeric", typmod=(20 << 16) + 4), FEW[0]),
+            "m": (column("m", "numeric", typmod=(38 << 16) + 19 + 4), FEW[2]),
+            "f": (column("f", "float8"), FEW[3]),
+            "t": (column("t", "timestamptz"), FEW[4]),
+        }
+        writer.commit(relation(1, ID, *(each for each, _ in columns.values())))
+        for number in range(12):
+            values = [kind.values[number % len(kind.values)] for _, kind in columns.values()]
+            writer.commit(build.insert(1, str(number), *values))
+            if number % 4 == 3:
+                writer.flush()
+                made.run()
+        path = made.lake / "public" / "t1"
+        assert len(list(path.rglob("*.parquet"))) >= 3
+        files = ds.dataset(path, format="parquet", partitioning="hive")
+        rows = files.to_table(columns=list(columns))
+        values = pl.from_arrow(rows)
+        for name in columns:
+            for value in rows[name]:
+                literal = pl.lit(*polars_literal(value))
+                for compare in ("eq", "le", "ge"):
+                    condition = getattr(pl.col(name), compare)(literal)
+                    found = pl.scan_parquet(path / "*" / "*.parquet").filter(condition).collect()
+                    assert len(found) == len(values.filter(condition))
+                if texts(pa.array([value])) != ["nan"]:
+                    count = files.count_rows(filter=ds.field(name) == value)
+                    assert count == texts(rows[name]).count(texts(pa.array([value]))[0])
 
 
 class TestFailures:

@@ -25,7 +25,7 @@ class Polars:
         scanned, found = pl.scan_delta(str(path)), pl.col(column)
         if value is None:
             return scanned.filter(found.is_null()).collect().height
-        literal = pl.lit(*_polars_literal(value))
+        literal = pl.lit(*polars_literal(value))
         condition = {"=": found == literal, "<=": found <= literal, ">=": found >= literal}
         return scanned.filter(condition[operator]).collect().height
 
@@ -92,7 +92,8 @@ def _number(value: pa.Scalar) -> int:
     return int(value.cast(pa.int32() if pa.types.is_date32(value.type) else pa.int64()).as_py())
 
 
-def _polars_literal(value: pa.Scalar) -> tuple[Any, Any]:
+def polars_literal(value: pa.Scalar) -> tuple[Any, Any]:
+    """Return a value and its type as arguments of ``polars.lit``."""
     kind = pl.from_arrow(pa.array([None], value.type)).dtype  # type: ignore[union-attr]
     return (_number(value) if pa.types.is_temporal(value.type) else value.as_py()), kind
 
