@@ -184,6 +184,7 @@ class DeltaRs:
 
     def _set_properties(self, properties: Mapping[str, str]) -> None:
         assert self._table is not None
+        self._table.update_incremental()  # a commit of other columns is not in the table's state
         if not properties.items() <= self._table.metadata().configuration.items():
             self._table.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
 
