@@ -96,7 +96,7 @@ def test_properties(listed: str | None, certain: bool) -> None:
 def test_names_in_the_property(names: list[str]) -> None:
     paths = [(name,) for name in names]
     listed = delta_bounds._property(paths)[COLUMNS]
-    assert list(delta_bounds._parsed(listed)) == paths
+    assert list(delta_bounds._parse(listed)) == paths
 
 
 def test_names_that_delta_rs_reads(tmp_path: Path) -> None:

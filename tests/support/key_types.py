@@ -50,7 +50,7 @@ def _with_zone(time: str, zone: str) -> str:
     return f"{time[:-3]}{zone} BC" if time.endswith(" BC") else f"{time}{zone}"
 
 
-#: Types whose bounds delta-rs does not write as they are, and one that it does.
+#: Types whose bounds by delta-rs do not contain all values.
 FEW: Final = (
     KeyType(
         "numeric_20", "numeric(20, 0)",

@@ -70,10 +70,9 @@ class DuckDb:
         assert self._process.stdout is not None
         query = f"SELECT count(*) FROM delta_scan('{path}') WHERE {column} {condition}"
         print(json.dumps(query), file=self._process.stdin, flush=True)
-        return int(self._process.stdout.readline() or self._failure())
-
-    def _failure(self) -> str:
-        return f"DuckDB ended with exit code {self._process.wait(60)}"
+        answer = self._process.stdout.readline()
+        assert answer, f"DuckDB ended with exit code {self._process.wait(60)}"
+        return int(answer)
 
     def __enter__(self) -> DuckDb:
         return self

@@ -8,15 +8,16 @@ contain its values hides rows without an error. By type:
 - Strings are compared by their UTF-8 bytes. A long lowest value is cut, and a long highest value is
   cut and increased.
 - Decimals are wrong: delta-rs writes doubles, or an int64 for scale 0 (delta-rs#3905).
-- Floating-point bounds lack NaN, which PostgreSQL and most readers order after all other values,
-  also those in files. Infinity is null in JSON.
+- Floating-point bounds, in commits and in files, lack NaN, which PostgreSQL and most readers order
+  after all other values. Infinity is null in JSON.
 - Dates and timestamps before the year 1 or after 9999 have texts that readers do not parse. For
   dates after the year 262142, delta-rs fails.
 - Booleans have no bounds if Spark writes them. PyArrow takes a missing bound for one that no value
   matches.
 
 So tables have bounds of integers and strings only, by ``delta.dataSkippingStatsColumns``. Writers
-follow this property, and most readers do. For PyArrow, columns that are added to files have none.
+follow this property, and most readers do. A column that is added later has no bounds: older files
+lack them, and PyArrow would not find the column's nulls there.
 """
 
 from __future__ import annotations
@@ -63,19 +64,19 @@ _Path: TypeAlias = tuple[str, ...]
 
 def bounds_property(schema: str, partition_by: Sequence[str] = ()) -> dict[str, str]:
     """Return the property of a new table, by its schema in JSON; empty if it does not need it."""
-    if not _uncertain(schema):
+    if not _uncertain_columns(schema):
         return {}
-    return _property((name,) for name in _bounded(schema, partition_by)[:_MOST])
+    return _property((name,) for name in _bounded_columns(schema, partition_by)[:_MOST])
 
 
 def floating_columns(schema: str) -> list[str]:
     """Return the floating-point columns, of which files are to have no bounds either."""
-    return [each["name"] for each in _fields(schema) if each["type"] in ("float", "double")]
+    return [field["name"] for field in _fields(schema) if field["type"] in ("float", "double")]
 
 
 def are_bounded(schema: str, names: Sequence[str]) -> bool:
     """Return whether columns of a table are of types whose bounds contain their values."""
-    return set(names) <= set(_bounded(schema, ()))
+    return set(names) <= set(_bounded_columns(schema, ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +106,15 @@ class TableBounds:
     @property
     def are_certain(self) -> bool:
         """True if the table lists only columns whose bounds contain their values."""
-        uncertain = [_lower(path) for path in _uncertain(self.schema)]
+        uncertain = [_lower(path) for path in _uncertain_columns(self.schema)]
         listed = self._listed
         if listed is None:
             return not uncertain or self.configuration.get(_NUMBER) == "0"
         # delta-rs takes a name for that of a nested column, too.
         return not any(
-            path[: len(each)] == each or path[-1] == ".".join(each)
-            for each in map(_lower, listed)
-            for path in uncertain
+            column[: len(path)] == path or column[-1] == ".".join(path)
+            for path in map(_lower, listed)
+            for column in uncertain
         )
 
     def ensure(self, rewrite: Callable[[str], object]) -> None:
@@ -125,7 +126,7 @@ class TableBounds:
         if self.are_certain and self.configuration.get(_FILES) != _UNKNOWN:
             return
         listed = bounds_property(self.schema, self.partition_by)
-        if not _uncertain(self.schema, but={_BOOLEAN}):
+        if not _uncertain_columns(self.schema, but={_BOOLEAN}):
             self.set_properties(listed)
             return
         LOGGER.warning(
@@ -134,7 +135,7 @@ class TableBounds:
             self.name,
         )
         self.set_properties({**listed, _FILES: _UNKNOWN})
-        names = [each["name"] for each in _fields(self.schema)]
+        names = [field["name"] for field in _fields(self.schema)]
         rewrite(next(name for name in names if name not in self.partition_by))
         self.set_properties({_FILES: _CERTAIN})
 
@@ -144,21 +145,18 @@ class TableBounds:
         ``after`` is the schema after that, and ``renamed`` has new names by old ones.
         """
         listed = self._listed
-        former = {
-            renamed.get(name, name) for name in (each["name"] for each in _fields(self.schema))
-        }
-        is_added = any(each["name"] not in former for each in _fields(after))
-        if listed is None and not is_added and not _uncertain(after):
+        existing = {renamed.get(field["name"], field["name"]) for field in _fields(self.schema)}
+        is_added = any(field["name"] not in existing for field in _fields(after))
+        if listed is None and not is_added and not _uncertain_columns(after):
             return
-        bounded = _bounded(after, self.partition_by)
-        names = [(name,) for name in _bounded(self.schema, self.partition_by)[:_MOST]]
-        kept = [
-            path
-            for path in (names if listed is None else listed)
-            if len(path) > 1 or renamed.get(path[0], path[0]) in bounded
+        bounded = _bounded_columns(after, self.partition_by)
+        names = _bounded_columns(self.schema, self.partition_by)[:_MOST]
+        paths = [(name,) for name in names] if listed is None else listed
+        remaining = [
+            path for path in paths if len(path) > 1 or renamed.get(path[0], path[0]) in bounded
         ]
-        if kept != listed:
-            self.set_properties(_property(kept))
+        if remaining != listed:
+            self.set_properties(_property(remaining))
 
     @contextmanager
     def replacing(self, after: str) -> Iterator[None]:
@@ -166,11 +164,15 @@ class TableBounds:
 
         Meanwhile, it lists only columns of both schemas: Delta's Spark refuses others.
         """
-        if self._listed is None and not _uncertain(self.schema) and not _uncertain(after):
+        if (
+            self._listed is None
+            and not _uncertain_columns(self.schema)
+            and not _uncertain_columns(after)
+        ):
             yield
             return
-        bounded = _bounded(after, self.partition_by)[:_MOST]
-        before = _bounded(self.schema, self.partition_by)
+        bounded = _bounded_columns(after, self.partition_by)[:_MOST]
+        before = _bounded_columns(self.schema, self.partition_by)
         self.set_properties(_property((name,) for name in bounded if name in before))
         yield
         self.set_properties(_property((name,) for name in bounded))
@@ -179,14 +181,14 @@ class TableBounds:
     def _listed(self) -> list[_Path] | None:
         """Paths of the columns that the table lists; None if it lists none."""
         listed = self.configuration.get(COLUMNS)
-        return None if listed is None else list(_parsed(listed))
+        return None if listed is None else list(_parse(listed))
 
 
 def _property(paths: Iterable[_Path]) -> dict[str, str]:
     return {COLUMNS: ",".join(".".join(map(quoted, path)) for path in paths)}
 
 
-def _parsed(listed: str) -> Iterator[_Path]:
+def _parse(listed: str) -> Iterator[_Path]:
     path: list[str] = []
     for match in _PART.finditer(listed):
         inside, plain, end = match.groups()
@@ -201,16 +203,18 @@ def _lower(path: _Path) -> _Path:
     return tuple(part.lower() for part in path)
 
 
-def _bounded(schema: str, partition_by: Sequence[str]) -> list[str]:
+def _bounded_columns(schema: str, partition_by: Sequence[str]) -> list[str]:
     """Return the columns whose bounds contain their values."""
     # delta-rs takes a name for that of a nested column, too.
-    excluded = {path[-1] for path in _uncertain(schema) if len(path) > 1}.union(partition_by)
-    kinds = {each["name"]: each["type"] for each in _fields(schema)}
+    excluded = {path[-1] for path in _uncertain_columns(schema) if len(path) > 1}.union(
+        partition_by
+    )
+    kinds = {field["name"]: field["type"] for field in _fields(schema)}
     names = [name for name, kind in kinds.items() if isinstance(kind, str) and kind in _BOUNDED]
     return [name for name in names if name not in excluded]
 
 
-def _uncertain(schema: str, but: Set[str] = frozenset()) -> list[_Path]:
+def _uncertain_columns(schema: str, but: Set[str] = frozenset()) -> list[_Path]:
     """Return the paths of columns whose bounds may not contain their values."""
     known = _BOUNDED | _UNBOUNDED | but
     return [path for path, kind in _leaves(json.loads(schema)) if kind not in known]
@@ -218,8 +222,8 @@ def _uncertain(schema: str, but: Set[str] = frozenset()) -> list[_Path]:
 
 def _leaves(schema: Mapping[str, Any], above: _Path = ()) -> Iterator[tuple[_Path, str]]:
     """Yield the path and the type of each column that has values of its own."""
-    for each in schema["fields"]:
-        path, kind = (*above, each["name"]), each["type"]
+    for field in schema["fields"]:
+        path, kind = (*above, field["name"]), field["type"]
         if isinstance(kind, str):
             yield path, kind
         elif kind["type"] == "struct":
