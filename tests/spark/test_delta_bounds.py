@@ -151,6 +151,22 @@ def test_booleans(tmp_path: Path) -> None:
         assert table.metadata().configuration == {COLUMNS: "`k`"}
 
 
+def test_a_table_that_is_only_appended_to(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """delta-rs refuses to write its files again. Its own readers follow the property."""
+    deltalake.write_deltalake(
+        tmp_path,
+        pa.table({"k": pa.array([LARGEST], pa.decimal128(20, 0)), "v": ["a"]}),
+        configuration={"delta.appendOnly": "true"},
+    )
+    for _ in range(2):
+        DeltaRs(str(tmp_path), "made", {})._ensure_bounds()
+        table = deltalake.DeltaTable(tmp_path)
+        assert table.version() == 1
+    found = table.to_pyarrow_table(filters=ds.field("k") == pa.scalar(LARGEST))
+    assert found["v"].to_pylist() == ["a"]
+    assert ["can only be appended to" in each for each in caplog.messages] == [True]
+
+
 def test_columns_that_are_added(tmp_path: Path) -> None:
     """They get no bounds: PyArrow would not find their nulls in files without them."""
     from pyspark.sql.types import DecimalType, IntegerType

@@ -40,6 +40,9 @@ COLUMNS: Final = "delta.dataSkippingStatsColumns"
 #: Property of a Delta table: number of columns of which it has bounds if it does not list them.
 _NUMBER: Final = "delta.dataSkippingNumIndexedCols"
 
+#: Property of a Delta table whose files cannot be written again.
+_APPEND_ONLY: Final = "delta.appendOnly"
+
 #: Property of a table whose files may have other bounds.
 _FILES: Final = "pgwire_codec.bounds"
 _UNKNOWN: Final = "unknown"
@@ -127,6 +130,14 @@ class TableBounds:
             return
         listed = bounds_property(self.schema, self.partition_by)
         if not _uncertain_columns(self.schema, but={_BOOLEAN}):
+            self.set_properties(listed)
+            return
+        if self.configuration.get(_APPEND_ONLY) == "true":
+            LOGGER.warning(
+                "%s can only be appended to: its existing files keep bounds that may not contain "
+                "their values, which most readers do not use",
+                self.name,
+            )
             self.set_properties(listed)
             return
         LOGGER.warning(
