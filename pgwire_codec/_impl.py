@@ -66,5 +66,9 @@ else:
     Decoder = _module.Decoder
     decode_frame = _module.decode_frame
     decode_message = _module.decode_message
-    encode_batch = _module.encode_batch
     encode_message = _module.encode_message
+
+    def __getattr__(name: str) -> Any:
+        if name != "encode_batch":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return _module.encode_batch  # which the core imports at first use

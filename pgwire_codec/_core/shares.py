@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 _SMALLEST: Final = 4096  # messages or rows that are worth a thread
 
@@ -44,6 +46,8 @@ def in_threads(work: Callable[[int], Result], count: int) -> list[Result]:
     """
     if count == 1:
         return [work(0)]
+    from concurrent.futures import wait
+
     others = [_pool(count - 1).submit(work, number) for number in range(1, count)]
     try:
         first = work(0)
@@ -55,6 +59,8 @@ def in_threads(work: Callable[[int], Result], count: int) -> list[Result]:
 def _pool(threads: int) -> ThreadPoolExecutor:
     """Return a pool of that many threads; to start a thread takes as long as 1,000 rows or so."""
     if threads not in _POOLS:
+        from concurrent.futures import ThreadPoolExecutor
+
         _POOLS[threads] = ThreadPoolExecutor(threads, thread_name_prefix="pgwire_codec")
     return _POOLS[threads]
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pgwire_codec.arrow.layout import ArrowBuffers, validity_bitmap
-from pgwire_codec.reference.stored_values import offsets_of
+from pgwire_codec.codec.value_buffers import offsets_of
 
 Int64s = npt.NDArray[np.int64]
 

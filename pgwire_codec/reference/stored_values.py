@@ -16,20 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pgwire_codec.arrow.layout import DTYPES, ArrowBuffers, validity_bitmap
+from pgwire_codec.codec.value_buffers import INLINE, chunk_at, chunks_of, offsets_of
 from pgwire_codec.codec.values import ValueProblem
-from pgwire_codec.errors import ErrorCode
 from pgwire_codec.types import ColumnType
 
 #: Arrow formats of strings, of binary values and of lists.
 STRINGS: Final = ("u", "U", "vu")
 BINARIES: Final = ("z", "Z", "vz")
 LISTS: Final = ("+l", "+L", "+w")
-
-MAX_BYTES: Final = 2**31 - 1  # what Arrow's 32-bit offsets address
-INLINE: Final = 12  # bytes that a view holds in itself
-#: A view's offset has 31 bits, so longer messages are cut into overlapping buffers: each value
-#: starts in the first half of one.
-_CHUNK: Final = 2**30
 
 _FLOAT_BITS: Final[dict[str, np.dtype[Any]]] = {"f": np.dtype("<u4"), "g": np.dtype("<u8")}
 
@@ -102,32 +96,6 @@ def _fixed(value: bytes | int | None, width: int) -> bytes:
     return (value or 0).to_bytes(width, "little", signed=True)
 
 
-def offsets_of(lengths: npt.ArrayLike) -> npt.NDArray[np.int32]:
-    """Return Arrow's offsets of values of these lengths."""
-    ends = np.zeros(np.size(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=ends[1:])
-    over = np.flatnonzero(ends > MAX_BYTES)
-    if len(over):
-        raise overflow(int(over[0]) - 1)
-    return ends.astype(np.int32)
-
-
-def overflow(row: int) -> ValueProblem:
-    """Return the error for the first row that no offset reaches."""
-    return ValueProblem(
-        ErrorCode.UNREPRESENTABLE,
-        0,
-        f"at most {MAX_BYTES} bytes or elements of one column in a batch",
-        row=row,
-        hint="Decode fewer messages at once.",
-    )
-
-
-def chunks_of(data: npt.NDArray[np.uint8]) -> list[npt.NDArray[np.uint8]]:
-    """Return the buffers that views into the messages point to."""
-    return [data[at : at + 2 * _CHUNK] for at in range(0, max(len(data), 1), _CHUNK)]
-
-
 def _views(values: Sequence[Any], data: npt.NDArray[np.uint8]) -> list[npt.NDArray[Any]]:
     """Build views into the messages, and into one more buffer for values that are not in them."""
     chunks = chunks_of(data)
@@ -138,7 +106,7 @@ def _views(values: Sequence[Any], data: npt.NDArray[np.uint8]) -> list[npt.NDArr
         if value is None:
             continue
         if isinstance(value, Span):
-            index, offset = divmod(value.start, _CHUNK)
+            index, offset = chunk_at(value.start)
             length = value.length
             head = data[value.start : value.start + min(length, INLINE)].tobytes()
         else:

@@ -6,6 +6,7 @@ from pgwire_codec.types.arrow_types import (
     ColumnType,
     TypeOptions,
     column_type,
+    element_oid,
 )
 from pgwire_codec.types.registry import PgType, TypeRegistry, default_registry, register_type
 
@@ -18,5 +19,6 @@ __all__ = [
     "TypeRegistry",
     "column_type",
     "default_registry",
+    "element_oid",
     "register_type",
 ]

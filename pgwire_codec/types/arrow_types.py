@@ -14,6 +14,7 @@ from pgwire_codec.types.registry import PgType, TypeRegistry, default_registry
 _NO_USER_TYPES: Final[Mapping[int, tuple[str, str]]] = MappingProxyType({})
 #: Arrays of ranges of … a stream cannot nest deeper than this without a registry that loops.
 _MAX_NESTING: Final = 8
+_FIRST_USER_OID: Final = 16384  # FirstNormalObjectId of PostgreSQL
 
 
 @dataclass(frozen=True)
@@ -201,6 +202,15 @@ def column_type(
         base = registry.lookup_name(name) if namespace in ("", "pg_catalog") else None
         pg = base or PgType(type_oid, name, "unknown")
     return _column_type(pg, type_modifier, options, registry, _MAX_NESTING)
+
+
+def element_oid(column: ColumnType) -> int | None:
+    """Return the element type that a binary array must declare, None if it may declare another.
+
+    The array of a domain has the domain's own OID there, one of a user's type that of another
+    server.
+    """
+    return column.pg.element if column.pg.oid < _FIRST_USER_OID else None
 
 
 def _column_type(

@@ -16,7 +16,7 @@ import pytest
 from pgwire_codec.arrow.export import c_schema, to_c_array, to_pyarrow
 from pgwire_codec.arrow.layout import ArrowBuffers, valid_rows, validity_bitmap
 from pgwire_codec.arrow.values import Interval, to_numpy, to_pylist
-from pgwire_codec.reference import stored_values
+from pgwire_codec.codec import value_buffers
 from pgwire_codec.spark.arrow_types import SPARK
 from tests.support.implementations import Implementation, implementation
 from tests.support.values import decode
@@ -166,7 +166,7 @@ def test_buffers_are_not_copied_on_the_way_to_pyarrow(codec: Implementation) -> 
 def test_views_point_into_the_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     codec = implementation("python")  # the core takes 2 GB of messages for this
     # Messages longer than a view's offset reaches are cut into overlapping pieces.
-    monkeypatch.setattr(stored_values, "_CHUNK", 32)
+    monkeypatch.setattr(value_buffers, "_CHUNK", 32)
     values = [b"x" * length for length in range(0, 33, 4)] + [None, b"the end of the matter"]
     for kind in ("text", 99999):
         array = decode(codec, kind, values, strings="view").array

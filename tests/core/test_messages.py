@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 import subprocess
 import sys
@@ -154,7 +155,7 @@ def test_a_tuple_of_many_columns_and_long_values() -> None:
 
 def test_functions_are_documented_as_the_reference_is() -> None:
     for name in core.__all__:
-        assert getattr(core, name).__doc__ == getattr(reference, name).__doc__
+        assert inspect.getdoc(getattr(core, name)) == inspect.getdoc(getattr(reference, name))
 
 
 # Bytes that are not a message.

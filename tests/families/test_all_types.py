@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from pgwire_codec.arrow.export import to_pyarrow
 from pgwire_codec.arrow.values import to_numpy, to_pylist
+from pgwire_codec.codec import value_buffers
 from pgwire_codec.codec.values import ValueProblem
 from pgwire_codec.errors import ErrorCode
-from pgwire_codec.reference import families, stored_values
+from pgwire_codec.reference import families
 from pgwire_codec.types import ColumnType, TypeOptions, column_type
 from pgwire_codec.types.builtin import BUILTIN
 from tests.families.golden import FAMILIES, GOLDEN
@@ -168,7 +169,7 @@ def any_type(draw: st.DrawFn, options: list[TypeOptions]) -> ColumnType:
 def test_columns_too_large_for_32_bit_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the reference; a column that the core takes for too large is one of 2 GB."""
     codec = implementation("python")
-    monkeypatch.setattr(stored_values, "MAX_BYTES", 6)
+    monkeypatch.setattr(value_buffers, "MAX_BYTES", 6)
     found = decode(codec, "text", [b"abc", None, b"def"])
     assert to_pylist(found.array) == ["abc", None, "def"]
     with pytest.raises(ValueProblem, match="in a batch") as caught:

@@ -25,9 +25,8 @@ from pgwire_codec._core.wire.tuple_data cimport CURRENT, NEW, OLD, TupleSource, 
 
 from pgwire_codec._core.shares import in_threads, shares_of, together
 from pgwire_codec.codec.tables import NOT_SENT, DecodedColumns, TupleTable
+from pgwire_codec.codec.value_buffers import chunks_of
 from pgwire_codec.codec.values import Decoded, null_column
-from pgwire_codec.reference import values as reference
-from pgwire_codec.reference.stored_values import chunks_of
 
 WHICH = {"old": OLD, "new": NEW, "current": CURRENT}
 
@@ -268,6 +267,8 @@ cdef append_columns(parts, Py_ssize_t first):
 
 def by_reference(messages, rows, body, Py_ssize_t columns, str which, others, unrepresentable):
     """Return the columns without a kernel, by number."""
+    from pgwire_codec.reference import values as reference
+
     old, new = tuples(messages, rows, body, columns)
     table = (old, new, TupleTable.current(old, new))[WHICH[which]]
     return {

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pgwire_codec.arrow.layout import ArrowBuffers, valid_rows, validity_bitmap
-from pgwire_codec.reference.stored_values import INLINE, offsets_of
+from pgwire_codec.codec.value_buffers import INLINE, offsets_of
 
 Rows = npt.NDArray[np.int64]
 #: Rows of an array from one number up to another.

@@ -29,10 +29,9 @@ from pgwire_codec._core.protocol cimport STATE_VALUE
 
 from pgwire_codec._core.kernels.patch import patch_rows
 from pgwire_codec.arrow.layout import DTYPES, ArrowBuffers
+from pgwire_codec.codec.value_buffers import chunks_of, overflow
 from pgwire_codec.codec.values import Decoded, ValueProblem
-from pgwire_codec.reference import values as reference
-from pgwire_codec.reference.families.arrays import element_oid
-from pgwire_codec.reference.stored_values import chunks_of, overflow
+from pgwire_codec.types import element_oid
 
 __all__ = ["ColumnDecoder", "Decoded", "ValueProblem", "decode_values", "has_kernel"]
 
@@ -208,6 +207,7 @@ cdef class ColumnDecoder:
 
     cdef object patch(self, deferred):
         """Decode the deferred rows by the reference."""
+        from pgwire_codec.reference import values as reference
         count = len(deferred)
         try:
             return reference.decode_values(
@@ -282,6 +282,8 @@ def decode_values(
     cdef ColumnDecoder decoder
     cdef Rows rows
     if not has_kernel(column):
+        from pgwire_codec.reference import values as reference
+
         return reference.decode_values(
             column, data, offsets, lengths, state, formats, unrepresentable=unrepresentable
         )

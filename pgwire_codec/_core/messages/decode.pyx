@@ -28,7 +28,6 @@ from pgwire_codec._core.wire.primitives cimport (
 from pgwire_codec._core.wire.tuple_data cimport VALUE_HEAD, has_value
 
 from pgwire_codec._core.messages import layout as layouts
-from pgwire_codec.reference import codec as reference
 
 __all__ = ["decode_frame", "decode_message"]
 
@@ -309,8 +308,31 @@ cdef bint is_plain(object data) except -1:
 
 
 def decode_message(data, *, bint streaming=False):
+    """Decode one pgoutput message.
+
+    Parameters
+    ----------
+    data : bytes-like
+        The message, from its tag byte to its end.
+    streaming : bool
+        Whether it came inside Stream Start ... Stream Stop: there, changes, Relation, Type and
+        Message carry the ID of their (sub)transaction.
+
+    Raises
+    ------
+    DecodeError
+        When the bytes are not one whole message and nothing else; with code and byte offset.
+    TypeError
+        When ``data`` is not bytes-like.
+
+    Notes
+    -----
+    PostgreSQL documentation, "Logical Replication Message Formats".
+    """
     message = decode(data, MESSAGES, streaming)
     if message is None:
+        from pgwire_codec.reference import codec as reference
+
         message = reference.decode_message(data, streaming=streaming)
         if is_plain(data):
             raise _disagreement(data, message)
@@ -318,16 +340,23 @@ def decode_message(data, *, bint streaming=False):
 
 
 def decode_frame(data):
+    """Decode one frame of the streaming replication protocol (the payload of CopyData).
+
+    Raises ``DecodeError`` and ``TypeError`` as :func:`decode_message` does. The tags of frames
+    and messages overlap, so that a caller has to say which it has.
+
+    Notes
+    -----
+    PostgreSQL documentation, "Streaming Replication Protocol", START_REPLICATION.
+    """
     frame = decode(data, FRAMES, False)
     if frame is None:
+        from pgwire_codec.reference import codec as reference
+
         frame = reference.decode_frame(data)
         if is_plain(data):
             raise _disagreement(data, frame)
     return frame
-
-
-decode_message.__doc__ = reference.decode_message.__doc__
-decode_frame.__doc__ = reference.decode_frame.__doc__
 
 
 def _disagreement(data, message):

@@ -27,7 +27,6 @@ from pgwire_codec._core.wire.primitives cimport (
 from pgwire_codec._core.wire.tuple_data cimport VALUE_HEAD
 
 from pgwire_codec._core.messages import layout as layouts
-from pgwire_codec.reference import codec as reference
 
 cdef extern from "Python.h":
     Type* Py_TYPE(object o)
@@ -352,9 +351,20 @@ cdef dict LAYOUTS = by_class(layouts.MESSAGES + layouts.FRAMES)
 
 
 def encode_message(message):
+    """Write a message or a frame as bytes: the exact inverse of decoding.
+
+    Raises
+    ------
+    EncodeError
+        When a field holds what the wire cannot carry: a NUL in a name, a number out of range, a
+        value of another type, an old tuple and a key at once.
+    TypeError
+        When ``message`` is not one of the classes of :mod:`pgwire_codec.protocol.messages`.
+    """
     layout = LAYOUTS.get(type(message))
     data = None if layout is None else write_message(<Layout> layout, message)
-    return reference.encode_message(message) if data is None else data
+    if data is None:
+        from pgwire_codec.reference import codec as reference
 
-
-encode_message.__doc__ = reference.encode_message.__doc__
+        return reference.encode_message(message)
+    return data

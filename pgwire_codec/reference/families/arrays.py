@@ -23,10 +23,9 @@ from pgwire_codec.reference.families.forms import (
     read_part,
     refuse,
 )
-from pgwire_codec.types import ColumnType
+from pgwire_codec.types import ColumnType, element_oid
 
 _MAX_DIMENSIONS: Final = 6  # MAXDIM of PostgreSQL
-_FIRST_USER_OID: Final = 16384  # FirstNormalObjectId of PostgreSQL
 
 _BOUNDS: Final = re.compile(rb"(?:\[-?[0-9]{1,10}:-?[0-9]{1,10}\]){1,6}=")
 _BOUND: Final = re.compile(rb"\[(-?[0-9]{1,10}):(-?[0-9]{1,10})\]")
@@ -156,15 +155,6 @@ def _read_binary(element_oid: int | None, raw: bytes) -> ArrayParts:
             elements.append((reader.take(length, "array element"), start))
     reader.finish()
     return ArrayParts(tuple(bounds) if elements else (), elements)
-
-
-def element_oid(column: ColumnType) -> int | None:
-    """Return the element type that a binary array must declare, None if it may declare another.
-
-    The array of a domain has the domain's own OID there, one of a user's type that of another
-    server.
-    """
-    return column.pg.element if column.pg.oid < _FIRST_USER_OID else None
 
 
 def _render(element: Family, element_oid: int | None, delimiter: bytes, raw: bytes) -> bytes:
