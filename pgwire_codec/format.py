@@ -5,9 +5,10 @@ LSNs are formatted by :func:`pgwire_codec.format_lsn`.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 _SIZES: Final = ("B", "kB", "MB", "GB", "TB")
 _DURATIONS: Final = (
@@ -50,6 +51,8 @@ def format_duration(microseconds: float) -> str:
 
 def format_timestamp(time: int | np.datetime64, unit: Literal["m", "s", "ms"] = "s") -> str:
     """Return a UTC time, an int in microseconds since 1970, to the given unit."""
+    import numpy as np
+
     if not isinstance(time, np.datetime64):
         time = np.datetime64(time, "us")
     return str(time.astype(f"datetime64[{unit}]")).replace("T", " ")

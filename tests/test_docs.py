@@ -212,7 +212,9 @@ def test_every_error_code_has_a_meaning(docs_pages: ModuleType) -> None:
 
 
 def _commands(group: click.Group, before: str = "") -> Iterator[str]:
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         yield before + name
         if isinstance(command, click.Group):
             yield from _commands(command, f"{before}{name} ")

@@ -102,6 +102,26 @@ def test_type_checkers_see_the_same_names() -> None:
     assert declared == {name: f"pgwire_codec.{module}" for name, module in pgc._MODULES.items()}
 
 
+@pytest.mark.parametrize(
+    ("arguments", "present"),
+    [(["--help"], ["click"]), (["log", "--help"], ["click", "pgwire_codec.cli.log"])],
+)
+def test_help_imports_what_it_shows(arguments: list[str], present: list[str]) -> None:
+    pytest.importorskip("click")
+    code = f"""
+import sys
+sys.argv[1:] = {arguments!r}
+from pgwire_codec.cli import main
+try:
+    main()
+except SystemExit:
+    pass
+"""
+    commands = ("pgwire_codec.cli.log", "pgwire_codec.cli.capture")
+    absent = (*EXTRAS, *SLOW, "jinja2", "msgspec", "numpy", "pgwire_codec._impl", *commands)
+    assert imported(code, absent) == present
+
+
 def test_the_core_decodes_without_any_extra() -> None:
     code = f"""
 import sys

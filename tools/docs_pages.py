@@ -212,7 +212,9 @@ def _command(name: str | None) -> Iterator[str]:
     context = click.Context(app, info_name="pgwire-codec", **width, **app.context_settings)
     for part in (name or "").split():
         assert isinstance(context.command, click.Group), name
-        context = click.Context(context.command.commands[part], context, info_name=part, **width)
+        command = context.command.get_command(context, part)
+        assert command is not None, name
+        context = click.Context(command, context, info_name=part, **width)
     yield "```text"
     yield context.get_help()
     yield "```"

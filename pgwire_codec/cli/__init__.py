@@ -10,8 +10,6 @@ import io
 import sys
 from typing import Final
 
-from pgwire_codec.cli.memory import allocator_of_command
-
 DIFFERENT: Final = 1  #: Tables that were compared differ.
 USAGE: Final = 2  #: Invalid options or arguments.
 RETRY: Final = 3  #: The cause can pass by itself: the server is unreachable, a disk is full.
@@ -20,9 +18,13 @@ PERMANENT: Final = 4  #: A retry fails in the same way until the cause is fixed.
 
 def main() -> None:
     """Run the command line and exit with its status."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A character that the terminal's encoding lacks is printed as its code point.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        with allocator_of_command():
-            from pgwire_codec.cli.app import app
+        from pgwire_codec.cli.app import app
+
+        app(prog_name="pgwire-codec")
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in ("click", "rich"):
@@ -30,7 +32,3 @@ def main() -> None:
         print(f"Error: pgwire-codec needs {missing}", file=sys.stderr)
         print("hint: Run pip install 'pgwire-codec[cli]'.", file=sys.stderr)
         sys.exit(PERMANENT)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # A character that the terminal's encoding lacks is printed as its code point.
-        sys.stdout.reconfigure(errors="backslashreplace")
-    app(prog_name="pgwire-codec")

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from typing import Any, Final
 
 import click
 
 from pgwire_codec.cli import PERMANENT
-from pgwire_codec.cli.arguments import name_options
-from pgwire_codec.cli.bench import bench
-from pgwire_codec.cli.capture import capture
-from pgwire_codec.cli.check import check
-from pgwire_codec.cli.compare import compare
-from pgwire_codec.cli.demo import demo
 from pgwire_codec.cli.failure import Failure, exit_code_of
-from pgwire_codec.cli.inspect import inspect
-from pgwire_codec.cli.log import log
-from pgwire_codec.cli.mirror import mirror
-from pgwire_codec.cli.report import report
+from pgwire_codec.cli.memory import allocator_of_command
 from pgwire_codec.errors import PgwireError
 from pgwire_codec.format import printable
+
+#: Commands and their short help. A command's module, of its name, is imported when it is called.
+_COMMANDS: Final = {
+    "bench": "Measure the decoder on this machine, in about a minute.",
+    "capture": "Capture a replication slot of a running server into a durable log.",
+    "check": "Check that a server is ready for a capture.",
+    "compare": "Compare the tables of a mirror with those of the server.",
+    "demo": "Mirror a small shop's tables into Delta, and compare them with the server.",
+    "inspect": "Show the messages of a capture.",
+    "log": "Inspect and maintain a log: a directory of captured messages, or its URI.",
+    "mirror": "Keep the tables of a log as Delta or Iceberg tables, with Spark on this machine.",
+    "report": "Show a log on one HTML page.",
+}
 
 
 class _Group(click.Group):
@@ -28,6 +33,21 @@ class _Group(click.Group):
     The exit status shows whether a retry can help, see :mod:`pgwire_codec.cli`. Names of
     tables and slots in an error can contain any character, and are escaped.
     """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*_COMMANDS, *self.commands})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in _COMMANDS and cmd_name not in self.commands:
+            with allocator_of_command():
+                module = import_module(f"pgwire_codec.cli.{cmd_name}")
+            self.add_command(getattr(module, cmd_name))
+        return super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing them."""
+        listed = [click.Command(name, help=text) for name, text in _COMMANDS.items()]
+        click.Group(commands=[*self.commands.values(), *listed]).format_commands(ctx, formatter)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -46,6 +66,8 @@ class _Group(click.Group):
 
 def _line(text: str, command: click.Command | None) -> str:
     """Return an error's text or hint as one line, with the command's options."""
+    from pgwire_codec.cli.arguments import name_options
+
     return printable(name_options(" ".join(text.split()), command))
 
 
@@ -53,14 +75,3 @@ def _line(text: str, command: click.Command | None) -> str:
 @click.version_option(package_name="pgwire-codec", prog_name="pgwire-codec")
 def app() -> None:
     """Capture and decode PostgreSQL's logical replication stream (pgoutput)."""
-
-
-app.add_command(inspect)
-app.add_command(check)
-app.add_command(capture)
-app.add_command(demo)
-app.add_command(log)
-app.add_command(report)
-app.add_command(bench)
-app.add_command(mirror)
-app.add_command(compare)

@@ -10,10 +10,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 import click
-from rich.console import Console
-from rich.progress import Progress
-from rich.table import Table
-from rich.text import Text
 
 from pgwire_codec.cli.arguments import compression_option, lsn_argument, min_free_option, size
 from pgwire_codec.cli.dead_letters import dead_letters
@@ -24,6 +20,8 @@ from pgwire_codec.options import Compression, SegmentOptions
 from pgwire_codec.protocol.lsn import format_lsn
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from pgwire_codec.log import LoggedRelation, LogStatistics
 
 _POLL_SECONDS: Final = 0.2
@@ -229,6 +227,8 @@ def add_table(directory: str, tables: tuple[str, ...], wait: bool) -> None:
     are a transaction that truncates the tables first. The running capture does it at once, and
     otherwise the next one.
     """
+    from rich.console import Console
+
     from pgwire_codec.log import Log, TableRequests
 
     Log(directory)  # an error if it does not exist
@@ -254,6 +254,9 @@ def add_table(directory: str, tables: tuple[str, ...], wait: bool) -> None:
 @contextmanager
 def _progress_of(name: str) -> Iterator[Callable[[int, int], None]]:
     """Show on a terminal how much is done; yield the function that takes a number and the total."""
+    from rich.console import Console
+    from rich.progress import Progress
+
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(name, total=None)
@@ -261,6 +264,9 @@ def _progress_of(name: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def _show(found: LogStatistics) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
     console = Console(soft_wrap=True)
     source = found.source
     facts = {
@@ -303,6 +309,9 @@ def _show(found: LogStatistics) -> None:
 
 
 def _tables(found: LogStatistics) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False)
     table.add_column("sent, by table", style="cyan", no_wrap=True)
     for name in ("inserts", "updates", "deletes", "truncates", "bytes"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 from collections.abc import Iterator
@@ -73,6 +72,8 @@ def _return_large_blocks() -> None:
     """
     if sys.platform != "linux" or any(name in os.environ for name in _OF_GLIBC):
         return
+    import ctypes
+
     library = ctypes.CDLL(None)
     if hasattr(library, "mallopt"):  # another C library may lack it
         library.mallopt(_M_MMAP_THRESHOLD, _RETURNED)

@@ -9,8 +9,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import click
 import pytest
 
+from pgwire_codec.cli.app import _COMMANDS, app
 from pgwire_codec.protocol import messages as m
 from tests.support.commands import relation, row, run
 from tests.support.corpus import capture
@@ -22,6 +24,27 @@ def test_help_has_examples() -> None:
         assert result.exit_code == 0
         assert f"Examples:\n    pgwire-codec {command}" in result.stdout
     assert "inspect" in run("--help").stdout
+
+
+def test_help_lists_the_commands_as_they_describe_themselves() -> None:
+    """The group lists commands without importing them, by texts of its own."""
+    context = click.Context(app)
+    assert app.list_commands(context) == sorted(_COMMANDS)
+    for name, text in _COMMANDS.items():
+        command = app.get_command(context, name)
+        assert command is not None
+        assert command.get_short_help_str(limit=1000) == text
+    assert_lists_the_same(click.Group(commands=app.commands), app)
+
+
+def assert_lists_the_same(expected: click.Group, group: click.Group) -> None:
+    for width in (40, 80, 200):
+        listed = []
+        for each in (expected, group):
+            formatter = click.HelpFormatter(width=width)
+            each.format_commands(click.Context(each), formatter)
+            listed.append(formatter.getvalue())
+        assert listed[0] == listed[1]
 
 
 def test_wrong_usage_is_status_2() -> None:
@@ -74,7 +97,10 @@ def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str
 
 @pytest.mark.parametrize("missing", ["click", "rich"])
 def test_entry_point_names_its_extra(missing: str) -> None:
-    code = f"import sys; sys.modules[{missing!r}] = None\nfrom pgwire_codec.cli import main; main()"
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None; sys.argv[1:] = ['inspect', '--help']\n"
+        "from pgwire_codec.cli import main; main()"
+    )
     done = run_python(code)
     assert done.returncode == 4
     assert (
