@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +21,12 @@ from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.transactions.carry import Carry
 from pgwire_codec.transactions.collector import Collector, Held
 from pgwire_codec.transactions.journal import Journal
-from pgwire_codec.transactions.plan import Outcome, PartPlan
 from pgwire_codec.transactions.reader import Reader
 from pgwire_codec.transactions.resolver import Key, Resolver
 from pgwire_codec.types import ArrowTypes, TypeRegistry
+
+if TYPE_CHECKING:
+    from pgwire_codec.transactions.plan import Outcome, PartPlan
 
 _DEFAULTS = DecoderOptions()
 
@@ -304,6 +306,8 @@ class PartDecoder(_Stateful):
     """
 
     def __init__(self, codec: Codec, options: DecoderOptions, part: PartPlan) -> None:
+        from pgwire_codec.transactions.plan import PartPlan
+
         if not isinstance(part, PartPlan):
             raise TypeError(f"part must be a PartPlan, of plan().parts, not {type(part).__name__}")
         self._codec = codec

@@ -58,8 +58,14 @@ def test_the_core_imports_no_extra() -> None:
 @pytest.mark.parametrize(("value", "is_deferred"), [("1.5", False), (DEFERRED, True)])
 def test_decoding_imports_the_reference_for_deferred_values(value: str, is_deferred: bool) -> None:
     code = MESSAGES % value + "[batch] = pgc.Decoder().decode(messages)\nbatch.new['k'].to_numpy()"
-    absent = (*EXTRAS, *SLOW, "pgwire_codec.reference")
-    assert imported(code, absent) == ["pgwire_codec.reference"] * is_deferred
+    absent = (
+        *EXTRAS,
+        *SLOW,
+        "nanoarrow",
+        "pgwire_codec.transactions.plan",
+        "pgwire_codec.reference",
+    )
+    assert imported(code, absent) == ["nanoarrow", "pgwire_codec.reference"] * is_deferred
 
 
 def test_threads_may_import_the_reference_at_the_same_time() -> None:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import nanoarrow
 import numpy as np
 import numpy.typing as npt
 
@@ -69,11 +68,15 @@ def c_schema(array: ArrowBuffers, name: str = "") -> Any:
 # A schema takes nanoarrow longer than a small batch takes to decode.
 @lru_cache(maxsize=1024)
 def _c_schema(type_: _Type, name: str) -> Any:
+    import nanoarrow
+
     return nanoarrow.c_schema(nanoarrow.Schema(_nanoarrow_type(type_), name=name))
 
 
 def _nanoarrow_type(type_: _Type) -> Any:
     """Return the nanoarrow type of a format of the C data interface."""
+    import nanoarrow
+
     form = type_.format
     if type_.extension is not None:
         storage = _nanoarrow_type(type_._replace(extension=None))
@@ -101,6 +104,8 @@ def to_c_array(array: ArrowBuffers, name: str = "") -> Any:
     Views are the exception, and become plain strings: nanoarrow's Python bindings (0.9) corrupt
     memory when they hand on an array of views. :func:`to_pyarrow` keeps them.
     """
+    import nanoarrow
+
     array = without_views(array)
     buffers = [array.validity, *(_plain(buffer) for buffer in array.buffers)]
     return nanoarrow.c_array_from_buffers(

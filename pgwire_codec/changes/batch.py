@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from pgwire_codec.arrow.values import to_pylist
 from pgwire_codec.changes.column import Column, Decoding, capsules
 from pgwire_codec.changes.plan import RecordPlan, Selection, TablePlan
 from pgwire_codec.changes.record_batch import build
@@ -236,6 +235,8 @@ class ChangeBatch:
 
     def to_pylist(self) -> list[dict[str, Any]]:
         """Return a dict a row, of the columns of :meth:`to_arrow`; needs no pyarrow."""
+        from pgwire_codec.arrow.values import to_pylist
+
         return to_pylist(build(self, self.record_plan()))
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from pgwire_codec.arrow.export import c_schema, to_pyarrow
 from pgwire_codec.arrow.layout import ArrowBuffers
-from pgwire_codec.arrow.values import to_numpy, to_pylist
 from pgwire_codec.changes.plan import Plans
 from pgwire_codec.codec.interface import Codec
 from pgwire_codec.codec.tables import VALUE, ScannedArray
@@ -182,6 +181,8 @@ class Column:
 
     def to_pylist(self) -> list[Any]:
         """Return Python values; None for what is NULL, unchanged or not sent (see ``state``)."""
+        from pgwire_codec.arrow.values import to_pylist
+
         return to_pylist(self.decode().array)
 
     def to_numpy(self) -> npt.NDArray[Any]:
@@ -190,6 +191,8 @@ class Column:
         If a row has no value, the array is a ``numpy.ma.MaskedArray``, or has NaT (datetime64) or
         None (object) there; ``state`` has the reason.
         """
+        from pgwire_codec.arrow.values import to_numpy
+
         return to_numpy(self.decode().array)
 
     def to_arrow(self) -> pa.Array:

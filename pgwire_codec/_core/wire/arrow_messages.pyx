@@ -7,11 +7,11 @@ from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+import sys
+
 import numpy as np
 
 from pgwire_codec._core.columns.c_data cimport ArrowArray
-
-from nanoarrow.c_array import CArray
 
 from pgwire_codec._core.wire.join import join_views
 from pgwire_codec.codec.message_array import Messages, from_arrow
@@ -57,8 +57,12 @@ cdef bint has_null(const ArrowArray* array) noexcept:
 
 def arrow_messages(array):
     """Return the messages of an Arrow array; see ``reference.join.arrow_messages``."""
-    # nanoarrow ends the process when it exports the views of a stream's chunk.
-    messages = None if isinstance(array, CArray) else binary_messages(array)
+    # nanoarrow ends the process when it exports the views of a stream's chunk. An array of it exists
+    # only after its class was imported.
+    nanoarrow_class = getattr(sys.modules.get("nanoarrow.c_array"), "CArray", None)
+    messages = None
+    if nanoarrow_class is None or not isinstance(array, nanoarrow_class):
+        messages = binary_messages(array)
     return from_arrow(array, join_views) if messages is None else messages
 
 
