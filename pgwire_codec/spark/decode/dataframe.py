@@ -13,7 +13,6 @@ import pyarrow as pa
 from pgwire_codec._impl import Decoder
 from pgwire_codec.changes.changes import Changes
 from pgwire_codec.errors import DecodeError, TableError
-from pgwire_codec.log.relations import select_relation
 from pgwire_codec.options import DecoderOptions
 from pgwire_codec.spark.arrow_types import SPARK, spark_schema
 from pgwire_codec.spark.decode.survey import (
@@ -75,6 +74,8 @@ class PlannedChanges:
 
         Raises ``TableError`` for a table that is not among :attr:`tables`.
         """
+        from pgwire_codec.log.relations import select_relation  # tasks need nothing of logs
+
         versions = self._plan.versions
         schema = table_schema(
             select_relation(
