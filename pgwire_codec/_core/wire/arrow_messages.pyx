@@ -57,8 +57,8 @@ cdef bint has_null(const ArrowArray* array) noexcept:
 
 def arrow_messages(array):
     """Return the messages of an Arrow array; see ``reference.join.arrow_messages``."""
-    # nanoarrow ends the process when it exports the views of a stream's chunk. An array of it exists
-    # only after its class was imported.
+    # nanoarrow ends the process when it exports the views of a stream's chunk. Its arrays exist
+    # only after their class was imported.
     nanoarrow_class = getattr(sys.modules.get("nanoarrow.c_array"), "CArray", None)
     messages = None
     if nanoarrow_class is None or not isinstance(array, nanoarrow_class):
