@@ -71,7 +71,7 @@ def test_decoding_imports_the_reference_for_deferred_values(value: str, is_defer
 def test_tasks_that_decode_messages_import_nothing_of_logs() -> None:
     """Spark's Python workers import the module of the function that they call."""
     pytest.importorskip("pyarrow")
-    absent = ("msgspec", "nanoarrow", "pgwire_codec.log", "pyspark", "rich")
+    absent = ("msgspec", "pgwire_codec.log", "pyspark", "rich")
     assert imported("import pgwire_codec.spark.decode.dataframe", absent) == []
 
 
