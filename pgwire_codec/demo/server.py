@@ -9,7 +9,6 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from pgwire_codec.capture.connection.connect import connect
 from pgwire_codec.errors import CaptureError, missing_extra
 from pgwire_codec.protocol.quoting import quote_literal
 
@@ -61,9 +60,10 @@ class EmbeddedServer:
     def start(self) -> EmbeddedServer:
         """Start the server; :meth:`stop` ends it."""
         package = _load_package()
-        self._directory = Path(tempfile.mkdtemp(prefix="pgwire_codec_"))
+        self._directory = self._create_directory()
         data = self._directory / "data"
         try:
+            self._create_data(data)
             server = package.get_server(
                 data, postgres_version=self.postgres_version, cleanup_mode="delete", start=False
             )
@@ -83,6 +83,12 @@ class EmbeddedServer:
             ) from error
         self._server = server
         return self
+
+    def _create_directory(self) -> Path:
+        return Path(tempfile.mkdtemp(prefix="pgwire_codec_"))
+
+    def _create_data(self, data: Path) -> None:
+        """Create the data directory, unless initdb is to do it."""
 
     def __exit__(self, *exception: object) -> None:
         self.stop()
@@ -112,34 +118,34 @@ class EmbeddedServer:
     def restart(self, mode: Literal["fast", "immediate"] = "fast") -> None:
         """Stop the server and start it again; ``immediate`` is a crash, after which it recovers."""
         server = self._running
-        data, log = server.pgdata, server.log
-        subprocess.run(
-            [
-                *(self.bin_path / "pg_ctl", "-w", "-D", data, "-l", log, "-m", mode),
-                "restart",
-            ],
-            user=server.system_user,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            check=True,
-        )
+        self._control(server, mode, "-l", server.log, "restart").check_returncode()
         server.ensure_postgres_running()  # it has another process ID
 
     def stop(self) -> None:
         """Stop the server and remove its files; a second call does nothing."""
         if self._server is None:
             return
-        # A shutdown waits for walsenders, and these wait for clients that may not read any more.
-        connection = connect(self.dsn)
-        try:
-            connection.cursor().execute("SELECT pg_terminate_backend(pid) FROM pg_stat_replication")
-        finally:
-            connection.close()
         server, self._server = self._server, None
+        # Its data are removed, so that they need not be complete. An orderly shutdown waits for
+        # walsenders, and these wait for clients that may not read any more.
+        if self._control(server, "immediate", "stop").returncode == 0:
+            # Otherwise the package waits until init has reaped the process, up to two seconds.
+            server.cleanup_mode = None
         server.cleanup()
         if self._directory is not None:
             shutil.rmtree(self._directory)
             self._directory = None
+
+    def _control(
+        self, server: Any, mode: str, *arguments: str | Path
+    ) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [server.bin_path / "pg_ctl", "-w", "-D", server.pgdata, "-m", mode, *arguments],
+            user=server.system_user,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
 
 
 def _load_package() -> Any:

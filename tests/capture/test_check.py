@@ -21,9 +21,15 @@ from pgwire_codec.capture import Finding, LogCapture, ServerCheck, check_server
 from pgwire_codec.capture.checks import server as server_checks
 from pgwire_codec.capture.checks import tables as table_checks
 from pgwire_codec.cli.app import app
-from pgwire_codec.demo.server import EmbeddedServer
 from pgwire_codec.errors import CaptureError
-from tests.support.servers import GIVEN, QUICK_AND_STEADY, Database, database, installed
+from tests.support.servers import (
+    GIVEN,
+    QUICK_AND_STEADY,
+    Database,
+    TemporaryServer,
+    database,
+    installed,
+)
 from tests.support.slot_captures import wait_until
 
 pytestmark = pytest.mark.slow
@@ -59,7 +65,7 @@ def ready(pg: Database) -> Database:
 def configured(**settings: str) -> Iterator[Database]:
     """A database on a server of its own."""
     whole = {**QUICK_AND_STEADY, **settings}
-    server = installed(Path(GIVEN), whole) if GIVEN else EmbeddedServer(settings=whole)
+    server = installed(Path(GIVEN), whole) if GIVEN else TemporaryServer(settings=whole)
     with server as running, database(running) as made:
         yield made
 

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from pgwire_codec import log
-from pgwire_codec.demo.server import EmbeddedServer
 from tests.crash.harness import Interruption, run
 from tests.crash.promotions import run as promotions_run
-from tests.support.servers import database
+from tests.support.servers import TemporaryServer, database
 from tests.support.standbys import cluster, database_of
 
 pytestmark = pytest.mark.slow
@@ -39,7 +38,7 @@ def test_the_log_equals_the_server(
         with database(server) as made:
             outcome = run(made, tmp_path / "log", seed, interruption)
     else:
-        with EmbeddedServer(major) as server, database(server) as made:
+        with TemporaryServer(major) as server, database(server) as made:
             outcome = run(made, tmp_path / "log", seed, interruption)
     assert outcome.faults == []
     assert outcome.changes > 100

@@ -10,10 +10,15 @@ import psycopg2
 import pytest
 
 from pgwire_codec.capture import Capture, peek
-from pgwire_codec.demo.server import EmbeddedServer
 from pgwire_codec.errors import CaptureError, OptionError
 from tests.support.error_style import check_style
-from tests.support.servers import QUICK_AND_STEADY, Database, InstalledServer, database
+from tests.support.servers import (
+    QUICK_AND_STEADY,
+    Database,
+    InstalledServer,
+    TemporaryServer,
+    database,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +43,7 @@ def ready(pg: Database) -> Database:
 
 
 @pytest.fixture(scope="module")
-def cramped() -> Iterator[EmbeddedServer]:
+def cramped() -> Iterator[TemporaryServer]:
     """A server that has one of everything at most."""
     settings = {
         **QUICK_AND_STEADY,
@@ -47,7 +52,7 @@ def cramped() -> Iterator[EmbeddedServer]:
         "max_prepared_transactions": "0",
         "max_slot_wal_keep_size": "1MB",
     }
-    with EmbeddedServer(settings=settings) as server:
+    with TemporaryServer(settings=settings) as server:
         yield server
 
 
@@ -88,7 +93,7 @@ def test_role_without_replication(ready: Database) -> None:
 
 def test_wal_level() -> None:
     settings = {**QUICK_AND_STEADY, "wal_level": "replica"}
-    with EmbeddedServer(settings=settings) as server, database(server) as made:
+    with TemporaryServer(settings=settings) as server, database(server) as made:
         made.execute("CREATE PUBLICATION p FOR ALL TABLES")
         assert refusal(made) == (
             "the server has wal_level = replica, and logical replication needs logical",
@@ -100,7 +105,7 @@ def test_wal_level() -> None:
 
 def test_wal_level_without_walsenders() -> None:
     settings = {**QUICK_AND_STEADY, "wal_level": "minimal", "max_wal_senders": "0"}
-    with EmbeddedServer(settings=settings) as server, database(server) as made:
+    with TemporaryServer(settings=settings) as server, database(server) as made:
         text, hint = refusal(made)
         assert "wal_level = minimal" in text
         assert "ALTER SYSTEM SET wal_level = logical;" in hint
@@ -234,7 +239,7 @@ def test_server_that_is_too_old_for_an_option(pg15: InstalledServer) -> None:
             assert capture.source.plugin_options["proto_version"] == "3"
 
 
-def test_publication_that_is_younger_than_the_changes(pg16: EmbeddedServer) -> None:
+def test_publication_that_is_younger_than_the_changes(pg16: TemporaryServer) -> None:
     with database(pg16) as made:
         made.execute("CREATE TABLE t (k int)")
         made.create_slot()
@@ -248,7 +253,7 @@ def test_publication_that_is_younger_than_the_changes(pg16: EmbeddedServer) -> N
             peek(made.dsn, slot=made.slot, publication="p")
 
 
-def test_no_walsender_left(cramped: EmbeddedServer) -> None:
+def test_no_walsender_left(cramped: TemporaryServer) -> None:
     with database(cramped) as made:
         made.execute("CREATE PUBLICATION p FOR ALL TABLES")
         with Capture(made.dsn, slot=made.slot, publication="p", temporary=True):
@@ -257,7 +262,7 @@ def test_no_walsender_left(cramped: EmbeddedServer) -> None:
         assert "ALTER SYSTEM SET max_wal_senders = 6;" in hint
 
 
-def test_no_slot_left(cramped: EmbeddedServer) -> None:
+def test_no_slot_left(cramped: TemporaryServer) -> None:
     with database(cramped) as made:
         made.execute("CREATE PUBLICATION p FOR ALL TABLES")
         made.create_slot()
@@ -266,7 +271,7 @@ def test_no_slot_left(cramped: EmbeddedServer) -> None:
         assert "SET max_replication_slots to a higher number" in hint
 
 
-def test_invalidated_slot(cramped: EmbeddedServer) -> None:
+def test_invalidated_slot(cramped: TemporaryServer) -> None:
     with database(cramped) as made:
         made.execute("CREATE PUBLICATION p FOR ALL TABLES", "CREATE TABLE t (k int)")
         made.create_slot()
@@ -278,7 +283,7 @@ def test_invalidated_slot(cramped: EmbeddedServer) -> None:
     assert f"SELECT pg_drop_replication_slot('{made.slot}');" in hint
 
 
-def test_two_phase_where_nothing_can_be_prepared(cramped: EmbeddedServer) -> None:
+def test_two_phase_where_nothing_can_be_prepared(cramped: TemporaryServer) -> None:
     with database(cramped) as made:
         made.execute("CREATE PUBLICATION p FOR ALL TABLES")
         with Capture(

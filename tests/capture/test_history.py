@@ -15,17 +15,16 @@ import psycopg2
 import pytest
 
 from pgwire_codec import log
-from pgwire_codec.demo.server import EmbeddedServer
 from pgwire_codec.errors import CaptureError
 from tests.support.log_captures import applied, capture_into, flush_lsn
-from tests.support.servers import QUICK_AND_STEADY, Database, database
+from tests.support.servers import QUICK_AND_STEADY, Database, TemporaryServer, database
 from tests.support.slot_captures import confirmed_by_server
 
 pytestmark = pytest.mark.slow
 
 
 @contextmanager
-def made_on(server: EmbeddedServer) -> Iterator[Database]:
+def made_on(server: TemporaryServer) -> Iterator[Database]:
     with database(server) as made:
         made.execute("CREATE TABLE t (k int PRIMARY KEY, v text)")
         made.execute("CREATE PUBLICATION p FOR TABLE t")
@@ -34,13 +33,13 @@ def made_on(server: EmbeddedServer) -> Iterator[Database]:
 
 
 @pytest.fixture(params=[16, 18])
-def server(request: pytest.FixtureRequest) -> Iterator[EmbeddedServer]:
+def server(request: pytest.FixtureRequest) -> Iterator[TemporaryServer]:
     """A server of the test's own, to be stopped and set back.
 
     A server that runs for longer logs a snapshot of its transactions every 15 seconds, and then
     saves the positions of slots.
     """
-    with EmbeddedServer(request.param, QUICK_AND_STEADY) as started:
+    with TemporaryServer(request.param, QUICK_AND_STEADY) as started:
         yield started
 
 
@@ -52,7 +51,7 @@ def capture(made: Database, folder: Path, **options: Any) -> Any:
     return capture_into(made, folder, **options).run(until_lsn=flush_lsn(made))
 
 
-def stop(server: EmbeddedServer, mode: str = "fast") -> None:
+def stop(server: TemporaryServer, mode: str = "fast") -> None:
     data = server._server.pgdata
     subprocess.run(
         [server.bin_path / "pg_ctl", "-w", "-D", data, "-m", mode, "stop"],
@@ -62,14 +61,14 @@ def stop(server: EmbeddedServer, mode: str = "fast") -> None:
     )
 
 
-def start(server: EmbeddedServer) -> None:
+def start(server: TemporaryServer) -> None:
     server._server.ensure_postgres_running()
 
 
 class TestRestored:
     @pytest.mark.parametrize("streaming", ["off", "on"])
     def test_a_copy_that_went_on_by_itself(
-        self, server: EmbeddedServer, tmp_path: Path, streaming: str
+        self, server: TemporaryServer, tmp_path: Path, streaming: str
     ) -> None:
         """Same system identifier, timeline and slot, and its WAL is already beyond the log's."""
         with made_on(server) as made:
@@ -77,17 +76,15 @@ class TestRestored:
             capture(made, tmp_path / "log", streaming=streaming)
             data = server._server.pgdata
             stop(server)
-            shutil.copytree(data, tmp_path / "backup", symlinks=True)
+            subprocess.run(["cp", "-a", data, tmp_path / "backup"], check=True)
             start(server)
             insert(made, range(5, 15), "lost")
             capture(made, tmp_path / "log", streaming=streaming)
             assert len(applied(tmp_path / "log", "public.t", "k").rows) == 15
             end = log.Log(tmp_path / "log").confirm_lsn
             stop(server)
-            owner = (data.stat().st_uid, data.stat().st_gid)
             shutil.rmtree(data)
-            shutil.copytree(tmp_path / "backup", data, symlinks=True)
-            subprocess.run(["chown", "-R", f"{owner[0]}:{owner[1]}", data], check=True)
+            subprocess.run(["cp", "-a", tmp_path / "backup", data], check=True)
             start(server)
             insert(made, range(20, 30), "other")
             while flush_lsn(made) <= end:
@@ -105,22 +102,20 @@ class TestRestored:
             assert changed <= {"lock", "watermark.json"}  # which has the time of the last session
 
     def test_a_copy_that_has_done_nothing_since(
-        self, server: EmbeddedServer, tmp_path: Path
+        self, server: TemporaryServer, tmp_path: Path
     ) -> None:
         with made_on(server) as made:
             insert(made, range(5), "before")
             capture(made, tmp_path / "log")
             data = server._server.pgdata
             stop(server)
-            shutil.copytree(data, tmp_path / "backup", symlinks=True)
+            subprocess.run(["cp", "-a", data, tmp_path / "backup"], check=True)
             start(server)
             insert(made, range(5, 500), "lost" * 20)
             capture(made, tmp_path / "log")
             stop(server)
-            owner = (data.stat().st_uid, data.stat().st_gid)
             shutil.rmtree(data)
-            shutil.copytree(tmp_path / "backup", data, symlinks=True)
-            subprocess.run(["chown", "-R", f"{owner[0]}:{owner[1]}", data], check=True)
+            subprocess.run(["cp", "-a", tmp_path / "backup", data], check=True)
             start(server)
             with pytest.raises(CaptureError, match="server was set back"):
                 capture_into(made, tmp_path / "log").run(idle_seconds=1)
@@ -133,7 +128,7 @@ class TestRepeated:
         ids=["plain", "streaming", "two_phase"],
     )
     def test_a_crashed_server_whose_slot_went_back(
-        self, server: EmbeddedServer, tmp_path: Path, options: dict[str, Any]
+        self, server: TemporaryServer, tmp_path: Path, options: dict[str, Any]
     ) -> None:
         """The slot's position is on disk as of a checkpoint; what came after it is repeated."""
         with made_on(server) as made:
@@ -168,7 +163,7 @@ class TestRepeated:
             assert commits == len(set(_commit_lsns(folder)))
 
     def test_other_options_than_those_of_the_log(
-        self, server: EmbeddedServer, tmp_path: Path
+        self, server: TemporaryServer, tmp_path: Path
     ) -> None:
         """The publication that the log was made with is gone, and another one publishes more."""
         with made_on(server) as made:
@@ -187,7 +182,7 @@ class TestRepeated:
             assert len(applied(tmp_path, "public.t", "k").rows) == 5
             assert list(applied(tmp_path, "public.other", "k").rows) == [(2,)]
 
-    def test_values_that_no_arrow_type_has(self, server: EmbeddedServer, tmp_path: Path) -> None:
+    def test_values_that_no_arrow_type_has(self, server: TemporaryServer, tmp_path: Path) -> None:
         """Their transactions are the server's all the same."""
         with made_on(server) as made:
             made.execute("CREATE TABLE times (k int PRIMARY KEY, at timestamptz)")
@@ -207,7 +202,7 @@ class TestRepeated:
             assert sum(len(batch) for changes in decoded for batch in changes) == 3
 
     def test_stopped_while_it_compares(
-        self, server: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, server: TemporaryServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         from pgwire_codec.capture import checked_start
 

@@ -18,7 +18,6 @@ import pytest
 from pgwire_codec import log
 from pgwire_codec.capture import LogCapture, SegmentOptions, Status
 from pgwire_codec.demo import shop, workload
-from pgwire_codec.demo.server import EmbeddedServer
 from pgwire_codec.errors import CaptureError, LogError, OptionError
 from pgwire_codec.protocol.lsn import parse_lsn
 from tests.support.log_captures import (
@@ -30,7 +29,7 @@ from tests.support.log_captures import (
     running,
     slots,
 )
-from tests.support.servers import QUICK_AND_STEADY, Database, database
+from tests.support.servers import QUICK_AND_STEADY, Database, TemporaryServer, database
 from tests.support.slot_captures import confirmed_by_server, opened, read, tags, wait_until
 
 pytestmark = pytest.mark.slow
@@ -245,13 +244,13 @@ class TestRefused:
             assert "holds messages of database" in self.refusal(other, tmp_path, slot=begun.slot)
 
     @pytest.fixture
-    def other_system(self, begun: Database, request: pytest.FixtureRequest) -> EmbeddedServer:
+    def other_system(self, begun: Database, request: pytest.FixtureRequest) -> TemporaryServer:
         """Another server than that of the log."""
-        server: EmbeddedServer = request.getfixturevalue("pg16" if begun.major == 18 else "pg18")
+        server: TemporaryServer = request.getfixturevalue("pg16" if begun.major == 18 else "pg18")
         return server
 
     def test_another_system(
-        self, begun: Database, other_system: EmbeddedServer, tmp_path: Path
+        self, begun: Database, other_system: TemporaryServer, tmp_path: Path
     ) -> None:
         with database(other_system) as other:
             other.execute("CREATE PUBLICATION p FOR ALL TABLES")
@@ -260,7 +259,7 @@ class TestRefused:
     def test_another_system_at_a_reconnection(
         self,
         begun: Database,
-        other_system: EmbeddedServer,
+        other_system: TemporaryServer,
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
@@ -322,9 +321,9 @@ class TestRefused:
 
 
 @pytest.fixture(scope="module")
-def restarted() -> Iterator[EmbeddedServer]:
+def restarted() -> Iterator[TemporaryServer]:
     """A server that tests may restart."""
-    with EmbeddedServer(18, QUICK_AND_STEADY) as server:
+    with TemporaryServer(18, QUICK_AND_STEADY) as server:
         yield server
 
 
@@ -362,7 +361,7 @@ class TestInterrupted:
 
     @pytest.mark.parametrize("how", ["fast", "immediate"])
     def test_the_server_restarts(
-        self, restarted: EmbeddedServer, tmp_path: Path, how: Literal["fast", "immediate"]
+        self, restarted: TemporaryServer, tmp_path: Path, how: Literal["fast", "immediate"]
     ) -> None:
         with database(restarted) as made:
             made.execute("CREATE TABLE t (k int PRIMARY KEY)", "CREATE PUBLICATION p FOR TABLE t")

@@ -15,12 +15,11 @@ import pytest
 
 from pgwire_codec import log
 from pgwire_codec.capture.snapshot import logged_rows, table_copies, table_ranges
-from pgwire_codec.demo.server import EmbeddedServer
 from pgwire_codec.errors import CaptureError
 from pgwire_codec.log.snapshot_record import PLAN, ROWS
 from pgwire_codec.protocol.lsn import parse_lsn
 from tests.support.log_captures import applied, capture_into, decoded, flush_lsn, slots
-from tests.support.servers import GIVEN, Database, database
+from tests.support.servers import GIVEN, Database, TemporaryServer, database
 from tests.support.slot_captures import wait_until
 
 pytestmark = pytest.mark.slow
@@ -229,7 +228,7 @@ class TestKilled:
 @pytest.mark.parametrize("how", ["immediate", pytest.param("fast", marks=pytest.mark.thorough)])
 def test_a_server_that_restarts(how: str, tmp_path: Path) -> None:
     """Its sessions are gone, and with them the snapshot: the capture takes it again."""
-    with EmbeddedServer(18) as server, database(server) as made:
+    with TemporaryServer(18) as server, database(server) as made:
         fill(made)
         with running(made, tmp_path, "--until-lsn", "now") as capture:
             capture.wait_for_rows(3_000)

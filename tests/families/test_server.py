@@ -13,10 +13,10 @@ import psycopg2
 import pytest
 
 from pgwire_codec.arrow.values import to_pylist
-from pgwire_codec.demo.server import EmbeddedServer
 from pgwire_codec.types import builtin as _pg_type
 from tests.families.golden import GOLDEN
 from tests.support.implementations import Implementation
+from tests.support.servers import TemporaryServer
 from tests.support.values import decode, type_of
 
 pytestmark = pytest.mark.slow
@@ -31,7 +31,7 @@ def connection() -> Iterator[Any]:
         "extra_float_digits": "3",
         "bytea_output": "hex",
     }
-    with EmbeddedServer(18, settings) as server:
+    with TemporaryServer(18, settings) as server:
         opened = psycopg2.connect(server.dsn)
         opened.autocommit = True
         yield opened

@@ -14,14 +14,13 @@ from typing import Any
 import psycopg2
 import pytest
 
-from pgwire_codec.demo.server import EmbeddedServer
 from pgwire_codec.log.local_store import LocalAppender
 from pgwire_codec.metrics import capture_metrics
 from pgwire_codec.metrics import instruments as i
 from tests.capture.test_log import running
 from tests.support.log_captures import capture_into, flush_lsn, messages
 from tests.support.metric_pages import Page, Served, served
-from tests.support.servers import QUICK_AND_STEADY, Database, database, with_table
+from tests.support.servers import QUICK_AND_STEADY, Database, TemporaryServer, database, with_table
 from tests.support.slot_captures import confirmed_by_server, tags, wait_until
 
 pytestmark = pytest.mark.slow
@@ -193,7 +192,7 @@ def slower(page: Page, histogram: i.Instrument, bound: str) -> float:
 def limited() -> Iterator[Database]:
     """A database of a server that keeps 32 MB of WAL for a slot."""
     settings = QUICK_AND_STEADY | {"max_slot_wal_keep_size": "32MB"}
-    with EmbeddedServer(18, settings) as server, database(server) as made:
+    with TemporaryServer(18, settings) as server, database(server) as made:
         yield with_table(made)
 
 

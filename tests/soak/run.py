@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from tempfile import gettempdir
 
 from tests.crash.harness import random_options
 from tests.soak import ending, flatness
@@ -137,7 +138,7 @@ class Soak:
             place.mkdir()
             self._disk = entered.enter_context(small_disk(place, _DISK))
             place = self._disk.path
-        self._pair = entered.enter_context(cluster(_SERVER))
+        self._pair = entered.enter_context(cluster(_SERVER, Path(gettempdir())))
         self._made = entered.enter_context(database_of(self._pair))
         entered.callback(self._keep_logs, place / "log")
         nodes = (self._pair.primary, self._pair.standby)

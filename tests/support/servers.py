@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pgwire_codec.demo.server import DEFAULT_SETTINGS, EmbeddedServer
+from pgwire_codec.demo.server import DEFAULT_SETTINGS, EmbeddedServer, _load_package
 from pgwire_codec.errors import CaptureError
+from tests.support import data_directories
 
 if TYPE_CHECKING:
     from tests.support.standbys import Cluster
@@ -28,6 +29,27 @@ _numbers = itertools.count(1)
 #: autovacuum: what it writes to the catalogs makes a walsender send Relations and Types again,
 #: and tests compare whole streams.
 QUICK_AND_STEADY = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
+
+
+class TemporaryServer(EmbeddedServer):
+    """An embedded server that starts without initdb, and has its data in memory if possible."""
+
+    def _create_directory(self) -> Path:
+        folder = data_directories.servers_folder()
+        return Path(tempfile.mkdtemp(prefix="pgwire_codec_", dir=folder))
+
+    def _create_data(self, data: Path) -> None:
+        package = _load_package()
+        binaries = package.utils.POSTGRES_VERSIONS[self.postgres_version]
+        data_directories.create(data, binaries, embedded_owner())
+
+
+def embedded_owner() -> str | None:
+    """Return the user of embedded servers, which refuse to run as root."""
+    if os.geteuid() != 0:
+        return None
+    _load_package().utils.ensure_user_exists("pgserver")
+    return "pgserver"
 
 
 @dataclass
@@ -119,14 +141,14 @@ def database(server: EmbeddedServer | InstalledServer) -> Iterator[Database]:
 @pytest.fixture(scope="session")
 def pg16() -> Iterator[EmbeddedServer]:
     """PostgreSQL 16 with wal_level=logical; large transactions are streamed from 64 kB on."""
-    with EmbeddedServer(16, QUICK_AND_STEADY) as server:
+    with TemporaryServer(16, QUICK_AND_STEADY) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def pg18() -> Iterator[EmbeddedServer]:
     """PostgreSQL 18, configured like ``pg16``."""
-    with EmbeddedServer(18, QUICK_AND_STEADY) as server:
+    with TemporaryServer(18, QUICK_AND_STEADY) as server:
         yield server
 
 
@@ -155,7 +177,7 @@ class InstalledServer:
         if self._user is not None:
             shutil.chown(self.directory, self._user)
         data = self.directory / "data"
-        self._run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8")
+        data_directories.create(data, self.binaries, self._user)
         known = dict(self.settings)
         if self.postgres_version < 13:
             del known["logical_decoding_work_mem"]
@@ -166,7 +188,7 @@ class InstalledServer:
         self._run("pg_ctl", "-w", "-D", data, "-l", self.directory / "log", "start")
 
     def stop(self) -> None:
-        self._run("pg_ctl", "-w", "-D", self.directory / "data", "-m", "fast", "stop")
+        self._run("pg_ctl", "-w", "-D", self.directory / "data", "-m", "immediate", "stop")
 
     def restart(self) -> None:
         self._run(
@@ -193,7 +215,8 @@ def installed(
 ) -> Iterator[InstalledServer]:
     """A server of these binaries; ``settings`` go over those that the demo's servers have."""
     # Not in pytest's own directory, which other users may not enter.
-    with tempfile.TemporaryDirectory(prefix="pgwire_codec_") as directory:
+    folder = data_directories.servers_folder()
+    with tempfile.TemporaryDirectory(prefix="pgwire_codec_", dir=folder) as directory:
         server = InstalledServer(Path(directory), binaries, settings)
         server.start()
         try:

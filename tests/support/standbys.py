@@ -18,7 +18,8 @@ import psycopg2
 import pytest
 
 from pgwire_codec.demo.server import DEFAULT_SETTINGS, _load_package
-from tests.support.servers import GIVEN, QUICK_AND_STEADY, Database
+from tests.support import data_directories
+from tests.support.servers import GIVEN, QUICK_AND_STEADY, Database, embedded_owner
 
 #: Of the physical slot by which a standby follows its primary.
 STANDBY = "standby"
@@ -45,14 +46,6 @@ def _embedded() -> Path:
     return Path(_load_package().__file__).parent / "pginstall18" / "bin"
 
 
-def _owner() -> str | None:
-    """User of the servers, which refuse to run as root."""
-    if os.geteuid() != 0:
-        return None
-    _load_package().utils.ensure_user_exists("pgserver")
-    return "pgserver"
-
-
 def _major(binaries: Path) -> int:
     told = subprocess.run([binaries / "postgres", "-V"], capture_output=True, text=True)
     return int(re.findall(r"\d+", told.stdout)[0])
@@ -65,14 +58,14 @@ class Node:
         self.directory = directory
         self.data = directory / "data"
         self.binaries = binaries
-        self._user = _owner()
+        self._user = embedded_owner()
         directory.mkdir()
         if self._user is not None:
             shutil.chown(directory, self._user)
 
     def initialize(self, settings: dict[str, str]) -> None:
         """Make the data directory of a primary."""
-        self._run("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8")
+        data_directories.create(self.data, self.binaries, self._user)
         with (self.data / "postgresql.conf").open("a", encoding="utf-8") as file:
             file.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
 
@@ -215,14 +208,20 @@ def database_of(made_on: Cluster) -> Iterator[Database]:
 
 
 @contextmanager
-def cluster(settings: dict[str, str] | None = None) -> Iterator[Cluster]:
-    """A primary, whose standby is yet to be made, of PostgreSQL 17 or later."""
+def cluster(
+    settings: dict[str, str] | None = None, folder: Path | None = None
+) -> Iterator[Cluster]:
+    """A primary, whose standby is yet to be made, of PostgreSQL 17 or later.
+
+    Both have their data below ``folder``, if it is given.
+    """
     binaries = _embedded() if GIVEN is None else Path(GIVEN)
     if _major(binaries) < 17:
         pytest.skip("PostgreSQL 17 on: failover slots")
-    with tempfile.TemporaryDirectory(prefix="pgwire_codec_") as folder:
-        Path(folder).chmod(0o755)
-        started = Cluster(Path(folder), binaries, settings or {})
+    parent = folder or data_directories.servers_folder()
+    with tempfile.TemporaryDirectory(prefix="pgwire_codec_", dir=parent) as own:
+        Path(own).chmod(0o755)
+        started = Cluster(Path(own), binaries, settings or {})
         try:
             yield started
         finally:
