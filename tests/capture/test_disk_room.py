@@ -89,10 +89,8 @@ def _keys(folder: Path) -> Iterator[int]:
         yield from batch.new["k"].to_pylist()
 
 
-def test_a_capture_waits_for_room_and_confirms_nothing(
-    table_of_one_server: Database, disk: SmallDisk
-) -> None:
-    made, folder = table_of_one_server, disk.path / "log"
+def test_a_capture_waits_for_room_and_confirms_nothing(table: Database, disk: SmallDisk) -> None:
+    made, folder = table, disk.path / "log"
     with running(made, folder) as capture:
         made.execute("INSERT INTO t VALUES (1, 'one')")
         assert wait_until(lambda: capture.status.transactions == 1, _SECONDS)
@@ -111,9 +109,9 @@ def test_a_capture_waits_for_room_and_confirms_nothing(
 
 @pytest.mark.parametrize("before", ["no log", "log", "log of a killed capture"])
 def test_a_capture_waits_before_it_opens_its_log(
-    before: str, table_of_one_server: Database, disk: SmallDisk
+    before: str, table: Database, disk: SmallDisk
 ) -> None:
-    made, folder = table_of_one_server, disk.path / "log"
+    made, folder = table, disk.path / "log"
     if before == "log":
         _capture(made, folder).run(until_lsn="now")
     elif before != "no log":  # the next start seals its segment
@@ -129,10 +127,8 @@ def test_a_capture_waits_before_it_opens_its_log(
     assert list(_keys(folder))[-1] == 1
 
 
-def test_a_capture_prunes_its_log_while_it_waits(
-    table_of_one_server: Database, disk: SmallDisk
-) -> None:
-    made, folder = table_of_one_server, disk.path / "log"
+def test_a_capture_prunes_its_log_while_it_waits(table: Database, disk: SmallDisk) -> None:
+    made, folder = table, disk.path / "log"
     segments = SegmentOptions(segment_bytes=1 << 20, compression=None)
     insert = "INSERT INTO t SELECT 100 * {} + g, repeat('x', 10000) FROM generate_series(1, 100) g"
     made.execute(*(insert.format(number) for number in range(15)))
@@ -145,8 +141,8 @@ def test_a_capture_prunes_its_log_while_it_waits(
     assert log.Log(folder).begin.ordinal > 0
 
 
-def test_a_stop_ends_the_wait(table_of_one_server: Database, disk: SmallDisk) -> None:
+def test_a_stop_ends_the_wait(table: Database, disk: SmallDisk) -> None:
     disk.fill()
-    with running(table_of_one_server, disk.path / "log") as capture:
+    with running(table, disk.path / "log") as capture:
         assert wait_until(lambda: _waits(capture), _SECONDS)
     assert capture.status.state == "stopped"

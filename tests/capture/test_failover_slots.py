@@ -17,7 +17,7 @@ from pgwire_codec.capture import Finding, check_server
 from pgwire_codec.cli.app import app
 from pgwire_codec.errors import CaptureError, OptionError
 from tests.support.log_captures import capture_into, flush_lsn
-from tests.support.servers import GIVEN, Database, database, with_table
+from tests.support.servers import GIVEN, Database, database, each_major, with_table
 from tests.support.slot_captures import opened, wait_until
 from tests.support.standbys import STANDBY, Cluster, cluster, database_of
 
@@ -232,6 +232,7 @@ class TestCheck:
             for statement in findings["slot_sync"]["remedy"]:
                 pair.standby.query(statement)
 
+    @each_major
     def test_a_server_without_standbys(self, table: Database) -> None:
         if table.major >= 17:
             assert found(table, slot=table.slot) == {}

@@ -277,10 +277,6 @@ class TestExitStatus:
 class TestExitStatusOfALog:
     """The same for failures of the log or of the options, whatever the server's major."""
 
-    @pytest.fixture
-    def table(self, table_of_one_server: Database) -> Database:
-        return table_of_one_server
-
     def test_the_log_is_being_written(self, table: Database, tmp_path: Path) -> None:
         assert run(table, tmp_path).status == 0
         with log.LogWriter(tmp_path, log.statistics(tmp_path).source):

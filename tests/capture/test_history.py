@@ -32,7 +32,7 @@ def made_on(server: TemporaryServer) -> Iterator[Database]:
         yield made
 
 
-@pytest.fixture(params=[16, 18])
+@pytest.fixture(params=[pytest.param(16, marks=pytest.mark.thorough), 18])
 def server(request: pytest.FixtureRequest) -> Iterator[TemporaryServer]:
     """A server of the test's own, to be stopped and set back.
 

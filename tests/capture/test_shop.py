@@ -12,7 +12,7 @@ from pgwire_codec.demo import shop, workload
 from pgwire_codec.demo.server import EmbeddedServer
 from pgwire_codec.errors import CaptureError, MissingExtraError
 from tests.support import shop_rows
-from tests.support.servers import Database
+from tests.support.servers import Database, each_major
 
 pytestmark = pytest.mark.slow
 
@@ -21,6 +21,7 @@ def content(dsn: str) -> dict[str, list[dict[str, str | None]]]:
     return {table: shop_rows.rows(dsn, table) for table in shop.KEYS}
 
 
+@each_major
 def test_the_workload_has_every_kind_of_message(pg: Database) -> None:
     shop.create(pg.dsn)
     with Capture(

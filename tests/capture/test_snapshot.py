@@ -21,7 +21,7 @@ from pgwire_codec.errors import CaptureError
 from pgwire_codec.protocol.lsn import parse_lsn
 from tests.support import shop_rows
 from tests.support.log_captures import applied, capture_into, decoded, flush_lsn, messages, slots
-from tests.support.servers import Database, InstalledServer, database
+from tests.support.servers import Database, InstalledServer, database, each_major
 from tests.support.slot_captures import opened, read, tags, wait_until
 
 pytestmark = pytest.mark.slow
@@ -161,6 +161,7 @@ class TestTables:
         sent = told(pg, slot=slot, publication="whole")
         assert [m for m in sent if m[:1] == b"R"][:1] == found["root"]
 
+    @each_major
     def test_generated_columns_where_they_are_published(self, pg: Database) -> None:
         if pg.major < 18:
             pytest.skip("publish_generated_columns came with PostgreSQL 18")
@@ -183,6 +184,7 @@ def rows_told(sent: list[bytes]) -> list[bytes]:
 class TestRows:
     """A row of a snapshot is the Insert that pgoutput sends for it, byte for byte."""
 
+    @each_major
     @pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
     @pytest.mark.since(14, "multiranges")
     def test_every_type(self, pg: Database, tmp_path: Path, binary: bool) -> None:

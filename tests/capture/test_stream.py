@@ -14,7 +14,7 @@ from pgwire_codec.capture import peek
 from pgwire_codec.demo import shop, workload
 from pgwire_codec.errors import CaptureError, OptionError
 from pgwire_codec.protocol.lsn import format_lsn
-from tests.support.servers import Database, InstalledServer, database
+from tests.support.servers import Database, InstalledServer, database, each_major
 from tests.support.slot_captures import confirmed_by_server, opened, read, tags, wait_until
 
 pytestmark = pytest.mark.slow
@@ -23,6 +23,7 @@ pytestmark = pytest.mark.slow
 class TestMessages:
     """The same as the SQL function gives for another slot."""
 
+    @each_major
     @pytest.mark.parametrize(
         "options",
         [

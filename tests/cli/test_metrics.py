@@ -39,11 +39,11 @@ def answers(port: int, path: str, status: int) -> bool:
 
 
 @pytest.mark.slow
-def test_capture_serves_its_metrics(table_of_one_server: Database, tmp_path: Path) -> None:
+def test_capture_serves_its_metrics(table: Database, tmp_path: Path) -> None:
     from pgwire_codec.metrics import instruments as i
     from tests.support.metric_pages import Served
 
-    made, port = table_of_one_server, free_port()
+    made, port = table, free_port()
     arguments = [
         *("capture", "--dsn", made.dsn, "--slot", made.slot, "--publication", made.publication),
         *("--log", str(tmp_path / "log"), "--metrics", f"127.0.0.1:{port}"),
@@ -111,10 +111,8 @@ def test_mirror_serves_its_metrics(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_address_in_use_ends_it_before_it_begins(
-    table_of_one_server: Database, tmp_path: Path
-) -> None:
-    made = table_of_one_server
+def test_an_address_in_use_ends_it_before_it_begins(table: Database, tmp_path: Path) -> None:
+    made = table
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         result = run(

@@ -56,8 +56,8 @@ def port(address: str) -> int:
 
 
 @pytest.mark.slow
-def test_capture(table_of_one_server: Database, tmp_path: Path, notified: Notified) -> None:
-    made = table_of_one_server
+def test_capture(table: Database, tmp_path: Path, notified: Notified) -> None:
+    made = table
     made.execute("INSERT INTO t VALUES (1, 'a')")
     given = variables(made, tmp_path, notified)
     arguments = command_of_unit("capture", given, tmp_path)
@@ -82,11 +82,9 @@ def read_keys(folder: Path) -> list[int]:
 
 
 @pytest.mark.slow
-def test_a_server_that_is_down(
-    table_of_one_server: Database, tmp_path: Path, notified: Notified
-) -> None:
+def test_a_server_that_is_down(table: Database, tmp_path: Path, notified: Notified) -> None:
     """The unit is started, and its status has the reason for which it waits."""
-    given = variables(table_of_one_server, tmp_path, notified) | {"PGPORT": "1"}
+    given = variables(table, tmp_path, notified) | {"PGPORT": "1"}
     with started(command_of_unit("capture", given, tmp_path), given, tmp_path) as process:
         status = notified.until("STATUS=waiting: ", process)
         assert "No such file or directory" in status
@@ -98,10 +96,10 @@ def test_a_server_that_is_down(
 
 
 @pytest.mark.slow
-def test_an_error_that_has_to_be_fixed(table_of_one_server: Database, tmp_path: Path) -> None:
+def test_an_error_that_has_to_be_fixed(table: Database, tmp_path: Path) -> None:
     """The start fails: the unit was never ready, and is not started again."""
     with Notified() as receiver:
-        given = variables(table_of_one_server, tmp_path, receiver) | {"PUBLICATION": "missing"}
+        given = variables(table, tmp_path, receiver) | {"PUBLICATION": "missing"}
         with started(command_of_unit("capture", given, tmp_path), given, tmp_path) as process:
             _, errors = process.communicate(timeout=60)
         assert process.returncode == PERMANENT, errors
@@ -110,10 +108,10 @@ def test_an_error_that_has_to_be_fixed(table_of_one_server: Database, tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_socket_that_nobody_reads(table_of_one_server: Database, tmp_path: Path) -> None:
+def test_a_socket_that_nobody_reads(table: Database, tmp_path: Path) -> None:
     """It is on stderr once, and the capture goes on."""
     with Notified() as receiver:
-        given = variables(table_of_one_server, tmp_path, receiver)
+        given = variables(table, tmp_path, receiver)
     arguments = command_of_unit("capture", given, tmp_path)
     with started(arguments, given, tmp_path) as process:
         assert wait_until(lambda: answers(port(given["CAPTURE_METRICS"]), "/readyz", 200), 60)
@@ -121,16 +119,16 @@ def test_a_socket_that_nobody_reads(table_of_one_server: Database, tmp_path: Pat
     assert status == 0
     text = f"could not notify {given['NOTIFY_SOCKET']}: No such file or directory"
     assert errors.splitlines() == [text]
-    table_of_one_server.query("SELECT pg_drop_replication_slot('reader')")
+    table.query("SELECT pg_drop_replication_slot('reader')")
 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("mirror")
-def test_mirror(table_of_one_server: Database, tmp_path: Path) -> None:
+def test_mirror(table: Database, tmp_path: Path) -> None:
     """The mirror's unit reads what the capture's wrote, and waits until it has."""
     pytest.importorskip("pyspark")
     deltalake = pytest.importorskip("deltalake")
-    made = table_of_one_server
+    made = table
     made.execute("INSERT INTO t VALUES (1, 'a')")
     with Notified() as receiver, Notified() as of_capture:
         given = variables(made, tmp_path, receiver)

@@ -74,8 +74,8 @@ def seen(endpoint: Served, condition: Callable[[Page], Any]) -> Page:
     i.RECEIVED_LSN,
     i.SLOT_ACTIVE,
 )
-def test_changes_are_counted(table_of_one_server: Database, tmp_path: Path) -> None:
-    made = table_of_one_server
+def test_changes_are_counted(table: Database, tmp_path: Path) -> None:
+    made = table
     with streaming(made, tmp_path) as endpoint:
         before = seen(endpoint, lambda page: page.get(i.SLOT_ACTIVE) == 1)
         assert (before[i.MESSAGES], before[i.TRANSACTIONS], before[i.LOG_SEGMENTS]) == (0, 0, 0)
@@ -101,8 +101,8 @@ def test_changes_are_counted(table_of_one_server: Database, tmp_path: Path) -> N
 
 
 @moves(i.RECONNECTS, i.ERRORS)
-def test_a_killed_connection(table_of_one_server: Database, tmp_path: Path) -> None:
-    made = table_of_one_server
+def test_a_killed_connection(table: Database, tmp_path: Path) -> None:
+    made = table
     with streaming(made, tmp_path) as endpoint:
         before = endpoint.page()
         assert before[i.RECONNECTS] == 0
@@ -113,8 +113,8 @@ def test_a_killed_connection(table_of_one_server: Database, tmp_path: Path) -> N
 
 
 @moves(i.STATE, i.ERRORS, i.MONITOR_AGE, i.MONITOR_ERRORS)
-def test_a_server_that_cannot_be_reached(table_of_one_server: Database, tmp_path: Path) -> None:
-    made = table_of_one_server
+def test_a_server_that_cannot_be_reached(table: Database, tmp_path: Path) -> None:
+    made = table
     with (
         streaming(made, tmp_path) as endpoint,
         closing(psycopg2.connect(made.server.dsn_for("postgres"))) as other,
@@ -154,10 +154,8 @@ def cut(connection: Any, made: Database) -> None:
 
 
 @moves(i.SYNC_DURATION, i.FLUSH_DURATION)
-def test_a_slow_disk(
-    table_of_one_server: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = table_of_one_server
+def test_a_slow_disk(table: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = table
     fsync = os.fsync
     with streaming(made, tmp_path) as endpoint:
 
@@ -255,9 +253,9 @@ def switch_wal(made: Database, times: int) -> None:
 
 
 @moves(i.SNAPSHOT_ROWS, i.SNAPSHOT_TABLES)
-def test_a_snapshot_that_waits(table_of_one_server: Database, tmp_path: Path) -> None:
+def test_a_snapshot_that_waits(table: Database, tmp_path: Path) -> None:
     """A slot is created after the end of every transaction that has written."""
-    made = table_of_one_server
+    made = table
     made.execute(
         "INSERT INTO t SELECT g, 'a' FROM generate_series(1, 1000) g",
         f"SELECT pg_drop_replication_slot('{made.slot}')",
@@ -280,10 +278,8 @@ def test_a_snapshot_that_waits(table_of_one_server: Database, tmp_path: Path) ->
 
 
 @moves(i.ERRORS)
-def test_a_full_disk(
-    table_of_one_server: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = table_of_one_server
+def test_a_full_disk(table: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = table
 
     def fail(_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -254,9 +254,13 @@ def given() -> Iterator[InstalledServer]:
         yield server
 
 
-@pytest.fixture(params=["given"] if GIVEN else ["pg16", "pg18"])
+#: For tests of what differs by major. ``make test-postgresql`` runs the others on older servers.
+each_major = pytest.mark.parametrize("pg", ["given"] if GIVEN else ["pg16", "pg18"], indirect=True)
+
+
+@pytest.fixture(params=["given" if GIVEN else "pg18"])
 def pg(request: pytest.FixtureRequest) -> Iterator[Database]:
-    """A fresh database, on each of the servers."""
+    """A fresh database."""
     server = request.getfixturevalue(request.param)
     since = request.node.get_closest_marker("since")
     if since is not None and server.postgres_version < since.args[0]:
@@ -269,13 +273,6 @@ def pg(request: pytest.FixtureRequest) -> Iterator[Database]:
 def table(pg: Database) -> Database:
     """A database with table t (k int, v text), its publication and its slot."""
     return with_table(pg)
-
-
-@pytest.fixture
-def table_of_one_server(request: pytest.FixtureRequest) -> Iterator[Database]:
-    """Like ``table``, on one server only: for tests that do not depend on its major."""
-    with database(request.getfixturevalue("given" if GIVEN else "pg18")) as made:
-        yield with_table(made)
 
 
 def with_table(made: Database) -> Database:

@@ -20,7 +20,7 @@ from pgwire_codec import log
 from tests.support.build import T, insert, streamed, transaction, wire
 from tests.support.log_captures import capture_into, decoded, flush_lsn, messages
 from tests.support.logs import SOURCE, append
-from tests.support.servers import Database
+from tests.support.servers import Database, each_major
 from tests.support.slot_captures import tags
 from tests.transactions.test_splits import check_batches, check_parts, rows, transactions
 
@@ -200,6 +200,7 @@ def test_a_prepare_inside_a_block_is_wrong_in_parts_too(cut: int) -> None:
 
 
 @pytest.mark.slow
+@each_major
 @pytest.mark.since(15, "two_phase is pgoutput's")
 def test_what_servers_send(pg: Database, tmp_path: Path) -> None:
     """Prepared and ended in one session, and in two."""
