@@ -478,6 +478,31 @@ class TestBesideTheStream:
         capture_into(pg, tmp_path, snapshot=True).run(until_lsn=0)
         assert len(slots(pg)) == 1
 
+    def test_a_table_that_somebody_waits_to_alter(
+        self, pg: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It waits for the snapshot, and reading the catalog waits for it."""
+        pg.execute("CREATE TABLE t (k int PRIMARY KEY)", "CREATE PUBLICATION p FOR TABLE t")
+        [(table,)] = pg.query("SELECT 't'::regclass::oid")
+        waiting = f"SELECT 1 FROM pg_locks WHERE relation = {table} AND NOT granted"
+        lock = CopySession._lock_tables
+        alterations: list[threading.Thread] = []
+
+        def lock_before(session: CopySession, cursor: Any) -> None:
+            lock(session, cursor)
+            if not alterations:
+                alterations.append(
+                    threading.Thread(target=pg.execute, args=["ALTER TABLE t ADD w int"])
+                )
+                alterations[0].start()
+                assert wait_until(lambda: pg.query(waiting))
+
+        monkeypatch.setattr(CopySession, "_lock_tables", lock_before)
+        pg.execute("INSERT INTO t VALUES (1)")
+        capture_into(pg, tmp_path, snapshot=True).run(until_lsn=0)
+        alterations[0].join(20)
+        assert [(row["k"], row["w"]) for row in decoded(tmp_path, "public.t")] == [(1, None)]
+
     def wait_for_slot(self, pg: Database, count: int) -> None:
         deadline = time.monotonic() + 10
         while len(slots(pg)) < count:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: For the lock of a table. Shorter than deadlock_timeout, after which the server would end one of
 #: the transactions, perhaps not this one.
-_LOCK_TIMEOUT: Final = "500ms"
+LOCK_TIMEOUT: Final = "500ms"
 
 _SETTINGS: Final = {
     # An error, not fewer rows, if a policy would hide some: the stream has all.
@@ -132,7 +132,7 @@ class CopySession:
             raise _lost()
 
     def _lock_tables(self, cursor: Any) -> None:
-        cursor.execute("SET LOCAL lock_timeout = %s", (_LOCK_TIMEOUT,))
+        cursor.execute("SET LOCAL lock_timeout = %s", (LOCK_TIMEOUT,))
         for table in self._tables:
             try:
                 cursor.execute(table.lock_command())

@@ -31,7 +31,7 @@ from pgwire_codec.capture.connection.connect import (
 )
 from pgwire_codec.capture.connection.error_hints import capture_error
 from pgwire_codec.capture.connection.session_settings import disable_timeouts, pin
-from pgwire_codec.capture.snapshot.copy_session import CopySession
+from pgwire_codec.capture.snapshot.copy_session import LOCK_TIMEOUT, CopySession
 from pgwire_codec.capture.snapshot.kept_snapshot import KeptSnapshot
 from pgwire_codec.capture.snapshot.logged_rows import LoggedRows, NotResumable, rounds
 from pgwire_codec.capture.snapshot.progress import SnapshotProgress
@@ -195,7 +195,7 @@ class SnapshotTaker:
             self._created(begin_lsn)
             with self._kept(snapshot, tables, catalog) as kept:
                 commands.execute("SHOW server_version")  # the exporting session was alive, too
-                current = published_tables(catalog, self._request.options.publications)
+                current = self._published_now(catalog)
                 check_unchanged(catalog, kept.session.cursor(), tables, current)
                 ranges = table_ranges(kept.session.cursor(), tables)
                 kept.keep()
@@ -285,6 +285,25 @@ class SnapshotTaker:
         tables = published_tables(catalog, options.publications)
         check_readable(catalog, [table.relation.oid for table in tables])
         return tables
+
+    def _published_now(self, catalog: Any) -> list[PublishedTable]:
+        """Return the published tables while another session holds their locks.
+
+        Some catalog functions lock the tables, too. They wait for a transaction that is to alter
+        one, and it waits for the end of the snapshot. The server cannot see that these two wait
+        for each other.
+        """
+        catalog.execute("SET lock_timeout = %s", (LOCK_TIMEOUT,))
+        try:
+            return published_tables(catalog, self._request.options.publications)
+        except load_psycopg2().errors.LockNotAvailable as error:
+            raise CaptureError(
+                "a published table is locked by a transaction that alters, truncates or drops it",
+                hint="Take the snapshot when that transaction has ended.",
+                is_transient=True,
+            ) from error
+        finally:
+            catalog.execute("SET lock_timeout = 0")
 
     def _copy(
         self,
