@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +19,7 @@ from pgwire_codec.capture.snapshot import add_tables
 from pgwire_codec.errors import OptionError
 from tests.support.log_captures import capture_into, decoded, flush_lsn, messages, running, slots
 from tests.support.servers import Database
-from tests.support.slot_captures import wait_until
+from tests.support.slot_captures import blockers, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -172,10 +171,10 @@ def test_a_streamed_transaction_meanwhile(two: Database, tmp_path: Path) -> None
         )
         first.cursor().execute("UPDATE later SET v = 'first' WHERE k = 1")
         name = requests.add(["public.later"])
-        assert wait_until(lambda: len(slots(two)) == 2)
+        assert wait_until(lambda: blockers(two) == [first.info.backend_pid])
         second.cursor().execute("UPDATE later SET v = 'second' WHERE k = 2")
         first.commit()
-        time.sleep(0.5)
+        assert wait_until(lambda: blockers(two) == [second.info.backend_pid])
         streamed = third.cursor()
         streamed.execute(
             "INSERT INTO later SELECT n, repeat('y', 500) FROM generate_series(3000, 9000) n"

@@ -30,7 +30,14 @@ from tests.support.log_captures import (
     slots,
 )
 from tests.support.servers import QUICK_AND_STEADY, Database, TemporaryServer, database
-from tests.support.slot_captures import confirmed_by_server, opened, read, tags, wait_until
+from tests.support.slot_captures import (
+    blockers,
+    confirmed_by_server,
+    opened,
+    read,
+    tags,
+    wait_until,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -345,7 +352,7 @@ class TestInterrupted:
         capture = capture_into(table, tmp_path, receive_timeout=1.0, slot_timeout=0.1)
         with running(capture):
             assert wait_until(lambda: capture.status.state == "streaming")
-            time.sleep(2.5)
+            time.sleep(1.5)  # longer than the timeout, which keepalives reset
             assert capture.status.connections == 1
             stuck = walsender(table)
             os.kill(stuck, signal.SIGSTOP)
@@ -405,8 +412,8 @@ class TestInterrupted:
                 connection.cursor().execute("INSERT INTO t VALUES (1)")
                 capture = capture_into(pg, tmp_path / next(iter(options)), **options)
                 with running(capture) as failed:
-                    assert wait_until(lambda: bool(slots(pg)))
-                    time.sleep(0.3)
+                    pid = connection.info.backend_pid
+                    assert wait_until(lambda pid=pid: blockers(pg) == [pid])
                 assert not failed
             assert wait_until(lambda: slots(pg) == [])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from pgwire_codec.protocol.lsn import parse_lsn
 from tests.support import shop_rows
 from tests.support.log_captures import applied, capture_into, decoded, flush_lsn, messages, slots
 from tests.support.servers import Database, InstalledServer, database, each_major
-from tests.support.slot_captures import opened, read, tags, wait_until
+from tests.support.slot_captures import blockers, opened, read, tags, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -376,11 +375,11 @@ class TestBesideTheStream:
         try:
             cursors[0].execute("INSERT INTO t VALUES (1)")
             run.start()
-            self.wait_for_slot(pg, 1)
             # It waits for the first, and then for who began meanwhile.
+            self.wait_for(pg, connections[0])
             cursors[1].execute("INSERT INTO t VALUES (2)")
             connections[0].commit()
-            time.sleep(0.5)
+            self.wait_for(pg, connections[1])
             cursors[2].execute("INSERT INTO t VALUES (3)")
             connections[1].commit()
             with pg.connect() as watching:
@@ -422,7 +421,7 @@ class TestBesideTheStream:
             cursor.execute("SET lock_timeout = '10s'")
             cursor.execute("INSERT INTO t VALUES (3)")
             run.start()
-            self.wait_for_slot(pg, 1)
+            self.wait_for(pg, connection)
             cursor.execute(change)
             cursor.execute("INSERT INTO t (k) VALUES (4)")
             connection.commit()
@@ -503,12 +502,9 @@ class TestBesideTheStream:
         alterations[0].join(20)
         assert [(row["k"], row["w"]) for row in decoded(tmp_path, "public.t")] == [(1, None)]
 
-    def wait_for_slot(self, pg: Database, count: int) -> None:
-        deadline = time.monotonic() + 10
-        while len(slots(pg)) < count:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        time.sleep(0.3)
+    def wait_for(self, pg: Database, connection: Any) -> None:
+        """Wait until the creation of the slot waits for the connection's transaction."""
+        assert wait_until(lambda: blockers(pg) == [connection.info.backend_pid])
 
     @pytest.mark.since(14, "multiranges")
     def test_the_streams_first_relation_is_no_new_version(
@@ -527,18 +523,21 @@ class TestBesideTheStream:
         shop.create(pg.dsn)
         pg.execute("CREATE PUBLICATION p FOR ALL TABLES")
         failures: list[BaseException] = []
+        done: list[workload.Step] = []
 
         def work() -> None:
             try:
-                workload.run(pg.dsn, two_phase=False)
+                workload.run(pg.dsn, two_phase=False, report=done.append)
             except BaseException as error:  # noqa: BLE001  (raised again below)
                 failures.append(error)
 
         for number in range(2):
             folder = tmp_path / str(number)
+            done.clear()
             worker = threading.Thread(target=work)
             worker.start()
-            time.sleep(0.3 + number / 3)
+            steps = 1 + 5 * number
+            assert wait_until(lambda steps=steps: len(done) >= steps)
             capture_into(pg, folder, slot=f"{pg.slot}_{number}", snapshot=True).run(until_lsn=0)
             worker.join()
             assert not failures

@@ -20,7 +20,7 @@ from pgwire_codec import log
 from tests.support.log_captures import decoded, slots
 from tests.support.proxy import proxied
 from tests.support.servers import Database
-from tests.support.slot_captures import confirmed_by_server, wait_until
+from tests.support.slot_captures import blockers, confirmed_by_server, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -152,13 +152,8 @@ def freezer(request: pytest.FixtureRequest, table: Database) -> Iterator[Freezer
         made.close()
 
 
-def is_waiting_for_a_slot(made: Database) -> bool:
-    return bool(
-        made.query(
-            "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-            " AND application_name = 'pgwire_codec'"
-        )
-    )
+def connections_of(command: Command) -> list[Any]:
+    return psutil.Process(command.process.pid).net_connections("all")
 
 
 class TestFrozen:
@@ -172,7 +167,7 @@ class TestFrozen:
         slot = "other" if "--snapshot" in arguments else table.slot
         with started(freezer.dsn, slot, tmp_path / "log", *arguments) as command:
             assert command.reports_that(lambda report: report["state"] != "stopped")
-            time.sleep(0.5)
+            assert wait_until(lambda: connections_of(command), 30)
             command.terminate()
 
     @pytest.mark.parametrize("arguments", [["--create-slot"], ["--snapshot"]])
@@ -181,7 +176,7 @@ class TestFrozen:
     ) -> None:
         with writing(table):
             with started(freezer.dsn, "other", tmp_path / "log", *arguments) as command:
-                assert wait_until(lambda: is_waiting_for_a_slot(table))
+                assert wait_until(lambda: blockers(table), 30)
                 freezer.freeze()
                 command.terminate()
             freezer.thaw()
@@ -228,6 +223,6 @@ class TestSlowServer:
     ) -> None:
         with writing(table):
             with started(table.dsn, "other", tmp_path / "log", *arguments) as command:
-                assert wait_until(lambda: is_waiting_for_a_slot(table))
+                assert wait_until(lambda: blockers(table), 30)
                 command.terminate()
             assert wait_until(lambda: slots(table) == [table.slot])

@@ -138,10 +138,10 @@ class TestBatches:
     def test_the_consumers_time_is_not_idle(self, table: Database) -> None:
         table.execute("INSERT INTO t VALUES (1, 'a')")
         with opened(table) as capture:
-            batches = capture.batches(max_messages=4, idle_seconds=0.3)
+            batches = capture.batches(max_messages=4, idle_seconds=0.2)
             next(batches)
             table.execute("INSERT INTO t VALUES (2, 'b')")
-            time.sleep(0.5)
+            time.sleep(0.3)
             assert tags(next(batches).data) == b"BIC"
 
     @pytest.mark.since(15, "transactions with nothing in them are not sent")
@@ -319,8 +319,13 @@ class TestConfirm:
             table.execute("CREATE TABLE other AS SELECT g FROM generate_series(1, 1000) g")
             until = capture.current_lsn()  # not later: the server writes WAL of its own
             assert read(capture) == []
+            [(now,)] = table.query("SELECT clock_timestamp()")
             capture.keepalive()
-            time.sleep(0.2)
+            arrived = (
+                f"SELECT reply_time > '{now}' FROM pg_stat_replication JOIN pg_replication_slots"
+                f" ON pid = active_pid WHERE slot_name = '{table.slot}'"
+            )
+            assert wait_until(lambda: table.query(arrived) == [(True,)])
             assert confirmed_by_server(table) == before < batch.confirm_lsn
             capture.confirm(batch.confirm_lsn)
             assert wait_until(lambda: confirmed_by_server(table) >= until)

@@ -33,6 +33,15 @@ def confirmed_by_server(made: Database) -> int:
     return parse_lsn(lsn)
 
 
+def blockers(made: Database) -> list[int]:
+    """Return the server's processes that a capture waits for, as to create a slot."""
+    rows = made.query(
+        "SELECT unnest(pg_blocking_pids(pid)) FROM pg_stat_activity"
+        " WHERE application_name = 'pgwire_codec' AND wait_event_type = 'Lock'"
+    )
+    return [pid for (pid,) in rows]
+
+
 def wait_until(condition: Any, seconds: float = 10.0) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
