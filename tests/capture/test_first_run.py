@@ -20,6 +20,7 @@ import pgwire_codec as pgc
 from pgwire_codec import log
 from pgwire_codec.errors import CaptureError, LogError
 from pgwire_codec.protocol.lsn import parse_lsn
+from tests.support import commands
 from tests.support.build import wire
 from tests.support.commands import SHELL
 from tests.support.log_captures import applied, capture_into, decoded, slots
@@ -33,7 +34,7 @@ COMMAND = (sys.executable, "-c", "from pgwire_codec.cli import main; main()")
 
 
 def run(made: Database, folder: object, *arguments: str, dsn: str | None = None) -> Ended:
-    """``pgwire-codec capture`` up to now, as a process of its own."""
+    """``pgwire-codec capture`` up to now."""
     return ended(*_capture(made, folder, *arguments, dsn=dsn))
 
 
@@ -49,12 +50,12 @@ def _capture(made: Database, folder: object, *arguments: str, dsn: str | None = 
 
 
 class Ended:
-    """A process that has ended."""
+    """A command that has ended."""
 
-    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
-        self.status = done.returncode
-        self.error = done.stderr
-        self.lines: list[dict[str, Any]] = [json.loads(each) for each in done.stdout.splitlines()]
+    def __init__(self, status: int, output: str, error: str) -> None:
+        self.status = status
+        self.error = error
+        self.lines: list[dict[str, Any]] = [json.loads(each) for each in output.splitlines()]
 
     @property
     def last(self) -> dict[str, Any]:
@@ -66,12 +67,19 @@ class Ended:
         return self.error.replace("\nhint: ", " — hint: ", 1)
 
 
-def ended(*arguments: str, before: str = "") -> Ended:
+def ended(*arguments: str) -> Ended:
+    """Run a command in this process, as another one takes a second to start."""
+    done = commands.run(*arguments)
+    return Ended(done.exit_code, done.stdout, done.stderr)
+
+
+def ended_process(*arguments: str, before: str = "") -> Ended:
+    """Run a command as a process of its own, if need be after a command of a shell."""
     command = [*COMMAND, *arguments]
     if before:
-        script = f"{before} && exec {shlex.join(command)}"
-        command = [*SHELL, script]
-    return Ended(subprocess.run(command, capture_output=True, text=True, timeout=120))
+        command = [*SHELL, f"{before} && exec {shlex.join(command)}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return Ended(done.returncode, done.stdout, done.stderr)
 
 
 class TestSnapshot:
@@ -280,7 +288,7 @@ class TestExitStatusOfALog:
     def test_the_log_is_being_written(self, table: Database, tmp_path: Path) -> None:
         assert run(table, tmp_path).status == 0
         with log.LogWriter(tmp_path, log.statistics(tmp_path).source):
-            done = run(table, tmp_path)
+            done = ended_process(*_capture(table, tmp_path))
         assert done.status == 3
         assert f"is being written by another process (pid {os.getpid()})" in done.error
 
@@ -299,7 +307,7 @@ class TestExitStatusOfALog:
         before = confirmed_by_server(table)
         table.execute("INSERT INTO t SELECT g, repeat('x', 500) FROM generate_series(1, 5000) g")
         options = ("--compression", "none", "--min-free", "0")
-        done = ended(*_capture(table, folder / "log"), *options, before=mount)
+        done = ended_process(*_capture(table, folder / "log"), *options, before=mount)
         assert done.status == 3, done.error
         assert f"cannot write {folder}" in done.error
         assert "No space left on device — hint: Free some space" in done.joined
@@ -356,8 +364,8 @@ class TestExitStatusOfALog:
             port = server.getsockname()[1]
         uri = f"s3://key:secret@bucket/log?scheme=http&endpoint_override=127.0.0.1:{port}"
         with ThreadPoolExecutor() as pool:  # each waits for the store's retries
-            commands = (_capture(table, uri), ["log", "info", uri])
-            results = list(pool.map(lambda command: ended(*command), commands))
+            both = (_capture(table, uri), ["log", "info", uri])
+            results = list(pool.map(lambda command: ended_process(*command), both))
         for done in results:
             assert done.status == 3
             assert "NETWORK_CONNECTION" in done.error

@@ -20,6 +20,7 @@ from pgwire_codec.capture import LogCapture, SegmentOptions, Status
 from pgwire_codec.demo import shop, workload
 from pgwire_codec.errors import CaptureError, LogError, OptionError
 from pgwire_codec.protocol.lsn import parse_lsn
+from tests.support.commands import run
 from tests.support.log_captures import (
     applied,
     capture_into,
@@ -455,16 +456,20 @@ class TestInterrupted:
 
 
 class TestCommand:
-    """``pgwire-codec capture``, as a process of its own."""
+    """``pgwire-codec capture``, as a process of its own if it gets signals."""
+
+    def arguments(self, made: Database, *arguments: str) -> list[str]:
+        return [
+            "capture", "--dsn", made.dsn, "--slot", made.slot, "--publication", "p", *arguments,
+        ]  # fmt: skip
 
     @contextmanager
     def process(self, made: Database, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-        command = [
-            sys.executable, "-c", COMMAND, "capture", "--dsn", made.dsn,
-            "--slot", made.slot, "--publication", "p", *arguments,
-        ]  # fmt: skip
         with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-c", COMMAND, *self.arguments(made, *arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         ) as started:
             try:
                 yield started
@@ -475,6 +480,12 @@ class TestCommand:
         out, err = process.communicate(timeout=30)
         assert err == ""
         return [json.loads(line) for line in out.splitlines()]
+
+    def lines_of(self, made: Database, *arguments: str) -> list[dict[str, Any]]:
+        """Lines of a command that succeeds, and runs in this process."""
+        done = run(*self.arguments(made, *arguments))
+        assert (done.exit_code, done.stderr) == (0, "")
+        return [json.loads(line) for line in done.stdout.splitlines()]
 
     def test_until_now(self, table: Database, tmp_path: Path) -> None:
         table.execute("INSERT INTO t VALUES (1, 'a')")
@@ -509,11 +520,10 @@ class TestCommand:
 
     def test_an_error_is_told_and_is_the_exit_status(self, pg: Database, tmp_path: Path) -> None:
         pg.execute("CREATE PUBLICATION p FOR ALL TABLES")
-        with self.process(pg, "--log", str(tmp_path / "log")) as process:
-            out, err = process.communicate(timeout=30)
-        assert process.returncode == 4
-        assert f'Error: replication slot "{pg.slot}" does not exist' in err
-        assert json.loads(out.splitlines()[-1])["state"] == "failed"
+        done = run(*self.arguments(pg, "--log", str(tmp_path / "log")))
+        assert done.exit_code == 4
+        assert f'Error: replication slot "{pg.slot}" does not exist' in done.stderr
+        assert json.loads(done.stdout.splitlines()[-1])["state"] == "failed"
 
     def test_lag(self, table: Database, tmp_path: Path) -> None:
         shop.create(table.dsn)
@@ -522,10 +532,8 @@ class TestCommand:
         table.create_slot()
         begins = confirmed_by_server(table)
         workload.run(table.dsn)
-        with self.process(
-            table, "--log", str(tmp_path), "--idle-seconds", "2", "--report-seconds", "0.1"
-        ) as process:
-            lines = self.lines(process)
+        options = ("--idle-seconds", "2", "--report-seconds", "0.1")
+        lines = self.lines_of(table, "--log", str(tmp_path), *options)
         known = [line for line in lines if line["lag_bytes"] is not None]
         # From the slot's position, not from the beginning of the server's WAL.
         assert parse_lsn(known[0]["confirmed_lsn"]) >= begins
@@ -540,12 +548,9 @@ class TestCommand:
     def test_a_snapshot(self, table: Database, tmp_path: Path) -> None:
         table.query(f"SELECT pg_drop_replication_slot('{table.slot}')")
         table.execute("INSERT INTO t SELECT g, 'x' FROM generate_series(1, 1000) g")
+        options = ("--snapshot", "--until-lsn", "now", "--binary")
         for _ in range(2):
-            with self.process(
-                table, "--log", str(tmp_path), "--snapshot", "--until-lsn", "now", "--binary"
-            ) as process:
-                lines = self.lines(process)
-            assert process.returncode == 0
+            lines = self.lines_of(table, "--log", str(tmp_path), *options)
         assert lines[-1]["snapshot_rows"] == 0
         assert len(applied(tmp_path, "public.t", "k").rows) == 1000
 

@@ -18,6 +18,7 @@ from pgwire_codec.capture.snapshot import logged_rows, table_copies, table_range
 from pgwire_codec.errors import CaptureError
 from pgwire_codec.log.snapshot_record import PLAN, ROWS
 from pgwire_codec.protocol.lsn import parse_lsn
+from tests.support import commands
 from tests.support.log_captures import applied, capture_into, decoded, flush_lsn, slots
 from tests.support.servers import GIVEN, Database, TemporaryServer, database
 from tests.support.slot_captures import wait_until
@@ -65,17 +66,25 @@ def fill(made: Database) -> Database:
     return made
 
 
+def arguments(made: Database, folder: Path, *more: str) -> list[str]:
+    return [
+        "capture", "--dsn", made.dsn, "--slot", made.slot, "--publication", "p",
+        "--log", str(folder), "--snapshot", "--jobs", "2", "--report-seconds", "0.1",
+        "--segment-bytes", "300000", "--json", *more,
+    ]  # fmt: skip
+
+
 class Running:
     """``pgwire-codec capture --snapshot`` as a process."""
 
-    def __init__(self, made: Database, folder: Path, *arguments: str, **settings: Any) -> None:
+    def __init__(self, made: Database, folder: Path, *more: str, **settings: Any) -> None:
         code = SLOW.format(**{"pause": 0.02, "keep": 600, **settings})
         self.process = subprocess.Popen(
-            [sys.executable, "-c", code, "capture", "--dsn", made.dsn, "--slot", made.slot,
-             "--publication", "p", "--log", str(folder), "--snapshot", "--jobs", "2",
-             "--report-seconds", "0.1", "--segment-bytes", "300000", "--json", *arguments],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            [sys.executable, "-c", code, *arguments(made, folder, *more)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         self.reports: list[dict[str, Any]] = []
 
     def wait_for_rows(self, rows: int) -> None:
@@ -95,9 +104,9 @@ class Running:
 
 
 @contextmanager
-def running(made: Database, folder: Path, *arguments: str, **settings: Any) -> Iterator[Running]:
+def running(made: Database, folder: Path, *more: str, **settings: Any) -> Iterator[Running]:
     """A capture that is killed at the end of the block."""
-    started = Running(made, folder, *arguments, **settings)
+    started = Running(made, folder, *more, **settings)
     try:
         yield started
     finally:
@@ -110,10 +119,16 @@ def killed_after(made: Database, folder: Path, rows: int, **settings: Any) -> No
         capture.wait_for_rows(rows)
 
 
-def ended(made: Database, folder: Path, **settings: Any) -> dict[str, Any]:
-    """Return the last report of a capture up to now."""
-    with running(made, folder, "--until-lsn", "now", pause=0, **settings) as capture:
-        return capture.end()
+def ended(made: Database, folder: Path) -> dict[str, Any]:
+    """Return the last report of a capture up to now, in this process."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(logged_rows, "_ROUND_BYTES", 100_000)
+        patched.setattr(table_copies, "_PIECE_BYTES", 20_000)
+        patched.setattr(table_ranges, "_RANGE_BYTES", 1 << 20)
+        done = commands.run(*arguments(made, folder, "--until-lsn", "now"))
+    assert (done.exit_code, done.stderr) == (0, "")
+    last: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return last
 
 
 def rows_of(made: Database, table: str = "t") -> list[tuple[Any, ...]]:

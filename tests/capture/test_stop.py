@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from pgwire_codec import log
-from tests.support.log_captures import decoded, slots
+from tests.support.log_captures import capture_into, decoded, slots
 from tests.support.proxy import proxied
 from tests.support.servers import Database
 from tests.support.slot_captures import blockers, confirmed_by_server, wait_until
@@ -211,8 +211,7 @@ class TestFrozen:
         freezer.thaw()
         assert log.Log(folder).confirm_lsn == 0
         # The next snapshot replaces the slot of the interrupted one.
-        with started(table.dsn, "other", folder, "--snapshot", "--until-lsn", "now") as command:
-            assert command.process.wait(60) == 0
+        capture_into(table, folder, slot="other", snapshot=True).run(until_lsn=0)
         assert sum(1 for _ in decoded(folder, "public.t")) == rows
 
 
