@@ -10,6 +10,7 @@ import pytest
 from pgwire_codec import log
 from tests.crash.harness import Interruption, run
 from tests.crash.promotions import run as promotions_run
+from tests.crash.random_workload import PACE
 from tests.support.servers import TemporaryServer, database
 from tests.support.standbys import cluster, database_of
 
@@ -17,18 +18,24 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    ("major", "interruption"),
+    ("major", "interruption", "pace"),
     [
-        (18, "kill"),
-        (16, "immediate"),
-        pytest.param(16, "kill", marks=pytest.mark.thorough),
-        pytest.param(18, "immediate", marks=pytest.mark.thorough),
-        pytest.param(16, "fast", marks=pytest.mark.thorough),
-        pytest.param(18, "fast", marks=pytest.mark.thorough),
+        (18, "kill", 5.0),  # the time of the comparison grows with the changes
+        (18, "immediate", 5.0),
+        pytest.param(18, "kill", PACE, marks=pytest.mark.thorough),
+        pytest.param(18, "immediate", PACE, marks=pytest.mark.thorough),
+        pytest.param(18, "fast", PACE, marks=pytest.mark.thorough),
+        pytest.param(16, "kill", PACE, marks=pytest.mark.thorough),
+        pytest.param(16, "immediate", PACE, marks=pytest.mark.thorough),
+        pytest.param(16, "fast", PACE, marks=pytest.mark.thorough),
     ],
 )
 def test_the_log_equals_the_server(
-    major: int, interruption: Interruption, tmp_path: Path, request: pytest.FixtureRequest
+    major: int,
+    interruption: Interruption,
+    pace: float,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> None:
     seed = random.randrange(1 << 30)
     print(f"python -m tests.crash --kills 1 --restarts 0 --seed {seed}")
@@ -36,15 +43,16 @@ def test_the_log_equals_the_server(
     if interruption == "kill":
         server = request.getfixturevalue(f"pg{major}")
         with database(server) as made:
-            outcome = run(made, tmp_path / "log", seed, interruption)
+            outcome = run(made, tmp_path / "log", seed, interruption, pace)
     else:
         with TemporaryServer(major) as server, database(server) as made:
-            outcome = run(made, tmp_path / "log", seed, interruption)
+            outcome = run(made, tmp_path / "log", seed, interruption, pace)
     assert outcome.faults == []
     assert outcome.changes > 100
 
 
-@pytest.mark.parametrize("promotions", [1, pytest.param(3, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("promotions", [1, 3])
 def test_promotions(promotions: int, tmp_path: Path) -> None:
     seed = 2 * random.randrange(1 << 29) + 1  # the capture is killed in the first of them
     print(f"python -m tests.crash --kills 0 --restarts 0 --promotions {promotions} --seed {seed}")

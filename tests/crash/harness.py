@@ -21,14 +21,16 @@ import pgwire_codec as pgc
 from pgwire_codec import log
 from pgwire_codec.capture import peek
 from pgwire_codec.demo.server import EmbeddedServer
-from tests.crash.random_workload import DDL, KEYS, Workload, settle
+from tests.crash.random_workload import DDL, KEYS, PACE, Workload, settle
 from tests.support import shop_rows
 from tests.support.keyed_rows import AppliedTable, differences
 from tests.support.servers import Database
+from tests.support.slot_captures import wait_until
 
 #: Python code of the command line.
 COMMAND = "from pgwire_codec.cli import main; main()"
 _ORACLE = "_oracle"
+_LEAST_TRANSACTIONS = 40
 
 Interruption = Literal["kill", "fast", "immediate"]
 
@@ -45,10 +47,13 @@ class Outcome:
     faults: list[str]
 
 
-def run(made: Database, folder: Path, seed: int, interruption: Interruption) -> Outcome:
+def run(
+    made: Database, folder: Path, seed: int, interruption: Interruption, pace: float = PACE
+) -> Outcome:
     """Run once, with all that is random from the seed.
 
-    ``kill`` kills the capture, ``fast`` and ``immediate`` restart the server.
+    ``kill`` kills the capture, ``fast`` and ``immediate`` restart the server; ``pace`` is the
+    workload's.
     """
     chance = random.Random(seed)
     options = random_options(chance)
@@ -65,7 +70,7 @@ def run(made: Database, folder: Path, seed: int, interruption: Interruption) -> 
                 f"('{slot}', 'pgoutput', false, {two_phase})"
             )
     count = chance.randint(2, 4)
-    with Workload(made.dsn, seed) as workload:
+    with Workload(made.dsn, seed, pace) as workload:
         if snapshot:
             time.sleep(chance.uniform(0.2, 1.0))
         if interruption == "kill":
@@ -88,6 +93,8 @@ def run(made: Database, folder: Path, seed: int, interruption: Interruption) -> 
                 if chance.random() < 0.5:
                     capture.send_signal(signal.SIGTERM)
                     assert capture.wait(30) == 0
+        # Interruptions in the first moments would leave next to nothing to compare.
+        wait_until(lambda: workload.committed >= _LEAST_TRANSACTIONS)
     return finish(made, folder, arguments, count, workload.committed, None if snapshot else options)
 
 

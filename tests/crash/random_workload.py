@@ -24,6 +24,7 @@ CREATE TABLE journal (id bigserial PRIMARY KEY, worker int, number int);
 """
 
 WORKERS = 3
+PACE = 50.0  #: Transactions of a worker in a second.
 _FIRST_OF_WORKER = 1_000_000_000  # more rows than a worker makes
 _MOST_COLUMNS = 6
 _PASSING = ("08", "57", "55", "40")
@@ -45,7 +46,7 @@ class Workload:
     transactions.
     """
 
-    def __init__(self, dsn: str, seed: int, pace: float = 50.0) -> None:
+    def __init__(self, dsn: str, seed: int, pace: float = PACE) -> None:
         self.dsn = dsn
         self._stopping = threading.Event()
         self._workers = [
