@@ -14,8 +14,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks.results_page import peers
-
 ROOT = Path(__file__).parents[2]
 
 pytestmark = [
@@ -102,6 +100,8 @@ def test_tiny_run_is_reported(tmp_path: Path) -> None:
 
 def test_peers_are_measured_and_reported(tmp_path: Path) -> None:
     """Peers whose compiler is not installed are rows with the reason."""
+    from benchmarks.results_page import peers  # imports Matplotlib, which every run would collect
+
     beside = tmp_path / "benchmarks"
     printed = run("benchmarks.peers", "tiny", beside, "1")
     rows = csv_rows(beside / "peers.csv")

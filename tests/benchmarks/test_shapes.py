@@ -3,22 +3,46 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 import pgwire_codec as pgc
+from pgwire_codec.bench import run as harness
+from pgwire_codec.bench import shapes as bench_shapes
 from pgwire_codec.bench.shapes import Shape, shapes
 from tests.support.commands import run
 from tests.support.implementations import Implementation
 
+# Making the shapes takes a second, for which one process is enough.
+pytestmark = pytest.mark.xdist_group("shapes")
+
 CHANGES = 2_000
-SHAPES = {each.name: each for each in shapes(CHANGES)}
+#: Names of the shapes that have a number of changes.
+OF_CHANGES = [
+    *(
+        f"lineitem {form}, transactions of {rows}, 10,000 rows a call"
+        for form in ("text", "binary")
+        for rows in ("10,000", "8", "1")
+    ),
+    *(f"pgbench, {size} messages a call" for size in ("60,000", "6,000", "600")),
+    "updates, one unchanged TOAST value",
+    "updates, the same, NULL instead",
+    "streamed, 20 transactions open, blocks of 50",
+    *(f"{number} tables in one call" for number in ("100", "1,000", "10,000")),
+]
 compiled = pytest.mark.skipif(
     pgc.IMPL != "cython" or find_spec("pgwire_codec.bench._limit") is None,
     reason="compares the compiled core with the reference",
 )
+
+
+@cache
+def made() -> dict[str, Shape]:
+    """Return every shape by its name."""
+    return {each.name: each for each in shapes(CHANGES)}
 
 
 def decoded(codec: Implementation, shape: Shape) -> tuple[int, int, int]:
@@ -35,9 +59,13 @@ def decoded(codec: Implementation, shape: Shape) -> tuple[int, int, int]:
     )
 
 
-@pytest.mark.parametrize("name", [name for name in SHAPES if SHAPES[name].unit == "change"])
+def test_shapes_of_changes() -> None:
+    assert [each.name for each in made().values() if each.unit == "change"] == OF_CHANGES
+
+
+@pytest.mark.parametrize("name", OF_CHANGES)
 def test_all_changes_of_a_shape_are_decoded(codec: Implementation, name: str) -> None:
-    shape = SHAPES[name]
+    shape = made()[name]
     tables = next((number for number in (100, 1_000, 10_000) if f"{number:,} tables" in name), None)
     expected = 4 if name.startswith("pgbench") else min(tables or 1, CHANGES)
     assert decoded(codec, shape) == (CHANGES, expected, 0)
@@ -55,26 +83,26 @@ def test_all_changes_of_a_shape_are_decoded(codec: Implementation, name: str) ->
     ],
 )
 def test_a_tiny_call_finds_what_is_known(codec: Implementation, known: str, pending: int) -> None:
-    shape = SHAPES[f"one message a call, {known} known"]
+    shape = made()[f"one message a call, {known} known"]
     assert decoded(codec, shape) == (shape.count // 3, 1, pending)
 
 
 def test_lists_are_the_same_messages(codec: Implementation) -> None:
     arrays, lists = (
-        SHAPES[f"messages as {each}"] for each in ("an Arrow array", "a list of bytes")
+        made()[f"messages as {each}"] for each in ("an Arrow array", "a list of bytes")
     )
     assert [each.to_pylist() for each in arrays.calls] == list(lists.calls)
     assert decoded(codec, lists) == decoded(codec, arrays) == (CHANGES, 1, 0)
 
 
 def test_rolled_back_subtransactions_leave_nothing(codec: Implementation) -> None:
-    assert decoded(codec, SHAPES["2,000 subtransactions, rolled back"]) == (0, 0, 1)
+    assert decoded(codec, made()["2,000 subtransactions, rolled back"]) == (0, 0, 1)
 
 
-@compiled
-def test_command_measures_and_compares(tmp_path: Path) -> None:
-    path = tmp_path / "run.json"
-    done = run("bench", "--changes", "1000", "--rounds", "2", "--json", str(path))
+def check_command(folder: Path, *options: object) -> int:
+    """Measure with these options, compare the results with themselves; return their number."""
+    path = folder / "run.json"
+    done = run("bench", *options, "--rounds", 2, "--json", path)
     assert done.exit_code == 0, done.output
     written = json.loads(path.read_text("utf-8"))
     assert written["machine"]["implementation"] in ("cython", "python")
@@ -83,9 +111,26 @@ def test_command_measures_and_compares(tmp_path: Path) -> None:
     assert all(cost["pgwire_codec"] > 0 for cost in costs.values())
     assert all(0 < cost["limit"] < cost["reference"] for cost in costs.values() if "limit" in cost)
 
-    compared = run("bench", "--compare", str(path), str(path))
+    compared = run("bench", "--compare", path, path)
     assert compared.exit_code == 0
     assert compared.stdout.count("1.00") == len(costs)
+    return len(costs)
+
+
+@compiled
+@pytest.mark.thorough
+def test_command_measures_and_compares(tmp_path: Path) -> None:
+    assert check_command(tmp_path, "--changes", 1_000) == len(list(shapes(1_000)))
+
+
+@compiled
+def test_command_measures_and_compares_a_few_shapes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shapes of both steps, of which the slow decoders get 100 changes."""
+    monkeypatch.setattr(bench_shapes, "_MAKERS", (bench_shapes._lineitem, bench_shapes._lists))
+    monkeypatch.setattr(harness, "_FEW", 100)
+    assert check_command(tmp_path, "--changes", 1_000) == 8
 
 
 def test_comparison_of_another_file_is_a_wrong_usage(tmp_path: Path) -> None:
