@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pgwire_codec.log import index_check, index_renewal, index_writer, joining
-from tests.support.compaction import build_log
+from tests.support.compaction import PART_BYTES, build_log
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def small_index() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=[1, 2000, joining.PART_BYTES])
+@pytest.fixture(params=PART_BYTES)
 def part_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Size of a part of the joined segments."""
     chosen: int = request.param

@@ -28,12 +28,14 @@ from tests.log.test_relations import histories
 from tests.support import build, corpus
 from tests.support.compaction import (
     CAPTURE,
+    PART_BYTES,
     build_log,
     check_same,
     contents,
     cut,
     names,
 )
+from tests.support.examples import in_turn
 from tests.support.logs import (
     SOURCE,
     append,
@@ -47,6 +49,8 @@ from tests.transactions.test_splits import DENSE, LARGE, restarts, rows, serial
 
 DATA = Path(__file__).parents[1] / "data"
 
+SIZES = [(size,) for size in PART_BYTES]
+
 pytestmark = pytest.mark.usefixtures("small_index")
 
 
@@ -57,7 +61,16 @@ def check_ranges(reader: log.Log, whole: list[Any], lsns: Sequence[int]) -> None
         assert rows([list(reader.read(after=after, until=until))]) == wanted
 
 
-@pytest.mark.parametrize("capture", [*DENSE, *LARGE], ids=str)
+# Large captures take seconds, and most with a message a part.
+@pytest.mark.parametrize(
+    ("capture", "part_bytes"),
+    [
+        *in_turn(DENSE, SIZES),
+        *in_turn(LARGE, SIZES, quick=corpus.is_newest, few=SIZES[1:], marks=[pytest.mark.slow]),
+    ],
+    indirect=["part_bytes"],
+    ids=str,
+)
 def test_captures(capture: corpus.Capture, part_bytes: int) -> None:
     filesystem = memory()
     seals = cut(len(capture.messages), 13)
@@ -100,7 +113,12 @@ def write_sessions(uri: Path | str, capture: corpus.Capture, count: int, **optio
             append(writer, messages[len(messages) // 2 :])
 
 
-@pytest.mark.parametrize("capture", DENSE, ids=str)
+@pytest.mark.parametrize(
+    ("capture", "part_bytes"),
+    list(in_turn(DENSE, SIZES, quick=corpus.is_newest)),
+    indirect=["part_bytes"],
+    ids=str,
+)
 def test_sessions(capture: corpus.Capture, part_bytes: int) -> None:
     """Transactions that a session left open are dropped, also within a partition."""
     filesystem = memory()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from pgwire_codec import log
 from pgwire_codec.log import compaction, joining
 from pgwire_codec.log.local_store import LocalStore
 from tests.log.test_relations import check as check_relations
-from tests.support import build
+from tests.support import build, corpus
 from tests.support.compaction import (
     CAPTURE,
     build_log,
@@ -37,33 +39,40 @@ from tests.transactions.test_splits import rows, serial
 pytestmark = pytest.mark.usefixtures("small_index")
 
 
-#: Compacts a log until its standard input ends: a process.
+#: Compacts a log until its standard input ends: a process. Prints a line before the first time.
 COMPACTOR = """
 import sys, threading
 from pgwire_codec import log
 ended = threading.Event()
 threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+print("ready", flush=True)
 joined = 0
-while not ended.is_set():
-    joined += len(log.compact(sys.argv[1], segment_bytes=40_000))
+is_last = False
+while not is_last:
+    is_last = ended.is_set()
+    joined += len(log.compact(sys.argv[1], segment_bytes=int(sys.argv[2])))
 print(joined)
 """
 
 
 @pytest.mark.slow
-def test_processes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [80, pytest.param(400, marks=pytest.mark.thorough)])
+def test_processes(count: int, tmp_path: Path) -> None:
     """A writer, a compaction that is killed, prunings and readers at once."""
     relation = build.relation(1, build.column("id", "int4", key=True))
-    folder, count, pruned = tmp_path / "log", 400, 0
+    folder, pruned, quarter = tmp_path / "log", 0, count // 4
 
     def compactor() -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-c", COMPACTOR, folder],
+        process = subprocess.Popen(
+            [sys.executable, "-c", COMPACTOR, folder, str(100 * count)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        return process
 
     with log.LogWriter(folder, SOURCE) as writer, ExitStack() as running:
         process = None
@@ -76,12 +85,12 @@ def test_processes(tmp_path: Path) -> None:
             if lsn % 2:
                 writer.seal()
             process = process or running.enter_context(compactor())
-            if lsn % 100 == 50:
+            if lsn % quarter == quarter // 2:
                 process.kill()
                 process.communicate()
                 process = running.enter_context(compactor())
-            if lsn % 100 == 0:
-                log.prune(folder, lsn - 80)
+            if lsn % quarter == 0:
+                log.prune(folder, lsn - 4 * quarter // 5)
                 pruned = log.Log(folder).begin.lsn
                 old = None
             if lsn % 3 == 0:
@@ -108,61 +117,89 @@ class Killed(BaseException):
     """The process was killed: it does nothing any more."""
 
 
-class Killer:
-    """Kills a compaction before one of the calls that change a file system."""
+def before_each_change(patch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
+    """Act before each of the calls by which a compaction changes a file system."""
 
-    CALLS = (
+    def wrapped(call: Any) -> Any:
+        def call_after(*args: Any, **options: Any) -> Any:
+            act()
+            return call(*args, **options)
+
+        return call_after
+
+    for owner, name in (
         (Path, "replace"),
         (Path, "unlink"),
         (LocalStore, "_open_new"),
         (LocalStore, "_sync_directory"),
-    )
-
-    def __init__(self, patch: pytest.MonkeyPatch, left: int) -> None:
-        self.left = left
-        for owner, name in self.CALLS:
-            patch.setattr(owner, name, self._wrapped(getattr(owner, name)))
-        patch.setattr("os.fsync", self._wrapped(__import__("os").fsync))
-
-    def _wrapped(self, call: Any) -> Any:
-        def wrapped(*args: Any, **options: Any) -> Any:
-            self.left -= 1
-            if self.left < 0:
-                raise Killed
-            return call(*args, **options)
-
-        return wrapped
+        (os, "fsync"),
+    ):
+        patch.setattr(owner, name, wrapped(getattr(owner, name)))
 
 
-def test_killed_at_any_moment(directory: Path, tmp_path: Path) -> None:
-    """The log is whole at each moment, and the next compaction ends the work."""
+def files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def states(directory: Path, copy: Path, size: int) -> list[dict[str, bytes]]:
+    """Return the files before each change by a compaction of a copy of the log."""
+    found: list[dict[str, bytes]] = []
+    shutil.copytree(directory, copy)
+    with pytest.MonkeyPatch.context() as patch:
+        before_each_change(patch, lambda: found.append(files(copy)))
+        log.compact(copy, segment_bytes=size)
+    shutil.rmtree(copy)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("capture", "every"),
+    [
+        (corpus.capture("immediate.pg18.v1-text"), False),
+        pytest.param(CAPTURE, True, marks=pytest.mark.thorough),
+    ],
+    ids=str,
+)
+def test_killed_at_any_moment(capture: corpus.Capture, every: bool, tmp_path: Path) -> None:
+    """The log is whole at each moment, and the next compaction ends the work.
+
+    Moments at which the files are those of another moment are thorough, and a larger log.
+    """
+    directory = tmp_path / "log"
+    build_log(directory, capture=capture)
     before = contents(log.Log(directory))
-    sizes = [each.bytes for each in log.Log(directory).segments]
-    step = 0
-    states = set()
-    while True:
+    size = 4 * max(each.bytes for each in log.Log(directory).segments)
+    moments = states(directory, tmp_path / "killed", size)
+    assert len(moments) > 40
+    assert len({tuple(sorted(state)) for state in moments}) > 20
+    steps = [step for step, state in enumerate(moments) if every or state not in moments[:step]]
+    for number, step in enumerate(steps):
         copy = Path(shutil.copytree(directory, tmp_path / "killed"))
         old = log.Log(copy)
         partitions = pickle.loads(pickle.dumps(old.plan().partitions))
+        left = iter(range(step))
+
+        def kill(left: Iterator[int] = left) -> None:
+            if next(left, None) is None:
+                raise Killed
+
         with pytest.MonkeyPatch.context() as patch:
-            Killer(patch, step)
-            try:
-                log.compact(copy, segment_bytes=4 * max(sizes))
-                break
-            except Killed:
-                pass
+            before_each_change(patch, kill)
+            with pytest.raises(Killed):
+                log.compact(copy, segment_bytes=size)
+        assert files(copy) == moments[step]
         check_same(log.Log(copy), before)
         found = rows([[batch for each in partitions for batch in each.decode()]])
         assert found == before[1]
         old.refresh()
         check_same(old, before)
         assert log.verify(copy).damage == ()
-        states.add(tuple(sorted(path.name for path in copy.iterdir())))
-        if step % 3 == 0:
+        if number % 3 == 0:
             log.LogWriter(copy, SOURCE).close()
             check_same(log.Log(copy), before)
             assert log.verify(copy).damage == ()
-        log.compact(copy, segment_bytes=4 * max(sizes))
+        log.compact(copy, segment_bytes=size)
         check_same(log.Log(copy), before)
         assert log.verify(copy).damage == ()
         reader = log.Log(copy)
@@ -171,9 +208,6 @@ def test_killed_at_any_moment(directory: Path, tmp_path: Path) -> None:
         log.LogWriter(copy, SOURCE).close()
         assert {path.suffix for path in copy.iterdir()} <= {".arrow", ".json", ".index", ""}
         shutil.rmtree(copy)
-        step += 1
-    assert step > 40
-    assert len(states) > 20
 
 
 def test_an_error_leaves_no_file(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

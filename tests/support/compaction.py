@@ -8,11 +8,14 @@ from typing import Any
 import pyarrow as pa
 
 from pgwire_codec import log
+from pgwire_codec.log import joining
 from tests.support import corpus
 from tests.support.logs import write
 from tests.transactions.test_splits import rows
 
 CAPTURE = corpus.capture("immediate.pg18.v4-parallel-2pc")
+#: Sizes of a part of the joined segments: a message, a few messages, the usual size.
+PART_BYTES = (1, 2000, joining.PART_BYTES)
 
 
 def cut(count: int, pieces: int) -> list[int]:
@@ -38,8 +41,10 @@ def names(directory: Path) -> list[str]:
     return sorted(path.stem for path in directory.glob("*.arrow"))
 
 
-def build_log(directory: Path, pieces: int = 8, **options: Any) -> log.Log:
-    return write(CAPTURE, directory, cut(len(CAPTURE.messages), pieces), part_bytes=500, **options)
+def build_log(
+    directory: Path, pieces: int = 8, capture: corpus.Capture = CAPTURE, **options: Any
+) -> log.Log:
+    return write(capture, directory, cut(len(capture.messages), pieces), part_bytes=500, **options)
 
 
 def check_index(directory: Path) -> int:

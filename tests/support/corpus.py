@@ -101,6 +101,11 @@ def oldest_and_newest() -> list[Capture]:
     return [each for each in captures() if each in chosen]
 
 
+def is_newest(capture: Capture) -> bool:
+    """Return True for PostgreSQL 18, of which each scenario and option set has a capture."""
+    return capture.major == 18
+
+
 def capture(name: str) -> Capture:
     """The capture of that name; KeyError if it is missing."""
     return {capture.name: capture for capture in captures_in(DIRECTORY)}[name]
