@@ -24,6 +24,7 @@ from tests.log.test_many_tables import table
 from tests.log.test_tables import oids
 from tests.support import corpus
 from tests.support.build import insert, transaction, wire
+from tests.support.examples import examples
 from tests.support.logs import SOURCE, append, commit_lsns, memory, write
 from tests.transactions.test_splits import DENSE, rows
 
@@ -71,38 +72,42 @@ def read(reader: log.Log, **options: Any) -> list[Any]:
     return rows([list(reader.read(**options))])
 
 
-@settings(max_examples=20)
-@given(data=st.data())
-def test_times_in_any_order(data: st.DataObject) -> None:
-    few = st.integers(0, 9)
-    capture = data.draw(st.sampled_from(DENSE))
-    changed = with_times(capture, data.draw(st.lists(few, min_size=1, max_size=30)))
-    count = len(changed.messages)
-    seals = data.draw(st.lists(st.integers(1, count - 1), max_size=9, unique=True).map(sorted))
-    part_bytes = data.draw(st.sampled_from([1, 300, 5000]))
-    reader = write(changed, "log", seals, part_bytes=part_bytes, filesystem=memory())
-    after, until = sorted(
-        data.draw(st.tuples(*[st.sampled_from([None, *commit_lsns(capture)])] * 2)),
-        key=lambda lsn: lsn or 0,
-    )
-    first, last = sorted(data.draw(st.tuples(few, few)))
-    limits = {"starting_time": utc(first), "ending_time": utc(last)}
-    ranges: list[tuple[dict[str, Any], int | None, int | None]] = [
-        (limits, first, last),
-        ({"starting_time": utc(first)}, first, None),
-        ({"ending_time": utc(last)}, None, last),
-    ]
-    whole = read(reader, after=after, until=until)
-    for options, lowest, highest in ranges:
-        found = read(reader, after=after, until=until, **options)
-        assert found == within(whole, lowest, highest)
-    oid = data.draw(st.sampled_from(oids(capture)))
-    plan = reader.plan(after, until, relation_oid=oid, **limits)
-    batches = [batch for each in plan.partitions for batch in each.decode()]
-    found = rows([[batch for batch in batches if batch.relation.oid == oid]])
-    batches = [batch for batch in reader.read(None, after, until) if batch.relation.oid == oid]
-    assert found == within(rows([batches]), first, last)
-    assert log.verify("log", filesystem=reader._filesystem).damage == ()
+@examples(10, 60)
+def test_times_in_any_order(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(data=st.data())
+    def check_one(data: st.DataObject) -> None:
+        few = st.integers(0, 9)
+        capture = data.draw(st.sampled_from(DENSE))
+        changed = with_times(capture, data.draw(st.lists(few, min_size=1, max_size=30)))
+        count = len(changed.messages)
+        seals = data.draw(st.lists(st.integers(1, count - 1), max_size=9, unique=True).map(sorted))
+        part_bytes = data.draw(st.sampled_from([1, 300, 5000]))
+        reader = write(changed, "log", seals, part_bytes=part_bytes, filesystem=memory())
+        after, until = sorted(
+            data.draw(st.tuples(*[st.sampled_from([None, *commit_lsns(capture)])] * 2)),
+            key=lambda lsn: lsn or 0,
+        )
+        first, last = sorted(data.draw(st.tuples(few, few)))
+        limits = {"starting_time": utc(first), "ending_time": utc(last)}
+        ranges: list[tuple[dict[str, Any], int | None, int | None]] = [
+            (limits, first, last),
+            ({"starting_time": utc(first)}, first, None),
+            ({"ending_time": utc(last)}, None, last),
+        ]
+        whole = read(reader, after=after, until=until)
+        for options, lowest, highest in ranges:
+            found = read(reader, after=after, until=until, **options)
+            assert found == within(whole, lowest, highest)
+        oid = data.draw(st.sampled_from(oids(capture)))
+        plan = reader.plan(after, until, relation_oid=oid, **limits)
+        batches = [batch for each in plan.partitions for batch in each.decode()]
+        found = rows([[batch for batch in batches if batch.relation.oid == oid]])
+        batches = [batch for batch in reader.read(None, after, until) if batch.relation.oid == oid]
+        assert found == within(rows([batches]), first, last)
+        assert log.verify("log", filesystem=reader._filesystem).damage == ()
+
+    check_one()
 
 
 def days(directory: Path, times: list[int]) -> log.Log:

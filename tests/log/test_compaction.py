@@ -35,7 +35,7 @@ from tests.support.compaction import (
     cut,
     names,
 )
-from tests.support.examples import in_turn
+from tests.support.examples import examples, in_turn
 from tests.support.logs import (
     SOURCE,
     append,
@@ -167,33 +167,38 @@ def test_reports_and_histories(name: str) -> None:
     assert found() == before
 
 
-@settings(max_examples=80)
-@given(messages=histories(), data=st.data())
-def test_histories(messages: list[bytes], data: st.DataObject) -> None:
+@examples(25, 200)
+def test_histories(examples: int) -> None:
     """The relations and their clocks stay the same, whatever is joined; and so with the index."""
-    cuts = sorted(data.draw(st.sets(st.integers(1, max(len(messages), 1)), max_size=9)))
-    filesystem = memory()
-    reader = write_flushed(messages, cuts, "log", filesystem)
-    scopes = {
-        reader.segment(number).first_ordinal: reader.scope_before(number)
-        for number in range(len(reader))
-    }
-    end, versions = reader.scope_before(len(reader)), reader.versions
-    size = data.draw(st.sampled_from([5_000, 12_000, 1 << 20]))
-    log.compact("log", segment_bytes=size, filesystem=filesystem)
-    reader = log.Log("log", filesystem=filesystem)
-    for _ in range(2):
-        for number in range(len(reader)):
-            scope = scopes[reader.segment(number).first_ordinal]
-            assert versions_of(reader.scope_before(number)) == versions_of(scope)
-        assert versions_of(reader.scope_before(len(reader))) == versions_of(end)
-        assert set(reader.versions) == set(versions)
-        check_relations(reader, messages)
-        assert log.verify("log", filesystem=filesystem).damage == ()
-        for info in filesystem.get_file_info(pa.fs.FileSelector("log")):
-            if info.extension == "index":
-                filesystem.delete_file(info.path)
+
+    @settings(max_examples=examples)
+    @given(messages=histories(), data=st.data())
+    def check(messages: list[bytes], data: st.DataObject) -> None:
+        cuts = sorted(data.draw(st.sets(st.integers(1, max(len(messages), 1)), max_size=9)))
+        filesystem = memory()
+        reader = write_flushed(messages, cuts, "log", filesystem)
+        scopes = {
+            reader.segment(number).first_ordinal: reader.scope_before(number)
+            for number in range(len(reader))
+        }
+        end, versions = reader.scope_before(len(reader)), reader.versions
+        size = data.draw(st.sampled_from([5_000, 12_000, 1 << 20]))
+        log.compact("log", segment_bytes=size, filesystem=filesystem)
         reader = log.Log("log", filesystem=filesystem)
+        for _ in range(2):
+            for number in range(len(reader)):
+                scope = scopes[reader.segment(number).first_ordinal]
+                assert versions_of(reader.scope_before(number)) == versions_of(scope)
+            assert versions_of(reader.scope_before(len(reader))) == versions_of(end)
+            assert set(reader.versions) == set(versions)
+            check_relations(reader, messages)
+            assert log.verify("log", filesystem=filesystem).damage == ()
+            for info in filesystem.get_file_info(pa.fs.FileSelector("log")):
+                if info.extension == "index":
+                    filesystem.delete_file(info.path)
+            reader = log.Log("log", filesystem=filesystem)
+
+    check()
 
 
 def versions_of(scope: Any) -> Any:

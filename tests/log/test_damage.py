@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pickle
@@ -96,7 +97,7 @@ def flips(directory: Path, number: int, seed: int) -> Iterator[tuple[Path, int]]
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
 @pytest.mark.parametrize(
-    "number", [60, pytest.param(700, marks=[pytest.mark.slow, pytest.mark.thorough])]
+    "number", [20, pytest.param(700, marks=[pytest.mark.slow, pytest.mark.thorough])]
 )
 def test_flipped_bits(compression: str | None, number: int, tmp_path: Path) -> None:
     directory = build(tmp_path, compression=compression)
@@ -160,15 +161,16 @@ def damages(directory: Path, other: Path) -> Iterator[tuple[str, Path]]:
                 put_back()
 
 
+@pytest.mark.parametrize("one_in", [4, pytest.param(1, marks=pytest.mark.thorough)])
 def test_files_that_are_missing_cut_or_exchanged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    one_in: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # hundreds of them
     directory = build(tmp_path)
     other = build(tmp_path / "other", OTHER)
     expected = [reader(directory) for reader in READERS]
     number = 0
-    for what, path in damages(directory, other):
+    for what, path in itertools.islice(damages(directory, other), 0, None, one_in):
         number += 1
         before = {each.name: each.is_dir() or each.read_bytes() for each in directory.iterdir()}
         assert check_readers(directory, expected) == len(READERS), (what, path)
@@ -185,7 +187,7 @@ def test_files_that_are_missing_cut_or_exchanged(
             assert set(before) <= {each.name for each in copy.iterdir()}, (what, path)
             assert check_readers(copy, expected) == len(READERS), (what, path)
         shutil.rmtree(copy)
-    assert number > 100
+    assert number > 100 // one_in
     assert check_readers(directory, expected) == 0
 
 
@@ -276,7 +278,7 @@ USES: list[Callable[[Path], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("one_in", [12, pytest.param(1, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("one_in", [36, pytest.param(1, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize(
     "name", [f"{0:020}.json", f"{6:020}.json", "watermark.json", "manifest.json"]
 )

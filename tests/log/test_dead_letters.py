@@ -19,6 +19,7 @@ from tests.log.test_compaction import sessions
 from tests.support import corpus
 from tests.support.bad_logs import Damaged, damaged, serial, with_damage
 from tests.support.build import T, begin, column, insert, relation, streamed, transaction, wire
+from tests.support.examples import in_turn
 from tests.support.logs import SOURCE, append, commit_lsns, write
 from tests.transactions.test_splits import DENSE, rows
 
@@ -38,9 +39,11 @@ def written(messages: list[Any], folder: Path, **options: Any) -> log.Log:
     return log.Log(folder)
 
 
-@pytest.mark.parametrize("capture", CAPTURES, ids=str)
+@pytest.mark.parametrize(
+    ("capture", "max_bytes"), list(in_turn(CAPTURES, [(1,), (2000,), (1 << 24,)])), ids=str
+)
 def test_rows_and_letters_are_all_changes_for_every_partitioning(
-    capture: Damaged, tmp_path: Path
+    capture: Damaged, max_bytes: int, tmp_path: Path
 ) -> None:
     changes, expected = serial(capture)
     assert len(expected) > 2
@@ -50,23 +53,22 @@ def test_rows_and_letters_are_all_changes_for_every_partitioning(
     for number, part_bytes in enumerate((1, 300, 1 << 24)):
         seals = [count // 3, count // 2] if number else []
         reader = write(capture, tmp_path / f"log{number}", seals, part_bytes=part_bytes)
-        for max_bytes in (1, 2000, 1 << 24):
-            plan = reader.plan(on_error="skip", max_partition_bytes=max_bytes)
-            found: dict[int, pgc.Rejected] = {}
-            batches = []
-            for partition in pickle.loads(pickle.dumps(plan.partitions)):
-                letters: list[pgc.Rejected] = []
-                batches += list(partition.decode(SKIP, letters))
-                assert not found.keys() & {each.message_index for each in letters}
-                found |= {each.message_index: each for each in letters}
-            assert rows([batches]) == rows([changes])
-            assert sorted(found) == sorted(expected)
-            for ordinal, letter in found.items():
-                assert unplaced(letter) == unplaced(expected[ordinal])
-                assert letter.data == capture.messages[ordinal]
+        plan = reader.plan(on_error="skip", max_partition_bytes=max_bytes)
+        found: dict[int, pgc.Rejected] = {}
+        batches = []
+        for partition in pickle.loads(pickle.dumps(plan.partitions)):
+            letters: list[pgc.Rejected] = []
+            batches += list(partition.decode(SKIP, letters))
+            assert not found.keys() & {each.message_index for each in letters}
+            found |= {each.message_index: each for each in letters}
+        assert rows([batches]) == rows([changes])
+        assert sorted(found) == sorted(expected)
+        for ordinal, letter in found.items():
+            assert unplaced(letter) == unplaced(expected[ordinal])
+            assert letter.data == capture.messages[ordinal]
 
 
-@pytest.mark.parametrize("capture", DENSE, ids=str)
+@pytest.mark.parametrize("capture", list(in_turn(DENSE, [()], quick=corpus.is_newest)), ids=str)
 def test_a_compaction_keeps_rows_and_letters(capture: corpus.Capture, tmp_path: Path) -> None:
     """Also those of sessions that broke off, which are in one partition then."""
 

@@ -19,6 +19,7 @@ from tests.log.test_relations import check as check_relations
 from tests.log.test_relations import histories, table
 from tests.support import corpus
 from tests.support.build import T, insert, transaction, wire
+from tests.support.examples import in_turn
 from tests.support.logs import SOURCE, append, commit_lsns, memory, write, write_flushed
 from tests.transactions.test_splits import DENSE, rows, serial
 
@@ -66,7 +67,7 @@ def test_a_file_for_so_many_segments(directory: Path) -> None:
     check_whole(directory)
 
 
-@pytest.mark.parametrize("capture", DENSE, ids=str)
+@pytest.mark.parametrize("capture", list(in_turn(DENSE, [()], quick=corpus.is_newest)), ids=str)
 def test_captures(capture: corpus.Capture) -> None:
     count = len(capture.messages)
     filesystem = memory()

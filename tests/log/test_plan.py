@@ -17,6 +17,7 @@ import pgwire_codec as pgc
 from pgwire_codec import log
 from tests.support import corpus
 from tests.support.build import T, insert, transaction, wire
+from tests.support.examples import examples, in_turn
 from tests.support.logs import SOURCE, append, commit_lsns, memory, no_appends, write
 from tests.transactions.test_splits import DENSE, LARGE, restarts, rows, serial, transactions
 
@@ -36,26 +37,25 @@ def check(reader: log.Log, capture: corpus.Capture, **options: Any) -> None:
 
 
 def captures() -> Iterator[object]:
-    quick = corpus.oldest_and_newest()
-    for each in corpus.captures():
-        slow = [pytest.mark.slow] if each.scenario == "streams" else []
-        marks = slow if each in quick else [*slow, pytest.mark.thorough]
-        yield pytest.param(each, marks=marks)
+    quick = corpus.oldest_and_newest().__contains__
+    large = corpus.captures("streams")
+    others = [each for each in corpus.captures() if each not in DENSE and each not in large]
+    sizes = [(size,) for size in PART_BYTES]
+    yield from in_turn(DENSE, sizes, quick=quick)
+    yield from in_turn(others, sizes[2:], quick=quick)
+    yield from in_turn(large, sizes[2:], quick=quick, marks=[pytest.mark.slow])
 
 
-@pytest.mark.parametrize("capture", list(captures()), ids=str)
-def test_every_capture_as_a_log(capture: corpus.Capture, tmp_path: Path) -> None:
-    sizes = PART_BYTES if capture in DENSE else PART_BYTES[2:]
-    for number, part_bytes in enumerate(sizes):
-        path = f"log{number}"
-        filesystem = no_appends(tmp_path)
-        middle = [len(capture.messages) // 3, len(capture.messages) // 2]
-        reader = write(capture, path, middle, part_bytes=part_bytes, filesystem=filesystem)
-        check(reader, capture, max_partition_bytes=1)
-        check(reader, capture)
+@pytest.mark.parametrize(("capture", "part_bytes"), list(captures()), ids=str)
+def test_every_capture_as_a_log(capture: corpus.Capture, part_bytes: int, tmp_path: Path) -> None:
+    filesystem = no_appends(tmp_path)
+    middle = [len(capture.messages) // 3, len(capture.messages) // 2]
+    reader = write(capture, "log", middle, part_bytes=part_bytes, filesystem=filesystem)
+    check(reader, capture, max_partition_bytes=1)
+    check(reader, capture)
 
 
-@pytest.mark.parametrize("capture", DENSE, ids=str)
+@pytest.mark.parametrize("capture", list(in_turn(DENSE, [()], quick=corpus.is_newest)), ids=str)
 def test_the_whole_log_in_order(capture: corpus.Capture, tmp_path: Path) -> None:
     reader = write(capture, tmp_path, [7], part_bytes=500)
     changes = list(reader.changes())
@@ -89,19 +89,31 @@ def _check_ranges(reader: log.Log, capture: corpus.Capture, bounds: list[int]) -
     assert found == serial(capture)[0]
 
 
-@settings(max_examples=40)
-@given(data=st.data())
-def test_consecutive_ranges_give_every_change_once(data: st.DataObject) -> None:
-    capture = data.draw(st.sampled_from(DENSE))
-    part_bytes = data.draw(st.sampled_from(PART_BYTES))
-    count = len(capture.messages)
-    seals = data.draw(st.lists(st.integers(1, count - 1), max_size=4, unique=True).map(sorted))
-    reader = _written(capture, part_bytes, tuple(seals))
-    _check_ranges(reader, capture, data.draw(_bounds(capture)))
+@examples(15, 80)
+def test_consecutive_ranges_give_every_change_once(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(data=st.data())
+    def check_one(data: st.DataObject) -> None:
+        capture = data.draw(st.sampled_from(DENSE))
+        part_bytes = data.draw(st.sampled_from(PART_BYTES))
+        count = len(capture.messages)
+        seals = data.draw(st.lists(st.integers(1, count - 1), max_size=4, unique=True).map(sorted))
+        reader = _written(capture, part_bytes, tuple(seals))
+        _check_ranges(reader, capture, data.draw(_bounds(capture)))
+
+    check_one()
 
 
 @pytest.mark.parametrize(
-    "capture", [each for each in DENSE if each.scenario == "immediate"], ids=str
+    "capture",
+    list(
+        in_turn(
+            [each for each in DENSE if each.scenario == "immediate"],
+            [()],
+            quick=corpus.is_newest,
+        )
+    ),
+    ids=str,
 )
 def test_a_range_for_each_transaction(capture: corpus.Capture) -> None:
     """Above all for streamed and prepared transactions: their chunks are before the range."""
@@ -158,32 +170,37 @@ def test_a_range_with_nothing_in_it(tmp_path: Path) -> None:
         reader.plan(-1)
 
 
-@settings(max_examples=30)
-@given(data=st.data())
-def test_sessions_that_break_off_and_begin_again(data: st.DataObject) -> None:
+@examples(12, 60)
+def test_sessions_that_break_off_and_begin_again(examples: int) -> None:
     """The server resumes at the last confirmed position, perhaps several times."""
-    capture = data.draw(st.sampled_from(BROKEN))
-    filesystem = memory()
-    part_bytes = data.draw(st.sampled_from([60, 300, 5000]))
-    again = 0
-    with log.LogWriter("log", SOURCE, part_bytes=part_bytes, filesystem=filesystem) as writer:
-        for _ in range(data.draw(st.integers(1, 3))):
-            broken = data.draw(st.integers(again, len(capture.messages)))
-            append(writer, _session(capture, again, broken))
-            writer.new_session()
-            again = data.draw(st.sampled_from([at for at in restarts(capture) if at <= broken]))
-        append(writer, _session(capture, again, len(capture.messages)))
-    reader = log.Log("log", filesystem=filesystem)
-    expected = [(*row[:6], 0, *row[7:]) for row in serial(capture)[0]]  # without LSNs
-    assert rows(reader.changes()) == expected
-    assert rows([list(reader.read())]) == expected
-    bounds = [None, *sorted(data.draw(_bounds(capture))), None]
-    ranges = itertools.pairwise(bounds)
-    found = [rows([list(reader.read(after=a, until=u))]) for a, u in ranges]
-    assert [row for each in found for row in each] == expected
-    assert [segment.header.session for segment in reader.segments] == sorted(
-        segment.header.session for segment in reader.segments
-    )
+
+    @settings(max_examples=examples)
+    @given(data=st.data())
+    def check_one(data: st.DataObject) -> None:
+        capture = data.draw(st.sampled_from(BROKEN))
+        filesystem = memory()
+        part_bytes = data.draw(st.sampled_from([60, 300, 5000]))
+        again = 0
+        with log.LogWriter("log", SOURCE, part_bytes=part_bytes, filesystem=filesystem) as writer:
+            for _ in range(data.draw(st.integers(1, 3))):
+                broken = data.draw(st.integers(again, len(capture.messages)))
+                append(writer, _session(capture, again, broken))
+                writer.new_session()
+                again = data.draw(st.sampled_from([at for at in restarts(capture) if at <= broken]))
+            append(writer, _session(capture, again, len(capture.messages)))
+        reader = log.Log("log", filesystem=filesystem)
+        expected = [(*row[:6], 0, *row[7:]) for row in serial(capture)[0]]  # without LSNs
+        assert rows(reader.changes()) == expected
+        assert rows([list(reader.read())]) == expected
+        bounds = [None, *sorted(data.draw(_bounds(capture))), None]
+        ranges = itertools.pairwise(bounds)
+        found = [rows([list(reader.read(after=a, until=u))]) for a, u in ranges]
+        assert [row for each in found for row in each] == expected
+        assert [segment.header.session for segment in reader.segments] == sorted(
+            segment.header.session for segment in reader.segments
+        )
+
+    check_one()
 
 
 def _session(capture: corpus.Capture, start: int, stop: int) -> list[bytes]:

@@ -17,7 +17,7 @@ from pgwire_codec.log.prune import exclusive
 from tests.support import build
 from tests.support.logs import SOURCE
 
-SEGMENTS = 120
+SEGMENTS = 20
 
 #: Prunes a log up to each of its commit LSNs that is a multiple of a number: a process.
 PRUNER = """
@@ -31,10 +31,14 @@ print(sum(len(log.prune(folder, lsn)) for lsn in range(step, last + 1, step)))
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A log of many segments, with a transaction each, at LSN 1, 2, …."""
+    return write_segments(tmp_path, SEGMENTS)
+
+
+def write_segments(tmp_path: Path, count: int) -> Path:
+    """Write a log of many segments, with a transaction each, at LSN 1, 2, …."""
     relation = build.relation(1, build.column("id", "int4", key=True))
     with log.LogWriter(tmp_path / "log", SOURCE) as writer:
-        for lsn in range(1, SEGMENTS + 1):
+        for lsn in range(1, count + 1):
             inside = [relation, build.insert(1, str(lsn))]
             messages = build.wire(build.transaction(*inside, lsn=lsn))
             nothing = np.zeros(len(messages), np.uint64)
@@ -44,14 +48,15 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_processes(folder: Path) -> None:
+@pytest.mark.parametrize("count", [40, pytest.param(120, marks=pytest.mark.thorough)])
+def test_processes(count: int, tmp_path: Path) -> None:
     """Readers find a whole log all the time; each segment is removed by one of the processes."""
-    steps = (1, 2, 3)
+    folder, steps = write_segments(tmp_path, count), (1, 2, 3)
     with ExitStack() as running:
         pruners = [
             running.enter_context(
                 subprocess.Popen(
-                    [sys.executable, "-c", PRUNER, folder, str(step), str(SEGMENTS - 1)],
+                    [sys.executable, "-c", PRUNER, folder, str(step), str(count - 1)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
@@ -65,12 +70,12 @@ def test_processes(folder: Path) -> None:
             pruner.stdin.write("\n")
             pruner.stdin.flush()
         for rows in read_repeatedly(folder, pruners):
-            assert rows == list(range(rows[0], SEGMENTS + 1))
+            assert rows == list(range(rows[0], count + 1))
         ended = [(pruner.communicate(), pruner.returncode) for pruner in pruners]
     assert [status for _, status in ended] == [0] * len(steps), ended
-    assert sum(int(output) for (output, _), _ in ended) == SEGMENTS - 1
+    assert sum(int(output) for (output, _), _ in ended) == count - 1
     assert log.verify(folder).is_sound
-    assert log.Log(folder).begin.lsn == SEGMENTS - 1
+    assert log.Log(folder).begin.lsn == count - 1
 
 
 def read_repeatedly(folder: Path, pruners: list[subprocess.Popen[str]]) -> Iterator[list[int]]:

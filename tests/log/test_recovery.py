@@ -20,6 +20,7 @@ from pgwire_codec import log
 from pgwire_codec.log.bounds import SECTOR
 from pgwire_codec.log.local_store import LocalStore
 from tests.support.build import T, insert, transaction, wire
+from tests.support.examples import examples
 from tests.support.logs import SOURCE, append, flushed_carry
 
 
@@ -185,27 +186,31 @@ def lose(directory: Path, disk: Disk, data: st.DataObject) -> None:
             assert kept == size  # sealed: all of it is safe
 
 
-@settings(max_examples=80)
-@given(data=st.data())
-def test_a_crash_at_any_step(data: st.DataObject) -> None:
-    history = History()
-    with tempfile.TemporaryDirectory() as name:
-        directory, disk = Path(name) / "log", Disk()
-        for _ in range(data.draw(st.integers(1, 3))):
-            with disk.stops(data.draw(st.integers(0, 80))), suppress(Crash):
+@examples(30, 200)
+def test_a_crash_at_any_step(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(data=st.data())
+    def check(data: st.DataObject) -> None:
+        history = History()
+        with tempfile.TemporaryDirectory() as name:
+            directory, disk = Path(name) / "log", Disk()
+            for _ in range(data.draw(st.integers(1, 3))):
+                with disk.stops(data.draw(st.integers(0, 80))), suppress(Crash):
+                    history.write(directory, data)
+                if directory.exists():
+                    lose(directory, disk, data)
+                history.check(directory)
+            with disk.stops():
                 history.write(directory, data)
-            if directory.exists():
-                lose(directory, disk, data)
             history.check(directory)
-        with disk.stops():
-            history.write(directory, data)
-        history.check(directory)
-        whole = {"lock", "manifest.json", "watermark.json"}
-        names = {path.name for path in directory.iterdir()} - whole
-        assert {each.removesuffix(".json") for each in names if each.endswith(".json")} == {
-            each.removesuffix(".arrow") for each in names if each.endswith(".arrow")
-        }
-        assert not [each for each in names if each.endswith(".tmp")]
+            whole = {"lock", "manifest.json", "watermark.json"}
+            names = {path.name for path in directory.iterdir()} - whole
+            assert {each.removesuffix(".json") for each in names if each.endswith(".json")} == {
+                each.removesuffix(".arrow") for each in names if each.endswith(".arrow")
+            }
+            assert not [each for each in names if each.endswith(".tmp")]
+
+    check()
 
 
 MESSAGES = wire([*transaction(T, insert(1, "1", "a", None), lsn=100), *transaction(lsn=200)])

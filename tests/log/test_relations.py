@@ -14,6 +14,7 @@ from pgwire_codec import log
 from pgwire_codec.transactions.carry import Scope
 from tests.support import corpus
 from tests.support.build import column, insert, relation, transaction, truncate, wire
+from tests.support.examples import examples, in_turn
 from tests.support.logs import SOURCE, append, memory, write
 from tests.transactions.test_splits import DENSE
 
@@ -48,7 +49,7 @@ def check(reader: log.Log, messages: list[bytes]) -> None:
     assert held(reader.relations_at()) == before
 
 
-@pytest.mark.parametrize("capture", DENSE, ids=str)
+@pytest.mark.parametrize("capture", list(in_turn(DENSE, [()], quick=corpus.is_newest)), ids=str)
 def test_captures(capture: corpus.Capture) -> None:
     count = len(capture.messages)
     reader = write(capture, "log", [count // 4, count // 2], part_bytes=2000, filesystem=memory())
@@ -90,24 +91,28 @@ def histories(draw: st.DrawFn) -> list[bytes]:
     return wire(messages)
 
 
-@settings(max_examples=150)
-@given(messages=histories(), data=st.data())
-def test_histories(messages: list[bytes], data: st.DataObject) -> None:
-    cuts = sorted(data.draw(st.sets(st.integers(0, len(messages)), max_size=3)))
-    filesystem = memory()
-    part_bytes = data.draw(st.sampled_from([1, 150, 10_000]))
-    earlier: dict[int, Any] = {}
-    with log.LogWriter("log", SOURCE, part_bytes=part_bytes, filesystem=filesystem) as writer:
-        for start, stop in zip([0, *cuts], [*cuts, len(messages)], strict=True):
-            append(writer, messages[start:stop])
-            writer.flush()
-            reader = log.Log("log", filesystem=filesystem)
-            check(reader, messages[:stop])
-            # The answer for an LSN is the same when the log has grown.
-            for lsn, found in earlier.items():
-                assert held(reader.relations_at(lsn)) == found
-            end = reader.end.lsn
-            earlier[end] = held(reader.relations_at(end))
+@examples(50, 300)
+def test_histories(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(messages=histories(), data=st.data())
+    def check_one(messages: list[bytes], data: st.DataObject) -> None:
+        cuts = sorted(data.draw(st.sets(st.integers(0, len(messages)), max_size=3)))
+        filesystem = memory()
+        part_bytes = data.draw(st.sampled_from([1, 150, 10_000]))
+        earlier: dict[int, Any] = {}
+        with log.LogWriter("log", SOURCE, part_bytes=part_bytes, filesystem=filesystem) as writer:
+            for start, stop in zip([0, *cuts], [*cuts, len(messages)], strict=True):
+                append(writer, messages[start:stop])
+                writer.flush()
+                reader = log.Log("log", filesystem=filesystem)
+                check(reader, messages[:stop])
+                # The answer for an LSN is the same when the log has grown.
+                for lsn, found in earlier.items():
+                    assert held(reader.relations_at(lsn)) == found
+                end = reader.end.lsn
+                earlier[end] = held(reader.relations_at(end))
+
+    check_one()
 
 
 def test_a_growing_part(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import sys, threading
 import msgspec
@@ -29,7 +31,8 @@ for thread in threads:
 """
 
 
-def test_the_process_goes_on() -> None:
+@pytest.mark.parametrize("times", [3, pytest.param(12, marks=pytest.mark.thorough)])
+def test_the_process_goes_on(times: int) -> None:
     """Each of these ended by a segmentation fault in one of four, with a decoder a thread."""
-    for _ in range(8):
+    for _ in range(times):
         assert subprocess.run([sys.executable, "-c", SCRIPT]).returncode == 0
