@@ -30,19 +30,21 @@ from tests.support.build import (
 )
 from tests.support.corpus import Capture, captures
 from tests.support.encoding import decoded, each_form, encode_by_both
+from tests.support.examples import examples
 from tests.support.implementations import Implementation
 
 # Round trips.
 
 
+@examples(10, 100)
 @each_form
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_what_is_decoded_is_what_was_encoded(
-    kind: Kind, codec: Implementation, binary: bool
+    kind: Kind, codec: Implementation, binary: bool, examples: int
 ) -> None:
     table = relation(1, kind.column("c"))
 
-    @settings(max_examples=40)
+    @settings(max_examples=examples)
     @given(kind.arrays().filter(len))
     def check(array: pa.Array) -> None:
         found = (
@@ -299,7 +301,7 @@ LEAKS = """
         except pgc.EncodeError:
             pass
 
-    assert_nothing_kept(once, 100)
+    assert_nothing_kept(once, 30)
 """
 
 

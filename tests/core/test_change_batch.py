@@ -205,7 +205,7 @@ def test_columns_outlive_their_batch_in_any_order() -> None:
     gc.collect()
     for number in reversed(range(len(columns))):
         assert columns.pop().to_pylist() == [each[names[number]] for each in expected]
-        gc.collect()
+        gc.collect(0)
     assert [each.to_pylist() for each in fields] == [[None] * 3 + [-3, -3, None]]
 
 

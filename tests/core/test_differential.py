@@ -212,19 +212,19 @@ def damaged(capture: Capture, chosen: random.Random, share: float) -> list[bytes
     return several
 
 
-def damaged_alike(capture: Capture, seed: int) -> None:
+def damaged_alike(capture: Capture, seed: int, most: int | None = None) -> None:
     chosen = random.Random(f"{capture.name} {seed}")
-    several = damaged(capture, chosen, 0.3)
+    several = damaged(capture, chosen, 0.3)[:most]
     skipping = {**options(chosen.randrange(1000)), "on_error": "skip"}
-    Pair(**skipping).decode(several, capture.lsns)
+    Pair(**skipping).decode(several, capture.lsns[:most])
     # Raising stops at the first: let that come late as well as early.
-    several = damaged(capture, chosen, 3 / len(several))
+    several = damaged(capture, chosen, 3 / len(several))[:most]
     Pair(**{**skipping, "on_error": "raise"}).decode(several)
 
 
 @pytest.mark.parametrize("capture", captures(major=17), ids=str)
 def test_damaged_captures(capture: Capture) -> None:
-    damaged_alike(capture, 0)
+    damaged_alike(capture, 0, most=1000)
 
 
 @pytest.mark.slow
@@ -341,14 +341,19 @@ def structures(*, every_name: bool) -> dict[Any, tuple[bytes, bool, pgc.Relation
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("every_name", "least"), [(False, 500), pytest.param(True, 1000, marks=pytest.mark.thorough)]
+    ("every_name", "least", "one_in"),
+    [
+        (False, 500, 4),
+        pytest.param(False, 500, 1, marks=pytest.mark.thorough),
+        pytest.param(True, 1000, 1, marks=pytest.mark.thorough),
+    ],
 )
 def test_every_structure_of_the_corpus_cut_and_changed_at_each_byte(
-    every_name: bool, least: int
+    every_name: bool, least: int, one_in: int
 ) -> None:
-    several = structures(every_name=every_name).values()
+    several = list(structures(every_name=every_name).values())
     assert len(several) > least
-    for data, streaming, told in several:
+    for data, streaming, told in several[::one_in]:
         if len(data) > 1000:  # hundreds of columns: each is like the one before it
             continue
         columns = () if told is None else told.columns
@@ -502,6 +507,7 @@ def test_any_stream(messages: list[bytes], data: st.DataObject) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 @settings(max_examples=400)
 @given(streams(), st.data())
 def test_many_more_streams(messages: list[bytes], data: st.DataObject) -> None:

@@ -20,6 +20,7 @@ from pgwire_codec.types import TypeOptions, column_type
 from tests.support.build import T, begin, commit, insert, wire
 from tests.support.corpus import Capture, captures
 from tests.support.differential import observed, outcome, plain
+from tests.support.examples import in_turn
 
 codec: Any = pytest.importorskip("pgwire_codec._core", reason="no compiled core is built")
 compiled: Any = pytest.importorskip("pgwire_codec._core.implementation")
@@ -54,9 +55,11 @@ def test_decoders_of_their_own_side_by_side() -> None:
             assert found == alone[number], SEVERAL[number]
 
 
-@pytest.mark.parametrize("capture", SEVERAL, ids=str)
-@pytest.mark.parametrize("threads", [2, 7])
-@pytest.mark.parametrize("heads", [False, True])
+@pytest.mark.parametrize(
+    ("capture", "threads", "heads"),
+    list(in_turn(SEVERAL, [(2, False), (7, True), (2, True), (7, False)])),
+    ids=str,
+)
 def test_shares_of_a_scan(
     capture: Capture, threads: int, heads: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

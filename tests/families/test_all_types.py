@@ -22,6 +22,7 @@ from pgwire_codec.types import ColumnType, TypeOptions, column_type
 from pgwire_codec.types.builtin import BUILTIN
 from tests.families.golden import FAMILIES, GOLDEN
 from tests.support.corpus import Capture, capture, captures, truth
+from tests.support.examples import examples
 from tests.support.implementations import Implementation, implementation
 from tests.support.values import (
     OPTIONS,
@@ -152,12 +153,15 @@ _SHAPED = st.binary(max_size=80) | st.from_regex(
 )
 
 
+@examples(100, 1000)
 @pytest.mark.parametrize("form", ["text", "binary"])
-@settings(max_examples=400)
-@given(data=st.data())
-def test_any_bytes_as_any_type(codec: Implementation, form: str, data: st.DataObject) -> None:
-    kind = data.draw(any_type(FEW_OPTIONS))
-    survives(codec, kind, data.draw(_SHAPED), binary=form == "binary")
+def test_any_bytes_as_any_type(codec: Implementation, form: str, examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(any_type(FEW_OPTIONS), _SHAPED)
+    def check(kind: ColumnType, value: bytes) -> None:
+        survives(codec, kind, value, binary=form == "binary")
+
+    check()
 
 
 @st.composite

@@ -41,6 +41,7 @@ from tests.support.build import (
     wire,
 )
 from tests.support.differential import differential, exact, observed, plain
+from tests.support.examples import examples, in_turn
 from tests.support.implementations import Implementation, implementation
 
 
@@ -100,7 +101,11 @@ def calls(messages: Sequence[Any], chosen: random.Random, most: int = 12) -> Ite
         start = stop
 
 
-@pytest.mark.parametrize("capture", corpus.captures(), ids=str)
+@pytest.mark.parametrize(
+    "capture",
+    list(in_turn(corpus.captures(), [()], quick=corpus.oldest_and_newest().__contains__)),
+    ids=str,
+)
 def test_captures_at_random_cuts(capture: corpus.Capture) -> None:
     chosen = random.Random(capture.name)
     options = {
@@ -226,44 +231,58 @@ def streams(draw: st.DrawFn) -> list[bytes]:
     return messages
 
 
-@settings(max_examples=400)
-@given(streams(), st.data())
-def test_any_stream_is_decoded_alike(messages: list[bytes], data: st.DataObject) -> None:
-    pair = Pair(
-        implementation("cython").functions,
-        on_error=data.draw(st.sampled_from(["raise", "skip", "skip"])),
-        atomic=data.draw(st.booleans()),
-        types="text",
-    )
-    for cut in calls(messages, random.Random(data.draw(st.integers(0, 99)))):
-        if pair.decode(messages[cut]):
-            return
+@examples(100, 800)
+def test_any_stream_is_decoded_alike(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(streams(), st.data())
+    def check(messages: list[bytes], data: st.DataObject) -> None:
+        pair = Pair(
+            implementation("cython").functions,
+            on_error=data.draw(st.sampled_from(["raise", "skip", "skip"])),
+            atomic=data.draw(st.booleans()),
+            types="text",
+        )
+        for cut in calls(messages, random.Random(data.draw(st.integers(0, 99)))):
+            if pair.decode(messages[cut]):
+                return
+
+    check()
 
 
-@settings(max_examples=300)
-@given(streams(), st.booleans(), st.integers(0, 3), st.data())
-def test_the_same_runs_are_found_in_any_stream(
-    messages: list[bytes], streaming: bool, start: int, data: st.DataObject
-) -> None:
-    array = exact(messages[start:])
-    table = implementation("python").scan(array, streaming=streaming, skip=True)
-    first = next((each for each in messages[start:] if each[:1] == b"C" and len(each) == 26), None)
-    lsns = [5, *([] if first is None else [pgc.decode_message(first).commit_lsn])]
-    begun = st.builds(Begun, st.integers(0, 2**32 - 1), st.sampled_from(lsns), st.integers(0, 9))
-    differential("runs", array, table, data.draw(st.none() | begun))
+@examples(100, 600)
+def test_the_same_runs_are_found_in_any_stream(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(streams(), st.booleans(), st.integers(0, 3), st.data())
+    def check(messages: list[bytes], streaming: bool, start: int, data: st.DataObject) -> None:
+        array = exact(messages[start:])
+        table = implementation("python").scan(array, streaming=streaming, skip=True)
+        first = next(
+            (each for each in messages[start:] if each[:1] == b"C" and len(each) == 26), None
+        )
+        lsns = [5, *([] if first is None else [pgc.decode_message(first).commit_lsn])]
+        begun = st.builds(
+            Begun, st.integers(0, 2**32 - 1), st.sampled_from(lsns), st.integers(0, 9)
+        )
+        differential("runs", array, table, data.draw(st.none() | begun))
+
+    check()
 
 
-@settings(max_examples=300)
-@given(streams(), st.data())
-def test_any_stream_is_summarised_alike(messages: list[bytes], data: st.DataObject) -> None:
-    codec = implementation("cython").functions
-    ours = theirs = pgc.Carry()
-    for cut in calls(messages, random.Random(data.draw(st.integers(0, 99)))):
-        found = [summarised(each, messages[cut], ours) for each in (codec, without_runs(codec))]
-        for index in (1, 2):
-            assert plain(found[0][index]) == plain(found[1][index])
-        ours, theirs = (each[1] for each in found)
-        assert ours == theirs
+@examples(100, 600)
+def test_any_stream_is_summarised_alike(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(streams(), st.data())
+    def check(messages: list[bytes], data: st.DataObject) -> None:
+        codec = implementation("cython").functions
+        ours = theirs = pgc.Carry()
+        for cut in calls(messages, random.Random(data.draw(st.integers(0, 99)))):
+            found = [summarised(each, messages[cut], ours) for each in (codec, without_runs(codec))]
+            for index in (1, 2):
+                assert plain(found[0][index]) == plain(found[1][index])
+            ours, theirs = (each[1] for each in found)
+            assert ours == theirs
+
+    check()
 
 
 def summarised(codec: Codec, messages: list[bytes], carry: pgc.Carry) -> tuple[Any, ...]:
