@@ -62,11 +62,12 @@ def check_ranges(reader: log.Log, whole: list[Any], lsns: Sequence[int]) -> None
 
 
 # Large captures take seconds, and most with a message a part.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("capture", "part_bytes"),
     [
         *in_turn(DENSE, SIZES),
-        *in_turn(LARGE, SIZES, quick=corpus.is_newest, few=SIZES[1:], marks=[pytest.mark.slow]),
+        *in_turn(LARGE, SIZES, quick=corpus.is_newest, few=SIZES[1:]),
     ],
     indirect=["part_bytes"],
     ids=str,
@@ -113,6 +114,7 @@ def write_sessions(uri: Path | str, capture: corpus.Capture, count: int, **optio
             append(writer, messages[len(messages) // 2 :])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("capture", "part_bytes"),
     list(in_turn(DENSE, SIZES, quick=corpus.is_newest)),

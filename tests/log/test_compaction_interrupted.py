@@ -271,6 +271,7 @@ def test_another_compaction(directory: Path) -> None:
     assert len(log.compact(directory)) == 1
 
 
+@pytest.mark.slow
 def test_a_writer(tmp_path: Path, part_bytes: int) -> None:
     """A writer goes on, with its own index; the growing segment stays."""
     count = len(CAPTURE.messages)

@@ -39,6 +39,7 @@ def written(messages: list[Any], folder: Path, **options: Any) -> log.Log:
     return log.Log(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("capture", "max_bytes"), list(in_turn(CAPTURES, [(1,), (2000,), (1 << 24,)])), ids=str
 )
@@ -68,6 +69,7 @@ def test_rows_and_letters_are_all_changes_for_every_partitioning(
             assert letter.data == capture.messages[ordinal]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capture", list(in_turn(DENSE, [()], quick=corpus.is_newest)), ids=str)
 def test_a_compaction_keeps_rows_and_letters(capture: corpus.Capture, tmp_path: Path) -> None:
     """Also those of sessions that broke off, which are in one partition then."""
@@ -87,6 +89,7 @@ def test_a_compaction_keeps_rows_and_letters(capture: corpus.Capture, tmp_path: 
     assert found() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capture", CAPTURES, ids=str)
 def test_consecutive_ranges_have_every_letter_once(capture: Damaged, tmp_path: Path) -> None:
     """Cut at commits, and beside them."""

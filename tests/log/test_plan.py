@@ -104,6 +104,7 @@ def test_consecutive_ranges_give_every_change_once(examples: int) -> None:
     check_one()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "capture",
     list(

@@ -17,6 +17,7 @@ from pgwire_codec.log.segment_builder import SegmentBuilder
 from pgwire_codec.log.state import LogState
 from pgwire_codec.transactions.carry import Carry, Scope
 from tests.support.build import T, insert, transaction, wire
+from tests.support.examples import examples
 from tests.support.logs import SOURCE
 from tests.transactions.test_runs import calls, streams
 
@@ -42,26 +43,28 @@ def add(to: SegmentBuilder, messages: list[bytes]) -> None:
         to.add(records, b"".join(messages))
 
 
-@settings(max_examples=300)
-@given(streams(), st.integers(0, 99), st.integers(0, 40), st.sampled_from([1, 100, 10**6]))
-def test_batches_do_not_matter(
-    messages: list[bytes], seed: int, delivered_lsn: int, waiting: int
-) -> None:
-    whole, often, seldom = (builder(delivered_lsn) for _ in range(3))
-    if not messages:
-        return
-    add(whole, messages)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(segment_builder, "_MOST_WAITING", waiting)
-        for cut in calls(messages, random.Random(seed)):
-            add(often, messages[cut])
-            add(seldom, messages[cut])
-            until = builder(delivered_lsn)
-            add(until, messages[: cut.stop])
-            assert often.delivered_lsn == until.segment(sealed=False).delivered_lsn
-        expected: Any = whole.segment(sealed=True)
-        assert often.segment(sealed=True) == seldom.segment(sealed=True) == expected
-        assert often.state() == seldom.state() == whole.state()
+@examples(75, 600)
+def test_batches_do_not_matter(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(streams(), st.integers(0, 99), st.integers(0, 40), st.sampled_from([1, 100, 10**6]))
+    def check(messages: list[bytes], seed: int, delivered_lsn: int, waiting: int) -> None:
+        whole, often, seldom = (builder(delivered_lsn) for _ in range(3))
+        if not messages:
+            return
+        add(whole, messages)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(segment_builder, "_MOST_WAITING", waiting)
+            for cut in calls(messages, random.Random(seed)):
+                add(often, messages[cut])
+                add(seldom, messages[cut])
+                until = builder(delivered_lsn)
+                add(until, messages[: cut.stop])
+                assert often.delivered_lsn == until.segment(sealed=False).delivered_lsn
+            expected: Any = whole.segment(sealed=True)
+            assert often.segment(sealed=True) == seldom.segment(sealed=True) == expected
+            assert often.state() == seldom.state() == whole.state()
+
+    check()
 
 
 def test_small_batches_are_described_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from pgwire_codec.log import index_writer
 from tests.log.test_many_tables import table
 from tests.support import corpus
 from tests.support.build import insert, transaction, truncate, wire
+from tests.support.examples import examples
 from tests.support.logs import SOURCE, append, commit_lsns, memory, write
 from tests.transactions.test_splits import DENSE, rows, serial
 
@@ -45,31 +46,35 @@ def filtered(reader: log.Log, oid: int, **options: Any) -> list[Any]:
     return rows([[batch for batch in batches if batch.relation.oid == oid]])
 
 
-@settings(max_examples=12)
-@given(data=st.data())
-def test_the_rows_of_each_table(data: st.DataObject) -> None:
-    capture = data.draw(st.sampled_from(DENSE))
-    count = len(capture.messages)
-    seals = data.draw(st.lists(st.integers(1, count - 1), max_size=9, unique=True).map(sorted))
-    part_bytes = data.draw(st.sampled_from([1, 300, 5000]))
-    reader = write(capture, "log", seals, part_bytes=part_bytes, filesystem=memory())
-    lsns = st.sampled_from(commit_lsns(capture))
-    bounds = sorted(data.draw(st.lists(lsns, max_size=3)))
-    known = reader.relations_at().relations
-    for oid in oids(capture):
-        if oid not in known:
-            continue
-        found = []
-        for after, until in itertools.pairwise([None, *bounds, None]):
-            plan = reader.plan(after, until, relation_oid=oid)
-            each = [batch for partition in plan.partitions for batch in partition.decode()]
-            wanted = [batch for batch in each if batch.relation.oid == oid]
-            assert {batch.version for batch in wanted} <= set(plan.versions)
-            part = rows([wanted])
-            assert part == filtered(reader, oid, after=after, until=until)
-            found += part
-        assert found == of(reader, oid)
-    assert len(reader) == len(seals) + 1
+@examples(5, 40)
+def test_the_rows_of_each_table(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(data=st.data())
+    def check(data: st.DataObject) -> None:
+        capture = data.draw(st.sampled_from(DENSE))
+        count = len(capture.messages)
+        seals = data.draw(st.lists(st.integers(1, count - 1), max_size=9, unique=True).map(sorted))
+        part_bytes = data.draw(st.sampled_from([1, 300, 5000]))
+        reader = write(capture, "log", seals, part_bytes=part_bytes, filesystem=memory())
+        lsns = st.sampled_from(commit_lsns(capture))
+        bounds = sorted(data.draw(st.lists(lsns, max_size=3)))
+        known = reader.relations_at().relations
+        for oid in oids(capture):
+            if oid not in known:
+                continue
+            found = []
+            for after, until in itertools.pairwise([None, *bounds, None]):
+                plan = reader.plan(after, until, relation_oid=oid)
+                each = [batch for partition in plan.partitions for batch in partition.decode()]
+                wanted = [batch for batch in each if batch.relation.oid == oid]
+                assert {batch.version for batch in wanted} <= set(plan.versions)
+                part = rows([wanted])
+                assert part == filtered(reader, oid, after=after, until=until)
+                found += part
+            assert found == of(reader, oid)
+        assert len(reader) == len(seals) + 1
+
+    check()
 
 
 def test_versions_that_an_open_transaction_declared_before() -> None:

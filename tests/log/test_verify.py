@@ -18,6 +18,7 @@ from pgwire_codec import log
 from pgwire_codec.log.sidecar import segment_from_bytes, segment_to_bytes
 from tests.support import corpus
 from tests.support.build import T, insert, transaction, wire
+from tests.support.examples import examples, in_turn
 from tests.support.logs import SOURCE, append, commit_lsns, memory, write
 from tests.transactions.test_splits import DENSE, rows, serial
 
@@ -62,12 +63,14 @@ def test_a_growing_log_is_sound(copy: Path) -> None:
     assert log.verify(copy).segments == 3
 
 
-def test_any_flipped_byte_is_found(copy: Path) -> None:
+@pytest.mark.parametrize("one_in", [8, pytest.param(1, marks=pytest.mark.thorough)])
+def test_any_flipped_byte_is_found(one_in: int, copy: Path) -> None:
     names = sorted(path.name for path in copy.iterdir() if path.suffix in (".arrow", ".json"))
     assert len(names) == 7
     for name in names:
         content = (copy / name).read_bytes()
-        for place in range(0, len(content), 1 if len(content) < 1500 else 23):
+        step = one_in * (1 if len(content) < 1500 else 23)
+        for place in range(0, len(content), step):
             wrong = bytearray(content)
             wrong[place] ^= 0x10
             (copy / name).write_bytes(wrong)
@@ -209,33 +212,39 @@ def pruned(capture: corpus.Capture, seals: list[int], before: int) -> tuple[Any,
     return filesystem, removed
 
 
-@settings(max_examples=40)
-@given(data=st.data())
-def test_what_is_behind_stays_readable(data: st.DataObject) -> None:
-    capture = data.draw(st.sampled_from(corpus.captures("immediate", major=18)))
-    count = len(capture.messages)
-    seals = data.draw(st.lists(st.integers(1, count - 1), unique=True, max_size=25).map(sorted))
-    before = data.draw(st.sampled_from([0, *commit_lsns(capture), 2**63]))
-    filesystem, removed = pruned(capture, seals, before)
-    reader = log.Log("log", filesystem=filesystem)
-    assert len(removed) == len(seals) + 1 - len(reader)
-    whole = serial(capture)[0]
-    later = [row for row in whole if row[0] > before]
-    if before < reader.end.lsn:
-        assert reader.begin.lsn <= before
-        assert rows([list(reader.read(after=before))]) == later
-        assert rows([list(reader.read())]) == [row for row in whole if row[0] > reader.begin.lsn]
-    assert rows(reader.changes()) == [row for row in whole if row[0] > reader.begin.lsn]
-    if reader.begin.lsn:
-        with pytest.raises(log.LogError, match="cannot read transactions that commit after"):
-            reader.plan(reader.begin.lsn - 1)
-    if reader.begin.ordinal:
-        with pytest.raises(log.LogError, match="cannot read messages from ordinal 0 on"):
-            next(reader.messages(0))
-    assert log.verify("log", filesystem=filesystem).is_sound
-    # As much as can be: the next segment holds what is needed.
-    if len(reader) > 1 and before < 2**62:
-        assert log.prune("log", before, filesystem=filesystem) == []
+@examples(12, 80)
+def test_what_is_behind_stays_readable(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(data=st.data())
+    def check(data: st.DataObject) -> None:
+        capture = data.draw(st.sampled_from(corpus.captures("immediate", major=18)))
+        count = len(capture.messages)
+        seals = data.draw(st.lists(st.integers(1, count - 1), unique=True, max_size=25).map(sorted))
+        before = data.draw(st.sampled_from([0, *commit_lsns(capture), 2**63]))
+        filesystem, removed = pruned(capture, seals, before)
+        reader = log.Log("log", filesystem=filesystem)
+        assert len(removed) == len(seals) + 1 - len(reader)
+        whole = serial(capture)[0]
+        later = [row for row in whole if row[0] > before]
+        if before < reader.end.lsn:
+            assert reader.begin.lsn <= before
+            assert rows([list(reader.read(after=before))]) == later
+            assert rows([list(reader.read())]) == [
+                row for row in whole if row[0] > reader.begin.lsn
+            ]
+        assert rows(reader.changes()) == [row for row in whole if row[0] > reader.begin.lsn]
+        if reader.begin.lsn:
+            with pytest.raises(log.LogError, match="cannot read transactions that commit after"):
+                reader.plan(reader.begin.lsn - 1)
+        if reader.begin.ordinal:
+            with pytest.raises(log.LogError, match="cannot read messages from ordinal 0 on"):
+                next(reader.messages(0))
+        assert log.verify("log", filesystem=filesystem).is_sound
+        # As much as can be: the next segment holds what is needed.
+        if len(reader) > 1 and before < 2**62:
+            assert log.prune("log", before, filesystem=filesystem) == []
+
+    check()
 
 
 def test_open_transactions_keep_their_segments(tmp_path: Path) -> None:
@@ -320,7 +329,8 @@ def delivered(folder: Path) -> int:
     return sum(len(batch) for changes in log.Log(folder).changes() for batch in changes)
 
 
-@pytest.mark.parametrize("capture", DENSE, ids=str)
+@pytest.mark.slow
+@pytest.mark.parametrize("capture", list(in_turn(DENSE, [()], quick=corpus.is_newest)), ids=str)
 def test_changes(capture: corpus.Capture, tmp_path: Path) -> None:
     """Those that are committed are those that readers get, whatever a later session repeats."""
     count = len(capture.messages)

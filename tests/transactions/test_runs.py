@@ -101,6 +101,7 @@ def calls(messages: Sequence[Any], chosen: random.Random, most: int = 12) -> Ite
         start = stop
 
 
+@pytest.mark.differential
 @pytest.mark.parametrize(
     "capture",
     list(in_turn(corpus.captures(), [()], quick=corpus.oldest_and_newest().__contains__)),
@@ -123,6 +124,7 @@ def test_captures_at_random_cuts(capture: corpus.Capture) -> None:
         pair.decode(several[cut])
 
 
+@pytest.mark.differential
 @pytest.mark.parametrize("capture", corpus.oldest_and_newest(), ids=str)
 def test_what_is_found_in_captures(capture: corpus.Capture) -> None:
     for streaming in (False, True):
@@ -231,6 +233,7 @@ def streams(draw: st.DrawFn) -> list[bytes]:
     return messages
 
 
+@pytest.mark.differential
 @examples(100, 800)
 def test_any_stream_is_decoded_alike(examples: int) -> None:
     @settings(max_examples=examples)
@@ -249,6 +252,7 @@ def test_any_stream_is_decoded_alike(examples: int) -> None:
     check()
 
 
+@pytest.mark.differential
 @examples(100, 600)
 def test_the_same_runs_are_found_in_any_stream(examples: int) -> None:
     @settings(max_examples=examples)
@@ -268,6 +272,7 @@ def test_the_same_runs_are_found_in_any_stream(examples: int) -> None:
     check()
 
 
+@pytest.mark.differential
 @examples(100, 600)
 def test_any_stream_is_summarised_alike(examples: int) -> None:
     @settings(max_examples=examples)
