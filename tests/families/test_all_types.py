@@ -21,8 +21,8 @@ from pgwire_codec.reference import families
 from pgwire_codec.types import ColumnType, TypeOptions, column_type
 from pgwire_codec.types.builtin import BUILTIN
 from tests.families.golden import FAMILIES, GOLDEN
-from tests.support.corpus import Capture, capture, captures, truth
-from tests.support.examples import examples
+from tests.support.corpus import Capture, capture, captures, oldest_and_newest, truth
+from tests.support.examples import examples, in_turn
 from tests.support.implementations import Implementation, implementation
 from tests.support.values import (
     OPTIONS,
@@ -189,7 +189,11 @@ def test_columns_too_large_for_32_bit_offsets(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.differential
-@pytest.mark.parametrize("run", captures("types"), ids=str)
+@pytest.mark.parametrize(
+    "run",
+    list(in_turn(captures("types"), [()], quick=oldest_and_newest().__contains__)),
+    ids=str,
+)
 def test_captured_values_by_both(run: Capture) -> None:
     for options in OPTIONS:
         for kind, rows in columns(run, options):

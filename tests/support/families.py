@@ -26,6 +26,7 @@ from pgwire_codec.spark.arrow_types import SPARK
 from pgwire_codec.types import NATIVE, ArrowTypes
 from tests.support.build import column, relation
 from tests.support.encoding import decoded, each_form, encode_by_both, written
+from tests.support.examples import examples
 from tests.support.implementations import Implementation, implementation
 from tests.support.values import (
     OPTIONS,
@@ -241,10 +242,11 @@ class FamilyTests:
         assert outcomes.min() > len(self.golden)
 
     @pytest.mark.differential
-    def test_random_values(self, kind: str) -> None:
+    @examples(20, 200)
+    def test_random_values(self, kind: str, examples: int) -> None:
         as_text = family_of(type_of(kind, types="text"))
 
-        @settings(max_examples=60)
+        @settings(max_examples=examples)
         @given(st.data())
         def check(data: st.DataObject) -> None:
             rows: list[Row] = []
