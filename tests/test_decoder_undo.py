@@ -22,6 +22,7 @@ from pgwire_codec import decoder as decoder_module
 from pgwire_codec.decoder import SessionState
 from tests.support import corpus
 from tests.support.build import T, column, insert, relation, streamed, transaction, truncate, wire
+from tests.support.examples import examples
 from tests.support.wrong import UNKNOWN_TAG
 from tests.transactions.test_splits import rows, transactions
 
@@ -152,31 +153,36 @@ def made(steps: list[tuple[str, int, str, int]], in_block: bool, lsn: int) -> li
     return wire(messages)
 
 
-@settings(max_examples=300)
-@given(calls=CALLS, atomic=st.booleans())
-def test_made_streams(calls: list[Any], atomic: bool) -> None:
+@examples(100, 1000)
+def test_made_streams(examples: int) -> None:
     """Calls that raise are as if they had not been made."""
-    decoder = pgc.Decoder(atomic=atomic)
-    decoder.decode(wire([T]))
-    found, accepted = [], []
-    lsn = 100
-    for steps in calls:
-        before = state(decoder)
-        messages = made(steps, before.carry.in_block, lsn)
-        lsn += len(steps)
-        with pytest.raises(pgc.DecodeError):
-            decoder.decode([*messages, UNKNOWN_TAG])
-        assert_same(state(decoder), before)
-        try:
-            found.append(decoder.decode(messages))
-        except pgc.DecodeError:
+
+    @settings(max_examples=examples)
+    @given(calls=CALLS, atomic=st.booleans())
+    def check(calls: list[Any], atomic: bool) -> None:
+        decoder = pgc.Decoder(atomic=atomic)
+        decoder.decode(wire([T]))
+        found, accepted = [], []
+        lsn = 100
+        for steps in calls:
+            before = state(decoder)
+            messages = made(steps, before.carry.in_block, lsn)
+            lsn += len(steps)
+            with pytest.raises(pgc.DecodeError):
+                decoder.decode([*messages, UNKNOWN_TAG])
             assert_same(state(decoder), before)
-        else:
-            accepted.append(messages)
-    fresh = pgc.Decoder(atomic=atomic)
-    fresh.decode(wire([T]))
-    assert delivered(found) == delivered([fresh.decode(messages) for messages in accepted])
-    assert decoder.carry == fresh.carry
+            try:
+                found.append(decoder.decode(messages))
+            except pgc.DecodeError:
+                assert_same(state(decoder), before)
+            else:
+                accepted.append(messages)
+        fresh = pgc.Decoder(atomic=atomic)
+        fresh.decode(wire([T]))
+        assert delivered(found) == delivered([fresh.decode(messages) for messages in accepted])
+        assert decoder.carry == fresh.carry
+
+    check()
 
 
 # Errors of every kind.

@@ -75,6 +75,7 @@ def test_all_changes_of_a_shape_are_decoded(codec: Implementation, name: str) ->
     assert len(shape.changes) == CHANGES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("known", "pending"),
     [

@@ -87,6 +87,7 @@ STARVE = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "values", ["unchanged", "null", "text", "bytea", "int4", "numeric", "date", "array"]
 )

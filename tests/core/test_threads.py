@@ -40,6 +40,7 @@ def switching_often() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
+@pytest.mark.differential
 @pytest.mark.usefixtures("switching_often")
 def test_decoders_of_their_own_side_by_side() -> None:
     """Four threads, of which two at a time read the same bytes."""
@@ -55,6 +56,7 @@ def test_decoders_of_their_own_side_by_side() -> None:
             assert found == alone[number], SEVERAL[number]
 
 
+@pytest.mark.differential
 @pytest.mark.parametrize(
     ("capture", "threads", "heads"),
     list(in_turn(SEVERAL, [(2, False), (7, True), (2, True), (7, False)])),

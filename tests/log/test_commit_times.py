@@ -72,6 +72,7 @@ def read(reader: log.Log, **options: Any) -> list[Any]:
     return rows([list(reader.read(**options))])
 
 
+@pytest.mark.slow
 @examples(10, 60)
 def test_times_in_any_order(examples: int) -> None:
     @settings(max_examples=examples)

@@ -95,10 +95,9 @@ def flips(directory: Path, number: int, seed: int) -> Iterator[tuple[Path, int]]
         path.write_bytes(content)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
-@pytest.mark.parametrize(
-    "number", [20, pytest.param(700, marks=[pytest.mark.slow, pytest.mark.thorough])]
-)
+@pytest.mark.parametrize("number", [20, pytest.param(700, marks=pytest.mark.thorough)])
 def test_flipped_bits(compression: str | None, number: int, tmp_path: Path) -> None:
     directory = build(tmp_path, compression=compression)
     expected = [reader(directory) for reader in READERS]
@@ -161,6 +160,7 @@ def damages(directory: Path, other: Path) -> Iterator[tuple[str, Path]]:
                 put_back()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one_in", [4, pytest.param(1, marks=pytest.mark.thorough)])
 def test_files_that_are_missing_cut_or_exchanged(
     one_in: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -278,6 +278,7 @@ USES: list[Callable[[Path], Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one_in", [36, pytest.param(1, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize(
     "name", [f"{0:020}.json", f"{6:020}.json", "watermark.json", "manifest.json"]

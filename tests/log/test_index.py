@@ -67,6 +67,7 @@ def test_a_file_for_so_many_segments(directory: Path) -> None:
     check_whole(directory)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capture", list(in_turn(DENSE, [()], quick=corpus.is_newest)), ids=str)
 def test_captures(capture: corpus.Capture) -> None:
     count = len(capture.messages)

@@ -89,6 +89,7 @@ def _check_ranges(reader: log.Log, capture: corpus.Capture, bounds: list[int]) -
     assert found == serial(capture)[0]
 
 
+@pytest.mark.slow
 @examples(15, 80)
 def test_consecutive_ranges_give_every_change_once(examples: int) -> None:
     @settings(max_examples=examples)
@@ -171,6 +172,7 @@ def test_a_range_with_nothing_in_it(tmp_path: Path) -> None:
         reader.plan(-1)
 
 
+@pytest.mark.slow
 @examples(12, 60)
 def test_sessions_that_break_off_and_begin_again(examples: int) -> None:
     """The server resumes at the last confirmed position, perhaps several times."""

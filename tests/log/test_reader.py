@@ -33,6 +33,7 @@ CAPTURE = corpus.capture("immediate.pg18.v4-parallel-2pc")
 MESSAGES = wire([*transaction(T, insert(1, "1", "a", None), lsn=100), *transaction(lsn=200)])
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(data=st.data())
 def test_reading_on_while_the_log_grows(data: st.DataObject) -> None:

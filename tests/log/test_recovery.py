@@ -186,6 +186,7 @@ def lose(directory: Path, disk: Disk, data: st.DataObject) -> None:
             assert kept == size  # sealed: all of it is safe
 
 
+@pytest.mark.slow
 @examples(30, 200)
 def test_a_crash_at_any_step(examples: int) -> None:
     @settings(max_examples=examples)

@@ -43,6 +43,7 @@ def add(to: SegmentBuilder, messages: list[bytes]) -> None:
         to.add(records, b"".join(messages))
 
 
+@pytest.mark.slow
 @examples(75, 600)
 def test_batches_do_not_matter(examples: int) -> None:
     @settings(max_examples=examples)

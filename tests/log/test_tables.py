@@ -46,6 +46,7 @@ def filtered(reader: log.Log, oid: int, **options: Any) -> list[Any]:
     return rows([[batch for batch in batches if batch.relation.oid == oid]])
 
 
+@pytest.mark.slow
 @examples(5, 40)
 def test_the_rows_of_each_table(examples: int) -> None:
     @settings(max_examples=examples)

@@ -63,6 +63,7 @@ def test_a_growing_log_is_sound(copy: Path) -> None:
     assert log.verify(copy).segments == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one_in", [8, pytest.param(1, marks=pytest.mark.thorough)])
 def test_any_flipped_byte_is_found(one_in: int, copy: Path) -> None:
     names = sorted(path.name for path in copy.iterdir() if path.suffix in (".arrow", ".json"))
@@ -212,6 +213,7 @@ def pruned(capture: corpus.Capture, seals: list[int], before: int) -> tuple[Any,
     return filesystem, removed
 
 
+@pytest.mark.slow
 @examples(12, 80)
 def test_what_is_behind_stays_readable(examples: int) -> None:
     @settings(max_examples=examples)

@@ -117,6 +117,7 @@ def test_what_the_watermark_says(tmp_path: Path) -> None:
         assert (writer.confirm_lsn, writer.received_lsn, writer.end_ordinal) == (110, 500, 5)
 
 
+@pytest.mark.slow
 def test_the_carry_is_that_of_what_is_flushed(tmp_path: Path) -> None:
     with log.LogWriter(tmp_path, SOURCE, part_bytes=300) as writer:
         for start in range(0, len(CAPTURE.messages), 7):

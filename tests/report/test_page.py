@@ -29,6 +29,7 @@ from tests.support.build import (
     update,
     wire,
 )
+from tests.support.examples import in_turn
 from tests.support.logs import SOURCE, append, write
 from tests.support.reports import as_counts, counted, page, written
 
@@ -44,7 +45,12 @@ def calls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("calls")
-@pytest.mark.parametrize("capture", CAPTURES, ids=str)
+@pytest.mark.parametrize(
+    ("capture", "calls"),
+    list(in_turn(CAPTURES, [(True,), (False,)])),
+    indirect=["calls"],
+    ids=str,
+)
 def test_figures_are_those_of_the_capture(capture: corpus.Capture, tmp_path: Path) -> None:
     count = len(capture.messages)
     found = report.gather(write(capture, tmp_path, [count // 3], part_bytes=5000))

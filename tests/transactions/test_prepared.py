@@ -161,6 +161,7 @@ def test_a_new_session_that_begins_with_its_prepare_has_to_be_declared() -> None
     assert decoder.pending == [10]
 
 
+@pytest.mark.slow
 def test_however_it_is_cut() -> None:
     stream: Any = Stream(wire(AMONG_OTHERS))
     everywhere = range(1, len(stream.messages))

@@ -115,6 +115,7 @@ def cuts_of(capture: corpus.Capture) -> st.SearchStrategy[list[int]]:
     return st.lists(st.integers(0, len(capture.messages)), max_size=12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capture", list(in_turn(DENSE, [()], quick=corpus.is_newest)), ids=str)
 def test_one_message_at_a_time(capture: corpus.Capture) -> None:
     everywhere = range(1, len(capture.messages))
