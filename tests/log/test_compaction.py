@@ -66,7 +66,7 @@ def check_ranges(reader: log.Log, whole: list[Any], lsns: Sequence[int]) -> None
 @pytest.mark.parametrize(
     ("capture", "part_bytes"),
     [
-        *in_turn(DENSE, SIZES),
+        *in_turn(DENSE, SIZES, quick=corpus.is_newest),
         *in_turn(LARGE, SIZES, quick=corpus.is_newest, few=SIZES[1:]),
     ],
     indirect=["part_bytes"],

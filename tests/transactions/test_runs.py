@@ -116,7 +116,7 @@ def test_captures_at_random_cuts(capture: corpus.Capture) -> None:
         "before": "none",
     }
     pair = Pair(implementation("cython").functions, **options)
-    several = capture.messages[:3000]
+    several = capture.messages[:1500]
     if chosen.random() < 0.3:  # a new session, which sends from an earlier position on
         back = chosen.randrange(len(several))
         several = [*several[: chosen.randrange(back, len(several))], *several]
