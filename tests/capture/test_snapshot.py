@@ -502,6 +502,34 @@ class TestBesideTheStream:
         alterations[0].join(20)
         assert [(row["k"], row["w"]) for row in decoded(tmp_path, "public.t")] == [(1, None)]
 
+    def test_a_table_that_somebody_waits_to_alter_after_a_failure(
+        self, pg: Database, tmp_path: Path
+    ) -> None:
+        """The snapshot that is kept for the next attempt would block both of them."""
+        pg.execute(
+            "CREATE TABLE t (k int PRIMARY KEY)",
+            "CREATE PUBLICATION p FOR TABLE t",
+            "INSERT INTO t VALUES (1)",
+        )
+        [(table,)] = pg.query("SELECT 't'::regclass::oid")
+        waiting = f"SELECT 1 FROM pg_locks WHERE relation = {table} AND NOT granted"
+        alteration = threading.Thread(target=pg.execute, args=["ALTER TABLE t ADD w int"])
+        capture = capture_into(pg, tmp_path, snapshot=True)
+        original = capture._copied
+
+        def fail_once(*arguments: Any) -> None:
+            if alteration.ident is None:
+                alteration.start()
+                assert wait_until(lambda: pg.query(waiting))
+                raise CaptureError("the connection was lost", is_transient=True)
+            original(*arguments)
+
+        capture._copied = fail_once  # type: ignore[method-assign]
+        capture.run(until_lsn=0)
+        alteration.join(20)
+        rows = {row["k"]: row["w"] for row in decoded(tmp_path, "public.t")}
+        assert rows == {1: None}
+
     def wait_for(self, pg: Database, connection: Any) -> None:
         """Wait until the creation of the slot waits for the connection's transaction."""
         assert wait_until(lambda: blockers(pg) == [connection.info.backend_pid])

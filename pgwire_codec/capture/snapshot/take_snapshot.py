@@ -62,6 +62,10 @@ if TYPE_CHECKING:
     from pgwire_codec.log.snapshot_record import SnapshotPlan
 
 
+class _TableLocked(CaptureError):
+    """A transaction is about to change a published table."""
+
+
 class SnapshotTaker:
     """Creates a slot and writes the published tables to a log that contains nothing else.
 
@@ -146,7 +150,16 @@ class SnapshotTaker:
 
     def _take(self, writer: LogWriter, walsender: Any, catalog: Any) -> None:
         commands = walsender.cursor()
-        tables = self._check(commands, catalog)
+        self._check(commands, catalog)
+        try:
+            tables = self._published(catalog)
+        except _TableLocked:
+            # By a transaction that may wait for the snapshot that is kept since the last attempt.
+            plan = self._interrupted(writer)
+            if plan is not None:
+                keeper_of(plan).end(catalog)
+            raise
+        check_readable(catalog, [table.relation.oid for table in tables])
         self._is_recorded = False
         writer.flush()
         plan = self._interrupted(writer)
@@ -195,7 +208,7 @@ class SnapshotTaker:
             self._created(begin_lsn)
             with self._kept(snapshot, tables, catalog) as kept:
                 commands.execute("SHOW server_version")  # the exporting session was alive, too
-                current = self._published_now(catalog)
+                current = self._published(catalog)
                 check_unchanged(catalog, kept.session.cursor(), tables, current)
                 ranges = table_ranges(kept.session.cursor(), tables)
                 kept.keep()
@@ -268,8 +281,8 @@ class SnapshotTaker:
         transaction.commit(plan.lsn)
         _confirm(writer, plan.lsn)
 
-    def _check(self, commands: Any, catalog: Any) -> list[PublishedTable]:
-        """Check server and publications; return the tables, all rows of which can be read."""
+    def _check(self, commands: Any, catalog: Any) -> None:
+        """Check the server, and that it has the publications."""
         pin(commands)
         check_wal_level(commands)
         if self._request.failover:
@@ -282,12 +295,9 @@ class SnapshotTaker:
             may_be_empty=options.messages is True,
         )
         disable_timeouts(catalog)
-        tables = published_tables(catalog, options.publications)
-        check_readable(catalog, [table.relation.oid for table in tables])
-        return tables
 
-    def _published_now(self, catalog: Any) -> list[PublishedTable]:
-        """Return the published tables while another session holds their locks.
+    def _published(self, catalog: Any) -> list[PublishedTable]:
+        """Return the published tables, also while another session has their locks.
 
         Some catalog functions lock the tables, too. They wait for a transaction that is to alter
         one, and it waits for the end of the snapshot. The server cannot see that these two wait
@@ -297,7 +307,7 @@ class SnapshotTaker:
         try:
             return published_tables(catalog, self._request.options.publications)
         except load_psycopg2().errors.LockNotAvailable as error:
-            raise CaptureError(
+            raise _TableLocked(
                 "a published table is locked by a transaction that alters, truncates or drops it",
                 hint="Take the snapshot when that transaction has ended.",
                 is_transient=True,
