@@ -9,17 +9,21 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import hypothesis
 import pytest
 
 import pgwire_codec as pgc
 from tests.support.implementations import Implementation, implementation
+from tests.support.java_archive import java_options
+from tests.support.lakehouse import mark_engines
+from tests.support.warm_python import warm_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ["tests.support.servers"]
+pytest_plugins = ["tests.support.servers", "tests.support.costs"]
 
 #: Files that need more than the core: they are left out if the package is not installed.
 NEEDS = {
@@ -35,12 +39,7 @@ hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("dev", deadline=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
-# Java processes of the tests have little memory and, except for the one session, a short life. The
-# session's generated code can fill the 48 MB that one compiler has for code, which ends it.
-os.environ.setdefault(
-    "JDK_JAVA_OPTIONS",
-    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
-)
+os.environ.setdefault("JDK_JAVA_OPTIONS", java_options())
 
 
 def _version(distribution: str) -> str:
@@ -60,13 +59,16 @@ def pytest_report_header() -> list[str]:
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in its own
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by their fixtures: Spark's go into one process, the codec's run on both."""
+    """Mark tests by their fixtures: Spark's go into two processes, the codec's run on both."""
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
-        if "spark" in fixtures:
-            item.add_marker(pytest.mark.xdist_group("spark"))
+        if "spark" in fixtures and not item.get_closest_marker("xdist_group"):
+            # A file's tests stay together, as the data that they share.
+            number = crc32(item.path.name.encode()) % 2
+            item.add_marker(pytest.mark.xdist_group(f"spark-{number}"))
         if "codec" in fixtures:
             item.add_marker(pytest.mark.both)
+    mark_engines(items)
 
 
 #: If plain Python is requested, the compiled core is not tested.
@@ -82,10 +84,23 @@ def codec(request: pytest.FixtureRequest) -> Implementation:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def python() -> Iterator[str]:
+    """Program that Spark starts as its Python: it forks one that has its imports."""
+    with warm_python() as program:
+        yield program
+
+
+@pytest.fixture
+def warm(python: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For commands that start a Spark of their own: their Python processes are forked."""
+    monkeypatch.setenv("PYSPARK_PYTHON", python)
+
+
+@pytest.fixture(scope="session")
+def spark(python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local Spark of two cores, started once. Tests that use it are marked slow."""
     if sys.version_info < (3, 11):
-        pytest.skip("PySpark 4.3 needs Python 3.11")
+        pytest.skip("the extra for Spark needs Python 3.11")
     from pyspark.sql import SparkSession
 
     from pgwire_codec.spark.java import ensure_java
@@ -93,7 +108,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     ensure_java()
     with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("PYSPARK_PYTHON", sys.executable)
+        environment.setenv("PYSPARK_PYTHON", python)
         environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         session = (
             SparkSession.builder.master("local[2]")
@@ -114,5 +129,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             .config(map=lakehouse_settings())
             .getOrCreate()
         )
-        yield session
-        session.stop()
+    # Commands that a test starts have an environment without the session's.
+    yield session
+    session.stop()

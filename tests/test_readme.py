@@ -36,7 +36,7 @@ def blocks(language: str) -> list[object]:
         if match[1] == language:
             line = README.count("\n", 0, match.start()) + 1
             with_spark = re.search(r"\bspark\b", match[2]) is not None
-            marks = [pytest.mark.slow, pytest.mark.xdist_group("spark")] if with_spark else []
+            marks = [pytest.mark.slow, pytest.mark.xdist_group("spark-0")] if with_spark else []
             if DSN in match[2]:
                 marks = [pytest.mark.slow]
             found.append(pytest.param(match[2], match[3], id=f"line{line}", marks=marks))

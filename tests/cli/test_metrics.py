@@ -69,6 +69,7 @@ def test_capture_serves_its_metrics(table: Database, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("warm")
 def test_mirror_serves_its_metrics(tmp_path: Path) -> None:
     """A table that was set aside before is on the page from the start."""
     pytest.importorskip("pyspark")

@@ -62,6 +62,7 @@ def rows(folder: Path, table: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("warm")
 def test_tables_are_mirrored_set_aside_and_resumed(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     pytest.importorskip("deltalake")
@@ -94,6 +95,7 @@ def test_tables_are_mirrored_set_aside_and_resumed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("warm")
 def test_changes_that_are_left_out_and_replayed(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     pytest.importorskip("deltalake")
@@ -119,6 +121,7 @@ def test_changes_that_are_left_out_and_replayed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("warm")
 def test_a_signal_ends_it_after_the_batch(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     pytest.importorskip("deltalake")

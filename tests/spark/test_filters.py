@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("spark-1"),
 ]
 
 ENABLED = "spark.sql.python.filterPushdown.enabled"
