@@ -32,6 +32,10 @@ SERVICES = {"server", "tls", "spark", "kafka", "s3"}
 #: Has what it needs, and is run, in tests/spark/test_auto_cdc.py.
 ELSEWHERE = test_auto_cdc.PAGE
 
+#: Pages that take a minute. The commands and options of a mirror are tested in tests/spark and
+#: tests/cli, on smaller tables.
+THOROUGH = {"howto/mirror.md"}
+
 
 def _with_code() -> list[object]:
     return [
@@ -45,8 +49,10 @@ def _marks(page: Page) -> list[pytest.MarkDecorator]:
     slow = [pytest.mark.slow] if page.needs & SERVICES else []
     if "spark" not in page.needs:
         return slow
-    # The commands of a page with a server start Spark themselves, for minutes.
-    return [*slow, pytest.mark.xdist_group("mirror" if "server" in page.needs else "spark")]
+    if page.name in THOROUGH:
+        slow.append(pytest.mark.thorough)
+    # Commands of a page with a server start Spark themselves, for minutes.
+    return [*slow, pytest.mark.xdist_group("spark-0")]
 
 
 @pytest.fixture
@@ -61,6 +67,7 @@ def names(
     if "spark" in needs:
         # Before the folder is another one: Spark's workers import from that of its start.
         known["spark"] = request.getfixturevalue("spark")
+        request.getfixturevalue("warm")
     monkeypatch.chdir(tmp_path)
     with contextlib.ExitStack() as running:
         if "server" in needs:

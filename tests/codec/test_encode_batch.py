@@ -301,7 +301,7 @@ LEAKS = """
         except pgc.EncodeError:
             pass
 
-    assert_nothing_kept(once, 30)
+    assert_nothing_kept(once, 100)
 """
 
 

@@ -111,6 +111,7 @@ def run_demo(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.thorough
 def test_on_a_server_of_ones_own(steps: Any, pg16: Any, tmp_path: Path) -> None:
     output = tmp_path / "out"
     with database(pg16) as own:

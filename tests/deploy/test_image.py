@@ -76,7 +76,7 @@ def shop(pg18: EmbeddedServer) -> Iterator[Database]:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("mirror")
+@pytest.mark.thorough
 def test_capture_and_mirror(shop: Database, tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     deltalake = pytest.importorskip("deltalake")

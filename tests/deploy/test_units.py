@@ -123,7 +123,6 @@ def test_a_socket_that_nobody_reads(table: Database, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("mirror")
 def test_mirror(table: Database, tmp_path: Path) -> None:
     """The mirror's unit reads what the capture's wrote, and waits until it has."""
     pytest.importorskip("pyspark")

@@ -32,7 +32,13 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 
 OPERATORS: Final = ("=", "<=", ">=")
 
-THOROUGH: Final = pytest.param(ALL, id="all", marks=pytest.mark.thorough)
+CASES: Final = [
+    pytest.param("delta-rs", FEW, id="delta-rs-few"),
+    *(
+        pytest.param(engine, ALL, id=f"{engine}-all", marks=pytest.mark.thorough)
+        for engine in ("delta-rs", "delta-spark", "iceberg")
+    ),
+]
 
 
 class KeyedTables:
@@ -164,7 +170,7 @@ def _shown(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
-@pytest.mark.parametrize("types", [pytest.param(FEW, id="few"), THOROUGH])
+@pytest.mark.parametrize(("engine", "types"), CASES, indirect=["engine"])
 def test_keys_and_filters(
     spark: SparkSession,
     request: pytest.FixtureRequest,

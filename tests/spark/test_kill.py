@@ -16,7 +16,7 @@ import pytest
 from tests.support import spark_logs
 from tests.support.histories import History, to_messages
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
 ROOT = Path(__file__).parents[2]
 PIECES = 3

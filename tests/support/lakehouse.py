@@ -5,8 +5,12 @@ from __future__ import annotations
 import hashlib
 import shutil
 import subprocess
+from collections.abc import Iterable
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from zlib import crc32
 
 import pytest
 
@@ -22,6 +26,9 @@ DELTA: Final = {
 
 #: Newest releases of Iceberg's Spark runtime, by the release of Spark.
 ICEBERG: Final = {"4.1": ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",)}
+
+#: Engines that write tables, as the tests name them.
+ENGINES: Final = ("delta-rs", "delta-spark", "iceberg", "parquet")
 
 
 def jar(artifact: str) -> Path:
@@ -45,7 +52,34 @@ def jar(artifact: str) -> Path:
 
 def has(artifacts: dict[str, tuple[str, ...]]) -> bool:
     """Return whether a lakehouse's jars can be had for this Spark."""
-    return _release() in artifacts and shutil.which("mvn") is not None
+    return (
+        find_spec("pyspark") is not None
+        and _release() in artifacts
+        and shutil.which("mvn") is not None
+    )
+
+
+def mark_engines(items: Iterable[pytest.Item]) -> None:
+    """Mark what asks more than one engine the same as thorough, with all of them but one.
+
+    The one is another from test to test: mostly the cheapest, delta-rs.
+    """
+    scenarios: dict[str, dict[str, pytest.Item]] = {}
+    for item in items:
+        parameters: dict[str, object] = getattr(getattr(item, "callspec", None), "params", {})
+        texts = {name: each for name, each in parameters.items() if isinstance(each, str)}
+        engine = next((each for each in texts.values() if each in ENGINES), None)
+        if engine is not None and not item.get_closest_marker("thorough"):
+            others = item.nodeid.replace(engine, "")
+            scenarios.setdefault(others, {})[engine] = item
+    lacking = {"delta-spark": not has(DELTA), "iceberg": not has(ICEBERG)}
+    for scenario, by_engine in scenarios.items():
+        usable = [each for each in by_engine if not lacking.get(each)]
+        chosen = [each for each in usable if each == "delta-rs"] * 4 + usable
+        kept = chosen[crc32(scenario.encode()) % len(chosen)] if chosen else None
+        for engine, item in by_engine.items():
+            if engine != kept and engine in usable:
+                item.add_marker(pytest.mark.thorough)
 
 
 def usable_engine(name: str) -> str:
@@ -100,6 +134,4 @@ def iceberg_snapshots(spark: SparkSession, table: str) -> list[int]:
 
 
 def _release() -> str:
-    import pyspark
-
-    return ".".join(pyspark.__version__.split(".")[:2])
+    return ".".join(version("pyspark").split(".")[:2])
