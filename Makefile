@@ -14,8 +14,12 @@ BASE ?= main
 ENGINE ?= delta-rs
 VERSION ?= next
 JOBS ?= 3
+WORKFLOWS ?= yes
 
-# What is compiled is kept: the tests start many interpreters, and pytest rewrites every test file.
+# Compiled modules are kept for the next environment that has the same sources.
+export PGWIRE_CODEC_BUILDS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pgwire_codec/builds
+
+# Bytecode is kept, too: the tests start many interpreters, and pytest rewrites every test file.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -30,25 +34,28 @@ venv: $(VENV)/installed ## create .venv with what the tests need (PYTHON=... is 
 # A stamp, because neither the directory's nor the interpreter's time says what is installed.
 $(VENV)/installed: pyproject.toml setup.py $(foreach kind,pyx pxd,$(wildcard pgwire_codec/*/*.$(kind) pgwire_codec/*/*/*.$(kind)))
 	@test -x $(BIN)/python || { python=$$(.ci/find-python) && "$$python" -m venv --clear $(VENV); }
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRA)]'
+	tools/install $(BIN)/python --editable '.[$(EXTRA)]'
 	@touch $@
 
 # More processes than a small machine has cores: many tests wait for a server. One of them takes
 # Spark's tests, which share a session; each has servers of its own.
 PYTEST = $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup
 
-# What decodes and reads a log. Other packages do not see which implementation is in use.
-DECODING = $(addprefix tests/,arrow changes codec core log protocol transactions types \
+# What decodes. Other packages do not see which implementation is in use: they call it by what these
+# tests and the differential ones compare in both.
+DECODING = $(addprefix tests/,arrow changes codec core protocol transactions types \
 	test_corpus.py test_impl.py test_import.py) $(wildcard tests/test_decoder_*.py)
+IN_PYTHON = $(if $(TESTS),$(filter $(DECODING) $(addsuffix /%,$(DECODING)),$(TESTS)),$(DECODING))
 
-test: venv ## run the tests, and the quick ones of decoding in plain Python too
-	$(PYTEST) -m "not thorough"
-	PGWIRE_CODEC_IMPL=python $(PYTEST) $(DECODING) \
-		-m "not slow and not differential and not both and not thorough"
+test: venv ## run the tests, and the quick ones of decoding in plain Python too (TESTS=tests/cli)
+	$(BIN)/python -m tests.support.java_archive
+	$(PYTEST) --budget test -m "not thorough" $(TESTS)
+	$(if $(IN_PYTHON),PGWIRE_CODEC_IMPL=python $(PYTEST) $(IN_PYTHON) \
+		-m "not slow and not differential and not both and not thorough")
 
 thorough: venv ## run the tests that `make test` leaves out: more captures, options, interruptions
-	$(PYTEST) -m thorough
+	$(BIN)/python -m tests.support.java_archive
+	$(PYTEST) --budget thorough -m thorough
 
 quick: venv ## run the tests that take seconds: no Spark, no server, no differential tests
 	$(PYTEST) -m "not slow and not differential and not thorough"
@@ -59,7 +66,7 @@ lint: venv ## check style, format, types and imports
 	$(BIN)/mypy --strict pgwire_codec tests/crash tests/soak
 	$(BIN)/lint-imports
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint --max-line-length 100 pgwire_codec
-	./tools/actionlint $(BIN)/python
+	$(if $(filter yes,$(WORKFLOWS)),./tools/actionlint $(BIN)/python)
 	./tools/lint-deploy $(BIN)/python
 
 # What leaks is asked of a part of the tests only: other libraries leak at their end, too.
@@ -83,7 +90,7 @@ soak: venv ## run capture and mirror under load and faults, compare them, record
 	$(BIN)/python -m tests.soak --hours $(HOURS) $(if $(SEED),--seed $(SEED))
 
 sanitize: venv ## run the quick tests with the core under gcc's sanitizers
-	$(BIN)/python -m pip install --quiet "setuptools>=77"
+	tools/install $(BIN)/python "setuptools>=77"
 	./tools/build-copy build/sanitize $(BIN)/python CC=gcc PGWIRE_CODEC_SANITIZE=address,undefined
 	$(SANITIZED) ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=32 $(SANITIZED_TESTS) \
 		--numprocesses $(JOBS)
@@ -98,8 +105,8 @@ demo: venv ## run the demonstration: a shop's tables from an embedded server to 
 
 # pypgoutput without what it depends on: that would put a second psycopg2 in the first one's place.
 $(VENV)/bench: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --editable '.[bench]'
-	$(BIN)/python -m pip install --quiet --no-deps pypgoutput==0.0.3
+	tools/install $(BIN)/python --editable '.[bench]'
+	tools/install $(BIN)/python --no-deps pypgoutput==0.0.3
 	@touch $@
 
 bench: $(VENV)/bench ## measure each step beside its peers, write docs/benchmarks.md (SIZE=quick: only print)
@@ -145,7 +152,7 @@ bench-size: $(VENV)/bench ## measure large logs: planning, skipping, and many ta
 
 # The wheel's benchmarks in an environment that has the wheel, not the checkout.
 bench-wheel: venv ## build the wheel and run the benchmarks on it: build/bench-wheel/results.json
-	$(BIN)/python -m pip install --quiet --editable '.[wheel]'
+	tools/install $(BIN)/python --editable '.[wheel]'
 	rm -rf build/bench-wheel
 	$(BIN)/python -m build --wheel --outdir build/bench-wheel
 	./tools/bench-wheel $(BIN)/python build/bench-wheel/*.whl build/bench-wheel
@@ -157,7 +164,7 @@ bench-page: $(VENV)/bench ## make one page of several machines' runs (RUNS="NAME
 	$(BIN)/python -m benchmarks.machines_page build/bench-page $(RUNS)
 
 wheel: venv ## build sdist and manylinux wheel, and run all tests on it in an empty environment
-	$(BIN)/python -m pip install --quiet --editable '.[wheel]'
+	tools/install $(BIN)/python --editable '.[wheel]'
 	rm -rf build/wheel
 	$(BIN)/python -m build --outdir build/wheel/built
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --wheel-dir build/wheel \

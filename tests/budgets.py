@@ -21,7 +21,7 @@ BUDGETS: Final[dict[str, dict[str, int]]] = {
         "tests/protocol": 20,
         "tests/report": 60,
         "tests/soak": 20,
-        "tests/spark": 1500,
+        "tests/spark": 1800,
         "tests/test_affected.py": 5,
         "tests/test_corpus.py": 10,
         "tests/test_costs.py": 5,
