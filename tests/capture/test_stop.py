@@ -24,7 +24,7 @@ from tests.support.slot_captures import blockers, confirmed_by_server, wait_unti
 
 pytestmark = pytest.mark.slow
 
-SECONDS = 5.0  # of a busy machine; a connection that is not interrupted waits for ten, or for ever
+SECONDS = 8.0  # of a busy machine; a connection that is not interrupted waits for ten, or for ever
 COMMAND = "from pgwire_codec.cli import main; main()"
 
 
