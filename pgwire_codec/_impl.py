@@ -63,12 +63,8 @@ if TYPE_CHECKING:
         encode_message,
     )
 else:
-    Decoder = _module.Decoder
-    decode_frame = _module.decode_frame
-    decode_message = _module.decode_message
-    encode_message = _module.encode_message
 
     def __getattr__(name: str) -> Any:
-        if name != "encode_batch":
+        if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return _module.encode_batch  # which the core imports at first use
+        return getattr(_module, name)

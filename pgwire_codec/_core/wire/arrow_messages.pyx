@@ -59,10 +59,8 @@ def arrow_messages(array):
     """Return the messages of an Arrow array; see ``reference.join.arrow_messages``."""
     # nanoarrow ends the process when it exports the views of a stream's chunk. Its arrays exist
     # only after their class was imported.
-    nanoarrow_class = getattr(sys.modules.get("nanoarrow.c_array"), "CArray", None)
-    messages = None
-    if nanoarrow_class is None or not isinstance(array, nanoarrow_class):
-        messages = binary_messages(array)
+    nanoarrow_class = getattr(sys.modules.get("nanoarrow.c_array"), "CArray", ())
+    messages = None if isinstance(array, nanoarrow_class) else binary_messages(array)
     return from_arrow(array, join_views) if messages is None else messages
 
 
