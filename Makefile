@@ -37,8 +37,8 @@ $(VENV)/installed: pyproject.toml setup.py $(foreach kind,pyx pxd,$(wildcard pgw
 	tools/install $(BIN)/python --editable '.[$(EXTRA)]'
 	@touch $@
 
-# More processes than a small machine has cores: many tests wait for a server. One of them takes
-# Spark's tests, which share a session; each has servers of its own.
+# More processes than a small machine has cores: many tests wait for a server. Two of them take
+# Spark's tests, with a session in each; each process has servers of its own.
 PYTEST = $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup
 
 # What decodes. Other packages do not see which implementation is in use: they call it by what these

@@ -45,6 +45,7 @@ def script() -> ModuleType:
         ("pgwire_codec/report/style.css", {"report", "cli"}, {"spark", "capture", "core"}),
         ("tests/cli/test_log.py", {"cli/test_log.py"}, {"cli", "log"}),
         ("docs/howto/mirror.md", {"test_docs.py", "test_prose.py"}, {"spark", "cli"}),
+        ("changelog.d/+a.md", {"test_docs.py::test_the_changelog_has_what_comes"}, {"cli"}),
         (".github/workflows/ci.yml", {"test_workflows.py"}, {"cli"}),
         ("tests/log/test_gone.py", {"test_prose.py"}, {"log", "log/test_gone.py"}),
     ],
@@ -73,6 +74,18 @@ def test_a_change_reaches(script: Any, path: str, reached: set[str], not_reached
 )
 def test_everything_runs_for(script: Any, path: str) -> None:
     assert script.affected([path, "docs/index.md"]) is None
+
+
+def test_each_test_that_reads_pages_sees_them(script: Any) -> None:
+    found = script.affected(["docs/index.md"])
+    reads = re.compile(r"\bPAGES\b|\bdocs\.Page\b|\"docs/")
+    readers = {
+        str(path.relative_to(ROOT))
+        for path in ROOT.glob("tests/**/test_*.py")
+        if path != Path(__file__) and reads.search(path.read_text(encoding="utf-8"))
+    }
+    assert len(readers) > 2
+    assert readers <= found
 
 
 def test_each_test_sees_what_it_imports(script: Any) -> None:
