@@ -73,3 +73,21 @@ def test_the_process_ends_with_the_one_that_asked(
         asked.send_signal(number)
         process.wait(10)
     assert asked.returncode == (128 + number if number == signal.SIGTERM else -number)
+
+
+def test_it_ends_with_a_process_that_is_killed(tmp_path: Path) -> None:
+    code = (
+        "from tests.support.warm_python import warm_python\n"
+        "with warm_python() as program:\n"
+        "    print(program, flush=True)\n"
+        "    input()\n"
+    )
+    command = [sys.executable, "-c", code]
+    root = Path(__file__).parents[2]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=root, **pipes) as owner:
+        assert owner.stdout is not None
+        owner.stdout.readline()
+        [server] = psutil.Process(owner.pid).children()
+        owner.kill()
+        server.wait(30)

@@ -93,21 +93,21 @@ class Costs:
             write(f"{seconds:8.1f}  {test}")
         write("")
         write(f"{'used':>8} {'budget':>8}  folder")
-        for folder, seconds in self._folders().most_common():
-            limit = BUDGETS[self._budget].get(folder, 0)
-            line = f"{seconds:8.1f} {limit:8.0f}  {folder}"
+        for folder, seconds, limit in self._folders():
+            line = f"{seconds:8.1f} {limit:8}  {folder}"
             write(line + ("  over its budget" if seconds > limit else ""), red=seconds > limit)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         # A worker of xdist has its own tests only; more than the gate's run may take its time.
         if self._budget == "thorough" and not hasattr(session.config, "workerinput"):
-            limits = BUDGETS[self._budget]
-            over = [f for f, seconds in self._folders().items() if seconds > limits.get(f, 0)]
-            if over and session.exitstatus == pytest.ExitCode.OK:
+            is_over = any(seconds > limit for _, seconds, limit in self._folders())
+            if is_over and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-    def _folders(self) -> Counter[str]:
+    def _folders(self) -> list[tuple[str, float, int]]:
+        """Return each folder, its seconds and its budget, the costliest first."""
         folders: Counter[str] = Counter()
         for test, seconds in self._tests.items():
             folders["/".join(test.partition("::")[0].split("/")[:2])] += seconds
-        return folders
+        limits = BUDGETS[self._budget]
+        return [(name, used, limits.get(name, 0)) for name, used in folders.most_common()]

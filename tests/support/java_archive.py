@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
+import shutil
 import sys
 import tempfile
 from importlib.util import find_spec
@@ -35,19 +35,14 @@ def java_options() -> str:
 def _archive() -> Path | None:
     """Return where this Java's and Spark's archive is, or is to be. None without one of them."""
     found = find_spec("pyspark")
-    java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
-    if found is None or found.origin is None:
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java" if home is None else str(Path(home, "bin", "java")))
+    if found is None or found.origin is None or java is None:
         return None
-    try:
-        version = subprocess.run([java, "-version"], capture_output=True, check=True).stderr
-    except OSError:
-        return None
-    # Java compares time and size of each jar with those that it has archived.
-    jars = [
-        (str(path), path.stat().st_mtime_ns)
-        for path in sorted(Path(found.origin).with_name("jars").glob("*.jar"))
-    ]
-    digest = hashlib.sha256(version + repr(jars).encode()).hexdigest()[:16]
+    # Java compares time and size of each file with those that it has archived.
+    files = [Path(java).resolve(), *sorted(Path(found.origin).with_name("jars").glob("*.jar"))]
+    facts = repr([(str(path), path.stat().st_mtime_ns) for path in files])
+    digest = hashlib.sha256(facts.encode()).hexdigest()[:16]
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache, "pgwire_codec", "java", f"{digest}.jsa")
 

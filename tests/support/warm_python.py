@@ -89,7 +89,7 @@ def _serving(address: Path) -> Iterator[None]:
         code = f"from {__name__} import serve; serve({listening.fileno()})"
         server = subprocess.Popen(
             [sys.executable, "-c", code],
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # which ends with this process, however that ends
             pass_fds=[listening.fileno()],
             env={
                 **os.environ,
@@ -97,11 +97,8 @@ def _serving(address: Path) -> Iterator[None]:
                 "OPENBLAS_NUM_THREADS": "1",  # a process that forks has no threads
             },
         )
-    try:
+    with server:
         yield
-    finally:
-        server.terminate()
-        server.wait()
 
 
 def serve(descriptor: int) -> None:
@@ -111,7 +108,7 @@ def serve(descriptor: int) -> None:
     gc.collect()
     gc.freeze()
     listening = socket.socket(fileno=descriptor)
-    while True:
+    while sys.stdin not in select.select([listening, sys.stdin], [], [])[0]:
         connection, _ = listening.accept()
         with connection:
             if os.fork() == 0:
@@ -124,22 +121,24 @@ def serve(descriptor: int) -> None:
 
 def _supervise(connection: socket.socket) -> NoReturn:
     """Fork the process that is asked for; report its end, or end it with who asked."""
-    size, descriptors, _, _ = socket.recv_fds(connection, 4, 3)
-    content = b""
-    while len(content) < int.from_bytes(size, "big"):
-        content += connection.recv(1 << 20)
+    head, descriptors, _, _ = socket.recv_fds(connection, 4, 3)
+    size = int.from_bytes(head, "big")
+    content = connection.recv(size, socket.MSG_WAITALL)
+    if not descriptors or len(content) < size:  # who asked has ended
+        os._exit(1)
     process = os.fork()
     if process == 0:
         connection.close()
         _become(descriptors, *marshal.loads(content))
-    connection.sendall(process.to_bytes(4, "big"))
     for each in descriptors:
         os.close(each)
+    with suppress(ConnectionError):  # who asked may have ended, which the next lines see
+        connection.sendall(process.to_bytes(4, "big"))
     ended = os.pidfd_open(process)
     if connection in select.select([connection, ended], [], [])[0]:
         os.kill(process, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-    with suppress(BrokenPipeError):  # who asked has ended
+    with suppress(ConnectionError):
         connection.sendall(bytes([code if code >= 0 else 128 - code]))
     os._exit(0)
 
