@@ -27,6 +27,10 @@ _COMMANDS: Final = {
 }
 
 
+class NotImported(click.Command):
+    """Name and help of a command, until it is called."""
+
+
 class _Group(click.Group):
     """Command group that shows this package's errors without a traceback, and hints below them.
 
@@ -34,11 +38,8 @@ class _Group(click.Group):
     tables and slots in an error can contain any character, and are escaped.
     """
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*_COMMANDS, *self.commands})
-
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in _COMMANDS and cmd_name not in self.commands:
+        if isinstance(self.commands.get(cmd_name), NotImported):
             with allocator_of_command():
                 module = import_module(f"pgwire_codec.cli.{cmd_name}")
             self.add_command(getattr(module, cmd_name))
@@ -46,8 +47,7 @@ class _Group(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
-        listed = [click.Command(name, help=text) for name, text in _COMMANDS.items()]
-        click.Group(commands=[*self.commands.values(), *listed]).format_commands(ctx, formatter)
+        click.Group(commands=self.commands).format_commands(ctx, formatter)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -75,3 +75,7 @@ def _line(text: str, command: click.Command | None) -> str:
 @click.version_option(package_name="pgwire-codec", prog_name="pgwire-codec")
 def app() -> None:
     """Capture and decode PostgreSQL's logical replication stream (pgoutput)."""
+
+
+for _name, _help in _COMMANDS.items():
+    app.add_command(NotImported(_name, help=_help))

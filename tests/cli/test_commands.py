@@ -12,7 +12,7 @@ from typing import Any
 import click
 import pytest
 
-from pgwire_codec.cli.app import _COMMANDS, app
+from pgwire_codec.cli.app import _COMMANDS, NotImported, app
 from pgwire_codec.protocol import messages as m
 from tests.support.commands import relation, row, run
 from tests.support.corpus import capture
@@ -34,7 +34,8 @@ def test_help_lists_the_commands_as_they_describe_themselves() -> None:
         command = app.get_command(context, name)
         assert command is not None
         assert command.get_short_help_str(limit=1000) == text
-    assert_lists_the_same(click.Group(commands=app.commands), app)
+    not_imported = [NotImported(name, help=text) for name, text in _COMMANDS.items()]
+    assert_lists_the_same(click.Group(commands=app.commands), click.Group(commands=not_imported))
 
 
 def assert_lists_the_same(expected: click.Group, group: click.Group) -> None:
@@ -45,6 +46,14 @@ def assert_lists_the_same(expected: click.Group, group: click.Group) -> None:
             each.format_commands(click.Context(each), formatter)
             listed.append(formatter.getvalue())
         assert listed[0] == listed[1]
+
+
+def test_a_command_that_is_not_there() -> None:
+    """It is compared with all commands, also with those that are not imported."""
+    code = "import sys; sys.argv[1:] = ['mirrr']; from pgwire_codec.cli import main; main()"
+    done = run_python(code)
+    assert done.returncode == 2
+    assert "No such command 'mirrr'. Did you mean 'mirror'?" in done.stderr
 
 
 def test_wrong_usage_is_status_2() -> None:
