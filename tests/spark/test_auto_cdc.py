@@ -68,6 +68,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for module in ("pyspark", "grpc", "yaml"):
         pytest.importorskip(module, reason="needs pyspark[pipelines]")
     import pyspark
+    from pyspark import pipelines
+
+    if not hasattr(pipelines, "create_auto_cdc_flow"):
+        pytest.skip("Spark 4.3 and later have AUTO CDC")
 
     settings = {
         "spark.driver.extraClassPath": jar(JAR),

@@ -16,7 +16,11 @@ import pytest
 from tests.support import spark_logs
 from tests.support.histories import History, to_messages
 
-pytestmark = [pytest.mark.slow, pytest.mark.thorough]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.thorough,
+    pytest.mark.skipif(not spark_logs.HAS_LIMITS, reason="Spark 4.2 and later have limits"),
+]
 
 ROOT = Path(__file__).parents[2]
 PIECES = 3
