@@ -16,7 +16,7 @@ from pgwire_codec.spark.offsets import from_offset, position_within, to_offset
 from pgwire_codec.spark.stream_reader import PgoutputStreamReader
 
 
-class AdmittingStreamReader(PgoutputStreamReader, SupportsTriggerAvailableNow):
+class AdmittingStreamReader(PgoutputStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Limits micro-batches to a number of bytes, and available-now queries to what was there."""
 
     _target: LogPosition | None = None

@@ -70,7 +70,7 @@ class PgoutputStreamReader(DataSourceStreamReader):
         after = self._options.starting_lsn
         return to_offset(log.begin if after is None else position_of(log, after))
 
-    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
+    def latestOffset(self) -> dict[str, Any]:  # noqa: N802
         log = self._refreshed()
         if self._place is None:  # that of the checkpoint, which Spark does not pass
             return self._counted(log, log.end)

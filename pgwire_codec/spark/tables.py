@@ -226,7 +226,7 @@ def _packed_rows(kept: DataFrame, oid: int, name: str, tasks: int, schema: pa.Sc
         kept.where((kept.relation_oid == oid) & (kept.relation == name))
         .select("data")
         .coalesce(tasks)
-        .mapInArrow(_unpacking(schema), spark_schema(schema))
+        .mapInArrow(_unpacking(schema), spark_schema(schema))  # type: ignore[arg-type]
     )
 
 

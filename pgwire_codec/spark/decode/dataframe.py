@@ -97,7 +97,8 @@ class PlannedChanges:
             schema=schema,
             options=self._options,
         )
-        return self._messages.mapInArrow(_decode_pass(job), spark_schema(schema.arrow))
+        rows = self._messages
+        return rows.mapInArrow(_decode_pass(job), spark_schema(schema.arrow))  # type: ignore[arg-type]
 
 
 def decode_changes(

@@ -58,7 +58,8 @@ def survey(messages: DataFrame, *, in_parts: bool, on_error: str) -> list[Survey
     # All columns, including unused ones: a shuffle coalesces partitions by their size, and the
     # decoding pass must see the same parts.
     sent = messages if on_error == "skip" else messages.withColumn("data", _heads())
-    rows = sent.mapInArrow(pass_, f"{_RESULT}, summary binary").collect()
+    summarised = sent.mapInArrow(pass_, f"{_RESULT}, summary binary")  # type: ignore[arg-type]
+    rows = summarised.collect()
     parts = [
         SurveyedPart(
             part=row["part"],

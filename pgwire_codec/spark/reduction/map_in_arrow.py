@@ -40,7 +40,7 @@ def map_in_arrow(
             if inner:
                 structs[place] = kind.names, inner
     if not lists and not structs:
-        return rows.mapInArrow(function, schema)
+        return rows.mapInArrow(function, schema)  # type: ignore[arg-type]
     # Only the lists are expressions: each one takes the driver milliseconds.
     sent: dict[str, Column] = {}
     added: dict[str, Column] = {}
