@@ -75,7 +75,7 @@ def mark_engines(items: Iterable[pytest.Item]) -> None:
     lacking = {"delta-spark": not has(DELTA), "iceberg": not has(ICEBERG)}
     for scenario, by_engine in scenarios.items():
         usable = [each for each in by_engine if not lacking.get(each)]
-        chosen = [each for each in usable if each == "delta-rs"] * 4 + usable
+        chosen = [each for each in usable if each == "delta-rs"] * 9 + usable
         kept = chosen[crc32(scenario.encode()) % len(chosen)] if chosen else None
         for engine, item in by_engine.items():
             if engine != kept and engine in usable:
