@@ -14,6 +14,7 @@ from pgwire_codec.capture.catalog.published_tables import published_tables
 from pgwire_codec.capture.connection.connect import connect, load_psycopg2
 from pgwire_codec.capture.connection.error_hints import capture_error
 from pgwire_codec.errors import DecodeError
+from pgwire_codec.protocol.quoting import qualified_name
 
 if TYPE_CHECKING:
     from pgwire_codec.capture.batch import MessageBatch
@@ -52,13 +53,15 @@ class NewTables:
                 raise capture_error(error, request.slot) from error
             finally:
                 interrupt.release(connection)
-        self._request((each.relation.oid, f"{each.schema}.{each.relation.name}") for each in tables)
+        self._request(
+            (each.relation.oid, qualified_name(each.schema, each.relation.name)) for each in tables
+        )
 
     def request_sent(self, batch: MessageBatch) -> None:
         """Request the tables whose Relations are in a batch."""
         found = [self._relation(batch, place) for place in self._places(batch)]
         self._request(
-            (each.oid, f"{each.namespace or 'pg_catalog'}.{each.name}")
+            (each.oid, qualified_name(each.namespace or "pg_catalog", each.name))
             for each in found
             if each is not None
         )

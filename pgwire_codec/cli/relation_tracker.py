@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pgwire_codec import decode_message
 from pgwire_codec.protocol import messages as m
+from pgwire_codec.protocol import quoting
 
 Change = m.Insert | m.Update | m.Delete
 _WITH_SUBTRANSACTION = Change | m.Relation | m.Type | m.Truncate | m.Message
@@ -63,9 +64,9 @@ class RelationTracker:
             self._streamed_relations.pop(message.xid, None)
 
 
-def qualified_name(relation: m.Relation) -> str:
-    """Return ``schema.table``, not quoted."""
-    return f"{schema_of(relation)}.{relation.name}"
+def qualified_name(relation: m.Relation | m.Type) -> str:
+    """Return ``schema.table``, as PostgreSQL quotes it."""
+    return quoting.qualified_name(schema_of(relation), relation.name)
 
 
 def schema_of(named: m.Relation | m.Type) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from pgwire_codec.errors import OptionError
 from pgwire_codec.log.checked_json import dump, load
 from pgwire_codec.log.store import open_store
+from pgwire_codec.protocol.quoting import parse_qualified_name
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -72,7 +73,8 @@ class TableRequests:
         LogError
             When it cannot be written.
         """
-        wrong = [name for name in tables if not all(name.partition("."))]
+        parsed = {name: parse_qualified_name(name) for name in tables}
+        wrong = [name for name, parts in parsed.items() if parts is None or not parts[0]]
         if wrong or not tables:
             raise OptionError(
                 f"not the name of a table: {wrong[0]!r}" if wrong else "no table is named",

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from pgwire_codec.errors import EncodeError, OptionError
 from pgwire_codec.protocol.messages import Relation
+from pgwire_codec.protocol.quoting import qualified_name
 from pgwire_codec.reference.cursor import write_int
 from pgwire_codec.reference.families import family_of
 from pgwire_codec.reference.families.family import Family
@@ -163,9 +164,9 @@ def _identity(relation: Relation) -> tuple[bytes, list[str]]:
         return b"O", [column.name for column in relation.columns]
     names = [column.name for column in relation.columns if column.flags & 1]
     if not names:
+        name = qualified_name(relation.namespace, relation.name)
         raise EncodeError(
-            f"{relation.namespace}.{relation.name} has no replica identity: no column is of the "
-            "key, and it is not FULL"
+            f"{name} has no replica identity: no column is of the key, and it is not FULL"
         )
     return b"K", names
 

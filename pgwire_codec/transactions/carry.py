@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeVar
 
 from pgwire_codec.protocol.messages import Relation, Type
+from pgwire_codec.protocol.quoting import qualified_name
 from pgwire_codec.transactions.journal import Journal
 
 _K = TypeVar("_K")
@@ -31,9 +32,8 @@ class RelationVersion:
 
     @property
     def qualified_name(self) -> str:
-        """``schema.table``; a table of pg_catalog has its bare name."""
-        namespace = self.relation.namespace
-        return f"{namespace}.{self.relation.name}" if namespace else self.relation.name
+        """``schema.table`` as PostgreSQL quotes it; a table of pg_catalog has its bare name."""
+        return qualified_name(self.relation.namespace, self.relation.name)
 
 
 class Position(NamedTuple):

@@ -32,10 +32,15 @@ def test_all_kinds_of_changes(made: MirrorOf, writer: Writer) -> None:
     bare = relation(3, column("v", "int4"), identity="n")
     named = relation(4, ID, column("a b"), name="Grö ße/%", namespace="_s.x")
     pairs = relation(5, ID, column("other", "int4", key=True))
+    dotted = [
+        relation(6, ID, name="c", namespace="a.b"),
+        relation(7, ID, name="b.c", namespace="a"),
+    ]
     writer.commit(keyed, *(build.insert(1, str(n), "v", "n") for n in range(4)))
     writer.commit(whole, *(build.insert(2, "7", "same") for _ in range(3)))
     writer.commit(bare, build.insert(3, "1"), build.insert(3, "1"))
     writer.commit(named, build.insert(4, "1", "x"), pairs, build.insert(5, "1", "2"))
+    writer.commit(*dotted, build.insert(6, "1"), build.insert(7, "1"), build.insert(7, "2"))
     writer.flush()
     made.run()
     first = {"public.t1": 4, "public.t2": 3, "public.t3": 2, "public.t5": 1}
@@ -55,8 +60,11 @@ def test_all_kinds_of_changes(made: MirrorOf, writer: Writer) -> None:
     for name in first:
         assert made.rows(name) == made.expected(name), name
     schema = "~5Fs~2Ex" if made.engine == "iceberg" else "~5Fs.x"
-    assert made.rows(f"{schema}.Gr~C3~B6~20~C3~9Fe~2F~25") == made.expected("_s.x.Grö ße/%")
-    assert {each["state"] for each in made.status().values()} == {"ok"}
+    assert made.rows(f"{schema}.Gr~C3~B6~20~C3~9Fe~2F~25") == made.expected('"_s.x"."Grö ße/%"')
+    status = made.status()
+    assert {each["state"] for each in status.values()} == {"ok"}
+    names = {'"a.b".c', 'a."b.c"', '"_s.x"."Grö ße/%"'}
+    assert status.keys() == first.keys() | names
 
 
 def test_status(made: MirrorOf, writer: Writer) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pgwire_codec.errors import CaptureError
 from pgwire_codec.protocol.messages import Relation, RelationColumn, Type
-from pgwire_codec.protocol.quoting import quote_identifier
+from pgwire_codec.protocol.quoting import parse_qualified_name, quote_identifier
 from pgwire_codec.reference import encode_message
 
 if TYPE_CHECKING:
@@ -139,11 +139,13 @@ def named_tables(cursor: Any, names: Collection[str]) -> list[PublishedTable]:
     ``names`` are ``schema.table``, or bare names of tables of pg_catalog. See
     :func:`published_tables`.
     """
+    parsed = [parts for parts in map(parse_qualified_name, names) if parts is not None]
     cursor.execute(
         "SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-        " WHERE c.relkind IN ('r', 'p') AND CASE n.nspname WHEN 'pg_catalog' THEN ''"
-        " ELSE n.nspname || '.' END || c.relname = ANY(%s)",
-        (list(names),),
+        " JOIN unnest(%s::text[], %s::text[]) AS named(schema, name) ON c.relname = named.name"
+        " AND n.nspname = coalesce(nullif(named.schema, ''), 'pg_catalog')"
+        " WHERE c.relkind IN ('r', 'p')",
+        ([schema for schema, _ in parsed], [name for _, name in parsed]),
     )
     return _tables(cursor, {oid: _Published(None, {None}) for (oid,) in cursor.fetchall()})
 

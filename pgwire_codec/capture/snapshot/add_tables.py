@@ -35,6 +35,7 @@ from pgwire_codec.capture.snapshot.table_copies import TableCopies
 from pgwire_codec.capture.snapshot.table_ranges import table_ranges
 from pgwire_codec.errors import CaptureError
 from pgwire_codec.protocol.lsn import parse_lsn
+from pgwire_codec.protocol.quoting import qualified_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -154,7 +155,7 @@ class TableAdder:
         """Return the tables; raise ``CaptureError`` unless all of them are published."""
         publications = self._request.options.publications
         found = {
-            f"{table.schema}.{table.relation.name}": table
+            qualified_name(table.schema, table.relation.name): table
             for table in published_tables(catalog, publications)
         }
         missing = [name for name in names if name not in found]

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from pgwire_codec.errors import TableError
 from pgwire_codec.protocol.messages import Relation
+from pgwire_codec.protocol.quoting import qualified_name
 from pgwire_codec.spark.arrow_types import cast_batch, spark_arrow_schema, spark_schema
 from pgwire_codec.spark.mirroring.history import CHANGE
 from pgwire_codec.spark.mirroring.lake import ICEBERG, Lake
@@ -62,8 +63,8 @@ def open_version(
     is_recorded = status is not None and CHANGE in (status.row_columns or ())
     if is_recorded or lake.has_histories_only:
         raise TableError(
-            f"the target of {relation.namespace}.{relation.name} has its history, which is not "
-            "compared",
+            f"the target of {qualified_name(relation.namespace, relation.name)} has its history, "
+            "which is not compared",
             hint="Compare a target that has its rows.",
         )
     found = lake.open(spark, relation)

@@ -9,6 +9,7 @@ from typing import Final
 
 from pgwire_codec.errors import TableError
 from pgwire_codec.protocol.messages import Relation, RelationColumn
+from pgwire_codec.protocol.quoting import qualified_name
 from pgwire_codec.spark.failures import COPY_AGAIN
 
 #: Version of the first server whose publications can have lists of columns.
@@ -113,8 +114,9 @@ def _type(column: RelationColumn) -> tuple[int, int]:
 
 
 def _exchanged(relation: Relation, old: str, new: str) -> TableError:
+    name = qualified_name(relation.namespace, relation.name)
     return TableError(
-        f"column {old} of {relation.namespace}.{relation.name} was renamed to {new}, and the names "
-        "of other columns changed with it",
+        f"column {old} of {name} was renamed to {new}, and the names of other columns changed "
+        "with it",
         hint=f"A name that goes from one column to another cannot be followed. {COPY_AGAIN}",
     )

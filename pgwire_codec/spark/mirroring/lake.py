@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from pgwire_codec.errors import OptionError
 from pgwire_codec.protocol.messages import Relation
+from pgwire_codec.protocol.quoting import qualified_name
 from pgwire_codec.spark.mirroring.lake_table import LakeTable, lake_table
 from pgwire_codec.spark.mirroring.status import KnownStatus, StatusTable
 from pgwire_codec.spark.sinks.delta_spark import EXTENSION
@@ -112,7 +113,7 @@ class Lake:
         """Return a table, which need not exist. ``spark`` is the session of its changes."""
         if self.engine == PARQUET:
             return ParquetHistory(spark, self.path(relation))
-        source = f"{relation.namespace or 'pg_catalog'}.{relation.name}"
+        source = qualified_name(relation.namespace or "pg_catalog", relation.name)
         return open_target(
             spark, self.engine, self.path(relation), _APP_ID, self.storage_options or None, source
         )

@@ -15,6 +15,7 @@ from pgwire_codec.changes.metadata import metadata_names
 from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.log import Log
 from pgwire_codec.protocol.messages import Relation
+from pgwire_codec.protocol.quoting import identifier
 from pgwire_codec.spark.arrow_types import arrow_schema
 from pgwire_codec.spark.failures import COPY_AGAIN
 from pgwire_codec.spark.formats.identity import column_names
@@ -87,7 +88,7 @@ class Masks:
         for version in log.versions:
             names, columns = tables.setdefault(version.relation.oid, (set(), set()))
             names.add(version.qualified_name)
-            columns.update(column_names(version.relation))
+            columns.update(map(identifier, column_names(version.relation)))
         known = [".".join(each) for names in tables.values() for each in product(*names)]
         for pattern, _ in self.patterns:
             if not any(map(TableNames.parse([pattern]).match, known)):
@@ -103,7 +104,7 @@ class Masks:
         parsed = [(TableNames.parse([pattern]), mask) for pattern, mask in self.patterns]
         found = {}
         for column in columns:
-            name = f"{table}.{column}"
+            name = f"{table}.{identifier(column)}"
             masks = (mask for names, mask in parsed if names.match(name))
             if (mask := next(masks, None)) is not None:
                 found[column] = mask

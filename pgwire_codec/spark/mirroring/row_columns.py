@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from pgwire_codec.changes.metadata import free_name, metadata_names
 from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.protocol.messages import Relation
+from pgwire_codec.protocol.quoting import identifier
 from pgwire_codec.spark.failures import COPY_AGAIN
 from pgwire_codec.spark.formats.identity import key_columns
 from pgwire_codec.spark.mirroring.alignment import table_columns
@@ -119,10 +120,10 @@ class RowColumns:
         own = table_columns(changes)
         taken = [name for name in own if name.lower() in self.names]
         if taken:
+            mask = f"{table}.{identifier(taken[0])}=drop"
             raise TableError(
                 f"{table} has a column {', '.join(taken)} itself, which the mirror is to add",
-                hint=f"Rename the column, or leave it out with a mask: --mask {table}.{taken[0]}="
-                "drop.",
+                hint=f"Rename the column, or leave it out with a mask: --mask '{mask}'.",
             )
         if self.is_history:
             return history_rows(changes)
