@@ -174,12 +174,31 @@ class ChangeBatch:
             self._body,
             len(self.relation.columns),
         )
-        # A key tuple sends the columns outside the key as NULL: they are not sent.
-        key_only = old.marker == ord("K")
-        for number, column in enumerate(self.relation.columns if key_only.any() else ()):
-            if not column.flags & 1:
-                old.state[number][key_only & (old.state[number] == NULL)] = NOT_SENT
+        # A key tuple has NULL for each column outside the key, and a key has no NULL. The key is
+        # that of the leaf partition, which can be another one than the relation's.
+        is_key = old.marker == ord("K")
+        if is_key.any():
+            old.state[(old.state == NULL) & is_key] = NOT_SENT
         return old, new
+
+    @cached_property
+    def partial_keys(self) -> npt.NDArray[np.bool_]:
+        """Rows whose old tuple is a key that lacks columns of the relation's key."""
+        old = self._tables[0]
+        is_key: npt.NDArray[np.bool_] = old.marker == ord("K")
+        numbers = [n for n, column in enumerate(self.relation.columns) if column.flags & 1]
+        if numbers:
+            is_key &= (old.state[numbers] == NOT_SENT).any(axis=0)
+        return is_key
+
+    def old_tuple_plan(self, plan: RecordPlan) -> RecordPlan:
+        """Return a plan with the columns that old tuples have, if one lacks a part of the key."""
+        if plan.option_before == "full" or not self.partial_keys.any():
+            return plan
+        sent = (self._tables[0].state != NOT_SENT).any(axis=1)
+        columns = zip(self.relation.columns, sent, strict=True)
+        before = [column.name for column, is_sent in columns if is_sent]
+        return self._plan.record(self.version, plan.current.names, before)
 
     @cached_property
     def old(self) -> Mapping[str, Column]:
@@ -215,6 +234,10 @@ class ChangeBatch:
         ``unrepresentable="raise"``, ``_invalid`` list<string> (names of the columns whose value was
         made null or clamped; ``_before.name`` for one of the old tuple). A metadata column whose
         name the table has, too, gets a further underscore in front.
+
+        Changes of a partition that are published as those of its root have old tuples with the
+        columns of the partition's own replica identity. If one of them lacks a column of the
+        root's, ``_before`` has the columns that the server sent.
         """
         plan = self.record_plan(columns)
         options = self._decoding.options
@@ -229,7 +252,7 @@ class ChangeBatch:
             threads=options.threads,
         )
         if made is None:
-            struct = build(self, plan)
+            struct, plan = build(self, plan)
             made = self.codec.record_batch(struct, plan.schema(struct))
         return made
 
@@ -237,12 +260,12 @@ class ChangeBatch:
         """Return a dict a row, of the columns of :meth:`to_arrow`; needs no pyarrow."""
         from pgwire_codec.arrow.values import to_pylist
 
-        return to_pylist(build(self, self.record_plan()))
+        struct, _ = build(self, self.record_plan())
+        return to_pylist(struct)
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
         """Export :meth:`to_arrow`'s columns by the Arrow PyCapsule interface."""
-        plan = self.record_plan()
-        struct = build(self, plan)
+        struct, plan = build(self, self.record_plan())
         return capsules(self.codec, struct, plan.c_schema(struct), requested_schema)
 
     def decode(self, which: str, selection: Selection) -> DecodedColumns:

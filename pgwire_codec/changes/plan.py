@@ -42,6 +42,10 @@ class RecordPlan:
         The table's columns.
     before : Selection
         The columns of ``_before``; without any there is no such field.
+    key : list of int
+        Places in it of the columns of the relation's key.
+    option_before : str
+        The option ``before``.
     all_names : list of str
         Names of all of the table's columns.
     all_numbers : list of int
@@ -58,16 +62,17 @@ class RecordPlan:
         What an implementation made of the plan, for its own use.
     """
 
-    def __init__(self, plan: TablePlan, names: Sequence[str]) -> None:
+    def __init__(self, plan: TablePlan, names: Sequence[str], before: Sequence[str]) -> None:
         self.width = len(plan.types)
         self.compiled: Any = None
         self.current = plan.select(names)
-        self.before = plan.select(plan.before)
+        self.before = plan.select(before)
+        self.key = [place for place, name in enumerate(self.before.names) if name in plan.key]
+        self.option_before = plan.option_before
         self.all_names = list(plan.numbers)
         self.all_numbers = list(plan.numbers.values())
         self.names_invalid = plan.names_invalid
-        before = [f"_before.{name}" for name in self.before.names]
-        self.invalid_names = self.current.names + before
+        self.invalid_names = self.current.names + [f"_before.{each}" for each in self.before.names]
         absent = {RELATION_OID}
         if not self.before.names:
             absent.add("_before")
@@ -144,8 +149,12 @@ class TablePlan:
         The table's columns; of columns with one name, which no server sends, the last one.
     types : list of ColumnType
         Their types.
+    key : frozenset of str
+        Names of the columns that the relation flags as key.
     before : list of str
         Names of the columns of ``_before``, by the option ``before``.
+    option_before : str
+        That option.
     names_invalid : bool
         Whether ``_invalid`` names the columns of values that a type cannot hold.
     registrations : int
@@ -168,21 +177,33 @@ class TablePlan:
             )
             for column in columns
         ]
+        self.option_before = options.before
         full = options.before == "full"
         before = [column.name for column in columns if full or column.flags & 1]
         self.before = before if options.before != "none" else []
+        self.key = frozenset(column.name for column in columns if column.flags & 1)
         self.names_invalid = options.unrepresentable != "raise"
-        self._records: dict[tuple[str, ...] | None, RecordPlan] = {}
+        self._records: dict[object, RecordPlan] = {}
 
-    def record(self, version: RelationVersion, names: Sequence[str] | None) -> RecordPlan:
+    def record(
+        self,
+        version: RelationVersion,
+        names: Sequence[str] | None,
+        before: Sequence[str] | None = None,
+    ) -> RecordPlan:
         """Return the plan of record batches with these of the table's columns, None for all.
+
+        Unless all columns belong to it, ``_before`` has the columns ``before``, by default the key.
 
         Raises ``KeyError`` for a column that the relation does not have.
         """
         if isinstance(names, str):
             raise TypeError("columns must be a sequence of names, not a str")
+        if before is None or self.option_before == "full":
+            before = self.before
         choice = None if names is None else tuple(names)
-        plan = self._records.get(choice)
+        key = (choice, tuple(before))
+        plan = self._records.get(key)
         if plan is None:
             known = list(self.numbers)
             for name in choice or ():
@@ -190,8 +211,8 @@ class TablePlan:
                     raise KeyError(
                         f"{version.qualified_name} has no column {name!r}: it has {known}"
                     )
-            plan = RecordPlan(self, known if choice is None else choice)
-            _add(self._records, _MOST_CHOICES, choice, plan)
+            plan = RecordPlan(self, known if choice is None else choice, before)
+            _add(self._records, _MOST_CHOICES, key, plan)
         return plan
 
     def select(self, names: Sequence[str]) -> Selection:

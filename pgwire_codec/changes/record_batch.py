@@ -37,13 +37,24 @@ class ChangedRows(Protocol):
     @property
     def lsn(self) -> npt.NDArray[np.uint64] | None: ...
 
+    def old_tuple_plan(self, plan: RecordPlan) -> RecordPlan: ...
+
     def decode(self, which: str, selection: Selection) -> DecodedColumns: ...
 
 
-def build(batch: ChangedRows, plan: RecordPlan) -> ArrowBuffers:
-    """Return the struct; see :meth:`pgwire_codec.ChangeBatch.to_arrow`."""
+def build(batch: ChangedRows, plan: RecordPlan) -> tuple[ArrowBuffers, RecordPlan]:
+    """Return the struct, and its plan; see :meth:`pgwire_codec.ChangeBatch.to_arrow`.
+
+    The plan is another one if ``_before`` has other columns than the relation's key.
+    """
     rows = len(batch)
     decoded = batch.decode("current", plan.current)
+    has_old = plan.option_before != "none" and _any_tagged(batch.op, WITH_OLD_TUPLE)
+    before = batch.decode("old", plan.before) if has_old else None
+    if before is not None and _may_lack_key(before, plan):
+        actual = batch.old_tuple_plan(plan)
+        if actual is not plan:
+            plan, before = actual, batch.decode("old", actual.before)
     unchanged = [decoded.unchanged[number] for number in plan.all_numbers]
     fields = [
         *(each.array for each in decoded.columns),
@@ -52,10 +63,9 @@ def build(batch: ChangedRows, plan: RecordPlan) -> ArrowBuffers:
     ]
     names = plan.current.names
     invalid = [each.invalid for each in decoded.columns]
-    if plan.before.names and not _any_tagged(batch.op, WITH_OLD_TUPLE):
+    if plan.before.names and before is None:
         fields.append(plan.null_before(rows))
-    elif plan.before.names:
-        before = batch.decode("old", plan.before)
+    elif plan.before.names and before is not None:
         # The old tuple's columns that were asked for; null without an old tuple.
         arrays = [each.array for each in before.columns]
         fields.append(_struct(arrays, plan.before.names, rows, before.present))
@@ -63,7 +73,15 @@ def build(batch: ChangedRows, plan: RecordPlan) -> ArrowBuffers:
         names = plan.invalid_names
     if plan.names_invalid:
         fields.append(_names(batch, invalid, names))
-    return ArrowBuffers("+s", rows, 0, None, [], fields, plan.names)
+    return ArrowBuffers("+s", rows, 0, None, [], fields, plan.names), plan
+
+
+def _may_lack_key(before: DecodedColumns, plan: RecordPlan) -> bool:
+    """Return whether an old tuple may lack a column of the key: one has no value there."""
+    if not plan.key:
+        return bool(before.present.any())
+    absent = len(before.present) - int(np.count_nonzero(before.present))
+    return any(before.columns[place].array.null_count > absent for place in plan.key)
 
 
 def _any_tagged(kind: npt.NDArray[np.uint8], tags: bytes) -> bool:

@@ -9,9 +9,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from pgwire_codec.changes.batch import ChangeBatch
-from pgwire_codec.errors import DecodeError, Rejected
+from pgwire_codec.errors import DecodeError, Rejected, TableError
 from pgwire_codec.log import Log, LogPartition
 from pgwire_codec.protocol.lsn import format_lsn
+from pgwire_codec.spark.formats.identity import PossibleLeaves
 from pgwire_codec.spark.formats.packed import PackedTable, Packer, TableRange
 from pgwire_codec.spark.formats.row_format import RowFormat, row_format
 from pgwire_codec.spark.formats.staged import Staging
@@ -100,11 +101,13 @@ def plan_packed(
     of_relation: dict[int, list[RelationVersion]] = {}
     for version in plan.versions if versions is None else versions:
         of_relation.setdefault(version.relation.oid, []).append(version)
+    scope = log.relations_at(until)
+    leaves = PossibleLeaves(version for _, version in scope.relations.values())
     tables = {}
     for name, version in newest.items():
         oid = version.relation.oid
         known = [*of_relation.get(oid, []), version]
-        rows = row_format(options, version, known, log.source.database)
+        rows = row_format(options, version, known, log.source.database, leaves)
         whole = TableRange(version.relation, plan.after, plan.until)
         tables[oid] = PackedTable(name, rows, whole)
     folder = None
@@ -158,6 +161,8 @@ def _packed(partition: PackedPartition, options: SourceOptions) -> Iterator[pa.R
         except DecodeError as error:
             if not options.errors_by_table:
                 raise
+            packer.reject(oid, error)
+        except TableError as error:
             packer.reject(oid, error)
         else:
             yield from packer.add(batch, records)

@@ -15,6 +15,7 @@ from pgwire_codec.log.relation_history import RelationHistory
 from pgwire_codec.log.relations import select_relation
 from pgwire_codec.spark.arrow_types import spark_schema
 from pgwire_codec.spark.batch_reader import PackedReader, PgoutputReader
+from pgwire_codec.spark.formats.identity import PossibleLeaves
 from pgwire_codec.spark.formats.packed import PACKED
 from pgwire_codec.spark.formats.row_format import RowFormat, row_format
 from pgwire_codec.spark.options import SourceOptions, parse_options
@@ -167,8 +168,8 @@ def _row_format(options: SourceOptions, log: Log) -> tuple[RowFormat, int | None
     """Return the format of the rows, and the OID of the table that they are of, or None for all."""
     versions = log.versions
     newest = None
+    scope = log.relations_at(options.ending_lsn)
     if options.is_of_a_table:
-        scope = log.relations_at(options.ending_lsn)
         newest = select_relation(
             scope, lambda: versions, table=options.table, relation_oid=options.relation_oid
         )
@@ -177,7 +178,8 @@ def _row_format(options: SourceOptions, log: Log) -> tuple[RowFormat, int | None
         end = log.end.lsn if options.ending_lsn is None else options.ending_lsn
         found = RelationHistory(log).between(newest.relation.oid, begin, end)
         versions = tuple(each.version for each in found)
-    rows = row_format(options, newest, versions, log.source.database)
+    leaves = PossibleLeaves(version for _, version in scope.relations.values())
+    rows = row_format(options, newest, versions, log.source.database, leaves)
     return rows, None if newest is None else newest.relation.oid
 
 

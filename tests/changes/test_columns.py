@@ -74,9 +74,11 @@ def test_a_key_tuple_does_not_send_what_is_not_part_of_the_key() -> None:
     assert made.new["id"].to_pylist() == [2]
 
 
-def test_null_in_a_key_column_of_a_key_tuple_is_null() -> None:
-    made = batch(update(1, row("2", "a", "b"), key=row(None, None, None)))
-    assert states(made.old) == [[NULL], [NOT_SENT], [NOT_SENT]]
+def test_a_key_tuple_of_another_key_does_not_send_the_key() -> None:
+    """A partition's key can be another one than its root's, and a key has no NULL."""
+    made = batch(update(1, row("2", "a", "b"), key=row(None, "x", None)))
+    assert states(made.old) == [[NOT_SENT], [VALUE], [NOT_SENT]]
+    assert made.partial_keys.tolist() == [True]
 
 
 def test_a_key_tuple_s_values_count_even_outside_of_the_key() -> None:

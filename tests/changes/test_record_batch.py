@@ -220,6 +220,54 @@ def test_metadata_gives_way_to_the_table_s_columns() -> None:
     assert (found["___op"], found["__seq"], found["__before"]) == ("U", 0, {"_op": "w"})
 
 
+# Old tuples of a partition, which have its own key, in the columns of its root.
+
+
+def root(*key: str, identity: str = "d") -> pgc.Relation:
+    columns = (column(name, key=name in key) for name in ("id", "r", "code", "v"))
+    return relation(1, *columns, identity=identity)
+
+
+@pytest.mark.parametrize(
+    ("table", "keys", "expected"),
+    [
+        (root("id", "r"), [(None, None, "103", None)], [{"code": "103"}]),
+        (root("id", "r"), [(None, "2", None, None)], [{"r": "2"}]),
+        (
+            root("id", "r"),
+            [("1", "2", None, None), (None, None, "103", None)],
+            [{"id": "1", "r": "2", "code": None}, {"id": None, "r": None, "code": "103"}],
+        ),
+        (root("id", "r", "code", "v", identity="f"), [("1", None, None, None)], [{"id": "1"}]),
+        (root(identity="n"), [("1", None, None, None)], [{"id": "1"}]),
+    ],
+    ids=["another key", "a part of the key", "two partitions", "whole rows", "no key"],
+)
+def test_before_has_the_columns_that_were_sent(
+    table: pgc.Relation, keys: list[tuple[str | None, ...]], expected: list[dict[str, str | None]]
+) -> None:
+    inside = [delete(1, key=row(*key)) for key in keys]
+    made = batch(*inside, relation=table)
+    records = made.to_arrow()
+    assert records["_before"].to_pylist() == expected
+    assert [each["_before"] for each in made.to_pylist()] == expected
+    assert pa.record_batch(made).equals(records)
+    assert batch(insert(1, *"1234"), *inside, relation=table).to_arrow()["_before"].to_pylist() == [
+        None,
+        *expected,
+    ]
+    whole = batch(*inside, relation=table, before="full").to_arrow()["_before"].to_pylist()
+    assert whole == [dict.fromkeys(("id", "r", "code", "v")) | each for each in expected]
+    assert "_before" not in batch(*inside, relation=table, before="none").to_arrow().schema.names
+
+
+def test_an_invalid_value_of_another_key() -> None:
+    table = relation(1, column("id", key=True), column("at", "date"))
+    made = batch(delete(1, key=row(None, "infinity")), relation=table, unrepresentable="null")
+    (found,) = made.to_pylist()
+    assert (found["_before"], found["_invalid"]) == ({"at": None}, ["at", "_before.at"])
+
+
 def test_metadata_names_do_not_depend_on_the_columns_asked_for() -> None:
     table = relation(1, column("_op"), column("v"))
     record = batch(insert(1, "x", "y"), relation=table).to_arrow(columns=["v"])

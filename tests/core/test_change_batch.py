@@ -92,8 +92,7 @@ def test_changes_of_all_kinds_are_ordinary(before: str, unrepresentable: str) ->
     records = made(changes)
     assert records is not None
     records.validate(full=True)
-    plan = changes.record_plan()
-    struct = build(changes, plan)
+    struct, plan = build(changes, changes.record_plan())
     expected = changes.codec.record_batch(struct, plan.schema(struct))
     assert records.schema == expected.schema
     assert records.equals(expected)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -121,3 +122,47 @@ def test_inserts_before_another_identity(made: MirrorOf, writer: Writer) -> None
     made.run()
     assert made.status()["public.t1"]["error"] is None
     assert made.rows("public.t1") == in_order([{"id": 1, "x": 5}, {"id": 2, "x": 60}])
+
+
+@pytest.mark.thorough
+def test_a_partition_with_another_identity_than_its_root(
+    spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, engine: str
+) -> None:
+    """The hint's SQL mends it, and another table of the log is mirrored meanwhile."""
+    pytest.importorskip("psycopg2")
+    mirror = MirrorOf(spark, tmp_path, engine)
+    with database(request.getfixturevalue("pg18")) as made:
+        made.execute(
+            "CREATE TABLE t (id int, r int, code int NOT NULL, PRIMARY KEY (id, r))"
+            " PARTITION BY RANGE (r)",
+            "CREATE TABLE leaf (r int NOT NULL, code int NOT NULL UNIQUE, id int NOT NULL)",
+            "ALTER TABLE t ATTACH PARTITION leaf FOR VALUES FROM (0) TO (10)",
+            "ALTER TABLE leaf REPLICA IDENTITY USING INDEX leaf_code_key",
+            "CREATE TABLE other (id int PRIMARY KEY)",
+            "INSERT INTO t VALUES (1, 1, 101), (2, 1, 102)",
+            "CREATE PUBLICATION p FOR ALL TABLES WITH (publish_via_partition_root = true)",
+        )
+
+        def follow() -> dict[str, Any]:
+            capture_into(made, tmp_path / "log", snapshot=True).run(until_lsn=flush_lsn(made))
+            mirror.run()
+            return {name: row for name, row in mirror.status().items() if name != "public.leaf"}
+
+        follow()
+        made.execute(
+            "DELETE FROM t WHERE id = 1",
+            "INSERT INTO other VALUES (1)",
+        )
+        status = follow()
+        failed = status["public.t"]
+        assert failed["state"] == "set aside"
+        assert 'identity code of "public"."leaf", and the table has id, r' in failed["error"]
+        assert status["public.other"]["state"] == "ok"
+        (statement,) = re.findall(r"ALTER TABLE .*?;", failed["hint"])
+        made.execute(statement)
+        log.TableRequests(tmp_path / "log").add(["public.t"])
+        follow()
+        made.execute("DELETE FROM t WHERE id = 2", "INSERT INTO t VALUES (3, 1, 103)")
+        mirror.resume("public.t")
+        assert follow()["public.t"]["state"] == "ok"
+        assert mirror.rows("public.t") == [{"id": 3, "r": 1, "code": 103}]

@@ -13,6 +13,7 @@ import pytest
 
 import pgwire_codec as pgc
 from pgwire_codec import log
+from pgwire_codec.errors import TableError
 from tests.support import build, corpus, spark_logs
 from tests.support.build import column, row
 from tests.support.spark_logs import Row
@@ -382,3 +383,46 @@ def test_commit_times(tmp_path: Path) -> None:
         for table in ({}, {"table": "public.t"}):
             rows, _ = read(path, **options, **table)
             assert {row["_commit_lsn"] for row in rows} == lsns
+
+
+# Old tuples with the key of a partition.
+
+ROOT = build.relation(1, column("id", "int4", key=True), column("code", "int4"), name="root")
+LEAF = build.relation(
+    2, column("code", "int4", key=True), column("id", "int4"), name="leaf", identity="i"
+)
+
+
+def test_an_old_tuple_without_the_key_is_an_error_of_its_table(tmp_path: Path) -> None:
+    deleted = build.delete(1, key=build.row(None, "103"))
+    inserted = build.insert(1, "1", "103")
+    path = spark_logs.write(
+        tmp_path / "log", build.wire(build.transaction(ROOT, LEAF, inserted, deleted))
+    )
+    error = (
+        r'public\.root, commit LSN 0/64: .* the replica identity code of "public"\."leaf", and the '
+        r'table has id: .* — hint: Run ALTER TABLE "public"\."leaf" REPLICA IDENTITY DEFAULT; on'
+    )
+    for options in ({}, {"style": "delta"}, {"style": "debezium"}):
+        with pytest.raises(TableError, match=error):
+            read(path, table="public.root", **options)
+    rows, _ = read(path, table="public.root", before="none")
+    assert only(rows, "_op", "id", "code") == [("I", 1, 103), ("D", None, 103)]
+    rows, _ = read(path)
+    assert only(rows, "op", "new", "old") == [
+        ("I", {"id": "1", "code": "103"}, None),
+        ("D", None, {"code": "103"}),
+    ]
+    packed, _ = read(path, tables="public.*")
+    errors = {row["relation"]: row["error"] for row in packed}
+    assert "cannot be found" in errors["public.root"]
+    assert errors["public.leaf"] is None
+
+
+def test_the_partition_with_another_key_is_not_always_known(tmp_path: Path) -> None:
+    messages = build.transaction(ROOT, build.delete(1, key=build.row(None, "103")))
+    path = spark_logs.write(tmp_path / "log", build.wire(messages))
+    with pytest.raises(
+        TableError, match=r"code of a partition, .*pg_partition_tree\('\"public\"\.\"root\"'\)"
+    ):
+        read(path, table="public.root")

@@ -26,6 +26,7 @@ from pgwire_codec._core.kernels.column cimport (
 )
 from pgwire_codec._core.kernels.memory cimport pool_free, pool_realloc
 from pgwire_codec._core.kernels.values cimport POLICIES, Setup, has_kernel, setup_of
+from pgwire_codec._core.protocol cimport MARKER_KEY
 from pgwire_codec._core.wire.tuple_data cimport CURRENT, OLD, TupleSource
 
 from pgwire_codec._core.columns.metadata import name_lists, strings_at
@@ -69,9 +70,13 @@ cdef class Compiled:
 
     cdef Selection current, before
     cdef bint is_ordinary
+    cdef bint reads_old  # whether old tuples are wanted
+    cdef list key  # places of the key's columns in `before`
 
     def __init__(self, plan):
         self.current, self.before = Selection(plan.current.columns), Selection(plan.before.columns)
+        self.reads_old = plan.option_before != "none"
+        self.key = plan.key
         self.is_ordinary = self.current.is_ordinary and self.before.is_ordinary
 
 
@@ -153,6 +158,22 @@ cdef class Columns:
             if c.out_of_memory:
                 raise MemoryError
             if c.deferred_count or c.invalid_count or c.overflow_row >= 0:
+                return False
+        return True
+
+    cdef bint have_key(self, list key, Py_ssize_t rows) except -1:
+        """Return False if a key tuple may lack a column of the key.
+
+        `key` has the places of its columns.
+        """
+        cdef Py_ssize_t row, keys = 0, absent = 0
+        for row in range(rows):
+            keys += self.marker[row] == MARKER_KEY
+            absent += self.marker[row] == 0
+        if not keys:
+            return True
+        for at in key:
+            if self.c[<Py_ssize_t> at].nulls > absent:
                 return False
         return True
 
@@ -329,10 +350,14 @@ cdef class Changes:
         self.current = Columns(compiled.current, width, rows)
         if not self.decode_tuples(self.current, CURRENT, width, policy, edges):
             return False
-        if not compiled.before.count or not self.source.any_old:
+        if not compiled.reads_old or not self.source.any_old:
             return True
+        if not compiled.key:  # so the old tuple is the key of a partition
+            return False
         self.before = Columns(compiled.before, width, rows)
-        return self.decode_tuples(self.before, OLD, width, policy, edges)
+        if not self.decode_tuples(self.before, OLD, width, policy, edges):
+            return False
+        return self.before.have_key(compiled.key, rows)
 
     cdef bint decode_tuples(
         self, Columns columns, int which, Py_ssize_t width, Policy policy, list edges

@@ -22,6 +22,7 @@ from pgwire_codec.spark.decode.survey import (
     split_by_part,
     survey,
 )
+from pgwire_codec.spark.formats.identity import PossibleLeaves
 from pgwire_codec.spark.formats.table_schema import TableSchema, table_schema, to_record_batch
 from pgwire_codec.transactions.plan import PartPlan, Plan, plan
 from pgwire_codec.types import TypeRegistry, default_registry
@@ -87,6 +88,7 @@ class PlannedChanges:
             before=self._options.before,
             invalid=self._options.unrepresentable != "raise",
             relation_oid=with_relation_oid,
+            leaves=PossibleLeaves(versions),
         )
         job = DecodeJob(
             parts={

@@ -12,7 +12,7 @@ from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.errors import TableError
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.arrow_types import cast_batch, spark_arrow_schema
-from pgwire_codec.spark.formats.identity import check_identity
+from pgwire_codec.spark.formats.identity import PossibleLeaves, check_identity
 from pgwire_codec.spark.formats.table_schema import (
     CommitColumns,
     TableSchema,
@@ -44,6 +44,7 @@ class NativeRows:
         options: SourceOptions,
         newest: RelationVersion,
         versions: Sequence[RelationVersion],
+        leaves: PossibleLeaves,
     ) -> NativeRows:
         """Return the format of a table, by its newest version and all versions of all tables."""
         types = options.decoder.type_options
@@ -56,6 +57,7 @@ class NativeRows:
             invalid=options.decoder.unrepresentable != "raise",
             relation_oid=options.with_relation_oid,
             columns=options.columns,
+            leaves=leaves,
         )
         checked = newest.relation if options.check_identity else None
         return cls(table, types, spark_arrow_schema(table.arrow), checked)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pgwire_codec._impl import decode_message, encode_message
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.metadata import metadata_names
-from pgwire_codec.errors import DecodeError, Rejected
+from pgwire_codec.errors import DecodeError, Rejected, TableError
 from pgwire_codec.log.dead_letters import DEAD_LETTERS, to_arrow
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.arrow_types import cast_batch, spark_arrow_schema
@@ -179,7 +179,7 @@ class Packer:
         self._tables = tables
         self._buffered: dict[int, _Buffered] = {}
         self._facts: dict[int, ChangeFacts] = {}  # about changes that no row has yet
-        self._errors: dict[int, DecodeError] = {}
+        self._errors: dict[int, DecodeError | TableError] = {}
         self._letters: dict[int, list[Rejected]] = {}
         self._schemas: dict[int, pa.Buffer] = {}
         self._folder = None if staging is None else staging.folder
@@ -206,8 +206,8 @@ class Packer:
         else:
             yield self._rows([(oid, piece) for piece in _pieces(buffered)])
 
-    def reject(self, oid: int, error: DecodeError) -> None:
-        """Leave out the changes of a table, of which one does not decode."""
+    def reject(self, oid: int, error: DecodeError | TableError) -> None:
+        """Leave out the changes of a table, of which one does not decode, or has no row."""
         self._errors.setdefault(oid, error)
         self._buffered.pop(oid, None)
 

@@ -11,6 +11,7 @@ from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.spark.formats.any_table import AnyTableRows
 from pgwire_codec.spark.formats.debezium import DebeziumRows
 from pgwire_codec.spark.formats.delta_feed import DeltaFeedRows
+from pgwire_codec.spark.formats.identity import PossibleLeaves
 from pgwire_codec.spark.formats.native import NativeRows
 from pgwire_codec.spark.formats.table_schema import CommitColumns
 from pgwire_codec.spark.options import SourceOptions
@@ -44,15 +45,16 @@ def row_format(
     newest: RelationVersion | None,
     versions: Sequence[RelationVersion],
     database: str,
+    leaves: PossibleLeaves,
 ) -> RowFormat:
     """Return the format that the options ask for.
 
     ``newest`` is the newest version of the table, or None for all tables; ``versions`` are those of
-    all relations. Raises ``TableError`` when the table does not have a column.
+    all relations, or of the table. Raises ``TableError`` when the table does not have a column.
     """
     if newest is None:
         return AnyTableRows.of(relation_oid=options.with_relation_oid)
-    native = NativeRows.of(options, newest, versions)
+    native = NativeRows.of(options, newest, versions, leaves)
     if options.style == "debezium":
         return DebeziumRows.of(native, database)
     if options.style == "delta":

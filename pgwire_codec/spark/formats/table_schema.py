@@ -11,7 +11,9 @@ import pyarrow as pa
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.metadata import METADATA_COLUMNS, RELATION_OID, free_name
 from pgwire_codec.errors import TableError
+from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.arrow_types import cast_array
+from pgwire_codec.spark.formats.identity import PossibleLeaves, check_keys_sent
 from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.types import ColumnType, TypeOptions, TypeRegistry, column_type
 
@@ -50,6 +52,8 @@ class TableSchema:
         The table's columns.
     is_whole : bool
         Whether these are all columns of the newest version.
+    leaves : tuple of Relation
+        Relations that may be leaf partitions of the table, and have another replica identity.
     """
 
     versions: frozenset[RelationVersion]
@@ -58,6 +62,7 @@ class TableSchema:
     metadata: Mapping[str, str]
     columns: tuple[str, ...]
     is_whole: bool
+    leaves: tuple[Relation, ...]
 
 
 def table_schema(
@@ -70,12 +75,14 @@ def table_schema(
     invalid: bool,
     relation_oid: bool = False,
     columns: Sequence[str] | None = None,
+    leaves: PossibleLeaves | None = None,
 ) -> TableSchema:
     """Return the schema of a table, from its newest version and all versions of all relations.
 
     The columns are those of the newest version, or some of them. Columns of other versions are
     matched by name. A column whose type changed is the wider of two integers, floats or decimals,
     and otherwise a string. ``relation_oid`` adds the metadata column of that name.
+    ``leaves`` are named in the error for an old tuple with another replica identity.
 
     Raises ``TableError`` for a column that the newest version does not have.
     """
@@ -117,6 +124,7 @@ def table_schema(
         names,
         tuple(chosen),
         is_whole=columns is None,
+        leaves=() if leaves is None else leaves.of(relation),
     )
 
 
@@ -234,6 +242,8 @@ def to_record_batch(batch: ChangeBatch, schema: TableSchema) -> pa.RecordBatch:
     """Return a batch of any version of the table, or of another table, in the table's schema.
 
     A column that the version lacks is null. A column that the schema lacks is not decoded.
+
+    Raises ``TableError`` if the schema has ``_before``, and an old tuple lacks a part of the key.
     """
     ours = {column.name for column in batch.relation.columns}
     metadata = {name: key for key, name in schema.metadata.items()}
@@ -241,6 +251,9 @@ def to_record_batch(batch: ChangeBatch, schema: TableSchema) -> pa.RecordBatch:
         field.name for field in schema.arrow if field.name in ours and field.name not in metadata
     ]
     native = batch.to_arrow([name for name in wanted if name not in schema.as_text])
+    old = free_name("_before", ours)
+    if "_before" in schema.metadata and old in native.schema.names:
+        check_keys_sent(batch, native.column(old), schema.leaves)
     text = native
     if schema.as_text:
         as_text = batch.with_types("text")
