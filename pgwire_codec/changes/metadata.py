@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from itertools import takewhile
 from typing import Final
 
 #: The metadata column that identifies a table, whatever its name was. Only Spark has it.
@@ -43,13 +42,14 @@ def free_name(name: str, taken: Container[str]) -> str:
 def metadata_names(columns: Sequence[str]) -> dict[str, str]:
     """Return the metadata columns among some columns: the actual names, by the usual names.
 
-    Of several names that differ in underscores only, the last column is the metadata column: the
-    table's columns precede it.
+    They follow the table's columns, and ``_op`` is the first of them. So a column that precedes the
+    last one of that name, whatever underscores it has in front, is the table's.
     """
-    places = {name: place for place, name in enumerate(columns)}
-    found = {}
-    for name in METADATA_COLUMNS:
-        longer = (f"{'_' * count}{name}" for count in range(len(places)))
-        if possible := list(takewhile(places.__contains__, longer)):
-            found[name] = max(possible, key=places.__getitem__)
-    return found
+    found: dict[str, str] = {}
+    for name in reversed(columns):
+        usual = f"_{name.lstrip('_')}" if name.startswith("_") else name
+        if usual in METADATA_FORMATS:
+            found.setdefault(usual, name)
+        if usual == "_op":
+            break
+    return {name: found[name] for name in METADATA_FORMATS if name in found}

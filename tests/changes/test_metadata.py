@@ -24,6 +24,21 @@ def test_names_are_found_again_beside_similar_columns(table: list[str], op: str)
     assert metadata_names([*table, *names.values()]) == names
 
 
+@pytest.mark.parametrize("unused", METADATA_COLUMNS[1:])
+def test_a_metadata_column_that_is_not_in_use(unused: str) -> None:
+    """A column of that name is the table's."""
+    for table in (
+        ["id", unused],
+        [unused, f"_{unused}"],
+        [f"_{unused}"],
+        ["op", *METADATA_COLUMNS],
+    ):
+        names = {name: free_name(name, table) for name in METADATA_COLUMNS if name != unused}
+        assert metadata_names([*table, *names.values()]) == names
+        # Nor do names depend on the table's columns that are present.
+        assert metadata_names(list(names.values())) == names
+
+
 def test_metadata_columns_may_be_missing() -> None:
     assert metadata_names(["id", "_op", "_seq"]) == {"_op": "_op", "_seq": "_seq"}
     assert metadata_names([]) == {}

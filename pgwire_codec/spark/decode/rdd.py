@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pgwire_codec._impl import Decoder
+from pgwire_codec.changes.metadata import free_name
 from pgwire_codec.options import DecoderOptions
 from pgwire_codec.parallel import summarise_pieces
 from pgwire_codec.spark.arrow_types import SPARK
@@ -68,8 +69,9 @@ def decode_partition(
     ------
     dict
         The table's columns and the metadata columns, as in
-        :meth:`pgwire_codec.ChangeBatch.to_arrow`, with Python values; and ``_table``. A change is
-        yielded at the end of its transaction or of the partition.
+        :meth:`pgwire_codec.ChangeBatch.to_arrow`, with Python values; and ``_table``, which gets a
+        further underscore if the table has such a column. A change is yielded at the end of its
+        transaction or of the partition.
 
     Examples
     --------
@@ -85,7 +87,9 @@ def decode_partition(
         for batch in decoder.decode([] if piece is None else piece, last=last):
             name = batch.version.qualified_name
             if table in (None, name) and relation_oid in (None, batch.relation.oid):
-                yield from ({**row, "_table": name} for row in batch.to_pylist())
+                columns = {column.name for column in batch.relation.columns}
+                key = free_name("_table", columns)
+                yield from ({**row, key: name} for row in batch.to_pylist())
 
 
 def _pieces(rows: Iterable[bytes]) -> Iterator[list[bytes]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pgwire_codec.changes.metadata import metadata_names
+from pgwire_codec.changes.metadata import free_name, metadata_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -19,30 +19,30 @@ def table_columns(changes: DataFrame) -> dict[str, DataType]:
 
 
 def align(changes: DataFrame, held: Mapping[str, DataType], *, fills: bool) -> DataFrame:
-    """Return changes with the columns of a target, in its types.
+    """Return changes with the columns of a target, in its types, then the metadata columns.
 
     A column that the target lacks is left out. One that the table lacks is null, if it ``fills``
-    those: a row that is written again has no value of a column that was dropped.
+    those: a row that is written again has no value of a column that was dropped. Metadata columns
+    get a further underscore if a column has their name.
     """
     from pyspark.sql import functions
 
-    own = table_columns(changes)
-    names = metadata_names(changes.columns)
-    selected = []
-    for place, name in enumerate(changes.columns):
-        column = functions.col(f"c{place}")
-        if name in own:
-            if name not in held:
-                continue
-            if held[name] != own[name]:
-                column = column.cast(held[name])
-        elif name == names.get("_before"):
-            column = column.cast(_aligned_struct(changes.schema[place].dataType, held))
-        selected.append(column.alias(name))
+    columns = {name: functions.col(f"c{place}") for place, name in enumerate(changes.columns)}
+    selected = {}
+    for name, kind in table_columns(changes).items():
+        if name in held:
+            column = columns[name]
+            selected[name] = column if held[name] == kind else column.cast(held[name])
     if fills:
-        missing = (name for name in held if name not in changes.columns)
-        selected += [functions.lit(None).cast(held[name]).alias(name) for name in missing]
-    return changes.toDF(*(f"c{place}" for place in range(len(changes.columns)))).select(*selected)
+        missing = (name for name in held if name not in selected)
+        selected |= {name: functions.lit(None).cast(held[name]) for name in missing}
+    for usual, name in metadata_names(changes.columns).items():
+        column = columns[name]
+        if usual == "_before":
+            column = column.cast(_aligned_struct(changes.schema[name].dataType, held))
+        selected[free_name(usual, selected)] = column
+    placed = changes.toDF(*(f"c{place}" for place in range(len(changes.columns))))
+    return placed.select(*(column.alias(name) for name, column in selected.items()))
 
 
 def _aligned_struct(kind: Any, held: Mapping[str, DataType]) -> DataType:
