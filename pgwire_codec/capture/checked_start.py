@@ -16,6 +16,7 @@ from pgwire_codec.capture.log_continuity import (
     check_same_history,
     slot_lost,
 )
+from pgwire_codec.capture.log_forms import check_form
 from pgwire_codec.capture.start_replication import StreamRequest
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ class CheckedStart:
         Raises
         ------
         CaptureError
-            When the slot does not continue the log, or the server was set back.
+            When the slot does not continue the log, the server was set back, or values would come
+            in another form than the log has, and would differ.
         LogError
             When the log is of another source.
         Interrupted
@@ -114,6 +116,8 @@ class CheckedStart:
         self._noted(capture.notes)
         try:
             writer.check_source(capture.source)
+            if repeated is None:
+                check_form(self._log, writer, capture.source)
         except BaseException:
             capture.close()
             raise

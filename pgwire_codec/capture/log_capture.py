@@ -32,6 +32,7 @@ from pgwire_codec.capture.snapshot.add_tables import TableAdder
 from pgwire_codec.capture.snapshot.take_snapshot import SnapshotTaker
 from pgwire_codec.capture.start_replication import StreamRequest, identify
 from pgwire_codec.capture.status import Status, StatusBoard
+from pgwire_codec.capture.type_recorder import TypeRecorder
 from pgwire_codec.errors import CaptureError, OptionError, PgwireError
 from pgwire_codec.options import MIN_FREE_BYTES, SegmentOptions, check_min_free_bytes
 
@@ -353,6 +354,13 @@ class LogCapture:
         flush_seconds = self._flush_seconds
         if flush_seconds is None:
             flush_seconds = FLUSH_SECONDS if writer.grows else OBJECT_FLUSH_SECONDS
+        recorder = TypeRecorder(self._dsn, self._request.slot, writer.type_record, self._interrupt)
+
+        def sent(batch: MessageBatch) -> None:
+            recorder.record_sent(batch)
+            if arrived is not None:
+                arrived(batch)
+
         capture = CheckedStart(
             self._dsn,
             self._log,
@@ -371,7 +379,7 @@ class LogCapture:
                 status_board=self._status_board,
                 flushed=self._backoff.succeed,
                 room=self._room,
-                arrived=arrived,
+                arrived=sent,
                 **options,
             ).run(until_lsn, idle_seconds)
         finally:

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Any, Final, cast
+from contextlib import closing
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from pgwire_codec._impl import decode_message
 from pgwire_codec.capture.catalog.published_tables import published_tables
 from pgwire_codec.capture.connection.connect import connect, load_psycopg2
 from pgwire_codec.capture.connection.error_hints import capture_error
-from pgwire_codec.errors import DecodeError
+from pgwire_codec.capture.sent_relations import sent_relations
 from pgwire_codec.protocol.quoting import qualified_name
 
 if TYPE_CHECKING:
     from pgwire_codec.capture.batch import MessageBatch
     from pgwire_codec.capture.connection.interrupt import Interrupt
     from pgwire_codec.capture.start_replication import StreamRequest
-    from pgwire_codec.protocol.messages import Relation
-
-_RELATION: Final = ord("R")
 
 
 class NewTables:
@@ -59,11 +53,9 @@ class NewTables:
 
     def request_sent(self, batch: MessageBatch) -> None:
         """Request the tables whose Relations are in a batch."""
-        found = [self._relation(batch, place) for place in self._places(batch)]
         self._request(
             (each.oid, qualified_name(each.namespace or "pg_catalog", each.name))
-            for each in found
-            if each is not None
+            for each in sent_relations(batch)
         )
 
     def _request(self, tables: Iterable[tuple[int, str]]) -> None:
@@ -71,18 +63,3 @@ class NewTables:
         if new:
             self._requests.add(list(new.values()), is_automatic=True)
             self._known.update(new)
-
-    @staticmethod
-    def _places(batch: MessageBatch) -> list[int]:
-        places: list[int] = np.flatnonzero(batch.buffer[batch.offsets[:-1]] == _RELATION).tolist()
-        return places
-
-    @staticmethod
-    def _relation(batch: MessageBatch, place: int) -> Relation | None:
-        start, end = batch.offsets[place : place + 2].tolist()
-        data = batch.buffer[start:end].tobytes()
-        for streaming in (False, True):  # then it has a transaction ID more
-            with suppress(DecodeError):
-                message: Any = decode_message(data, streaming=streaming)
-                return cast("Relation", message)
-        return None  # the log stores it unchanged

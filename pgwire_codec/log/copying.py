@@ -27,6 +27,7 @@ from pgwire_codec.log.segment import (
 )
 from pgwire_codec.log.sidecar import segment_to_bytes
 from pgwire_codec.log.store import Store, open_store
+from pgwire_codec.log.type_record import TypeRecord
 from pgwire_codec.options import SegmentOptions
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ def copy(
             end_ordinal = max(segment.end_ordinal, manifest.end_ordinal or 0)
             manifest = replace(manifest, end_ordinal=end_ordinal)
             store.write(MANIFEST, manifest_to_bytes(manifest))
+        if missing:
+            TypeRecord(store).add(TypeRecord(source).read())
         if replaced := read_directory(store).replaced:
             remove_replaced(store, manifest, replaced)
         has_joined = any(end_ordinal_of(name) is not None for name in missing)

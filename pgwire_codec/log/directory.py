@@ -41,7 +41,7 @@ from pgwire_codec.log.store_errors import MissingFileError
 _OF_SEGMENT: Final = re.compile(r"([0-9]{20}(?:-[0-9]{20})?)(\.arrow|\.json)")
 _OF_INDEX: Final = re.compile(r"([0-9]{20})\.index")
 _TEMPORARY: Final = re.compile(
-    r"([0-9]{20}\.(arrow|index)|([0-9]{20}|watermark|manifest|snapshot-plan|snapshot-rows)"
+    r"([0-9]{20}\.(arrow|index)|([0-9]{20}|watermark|manifest|types|snapshot-plan|snapshot-rows)"
     r"\.json)\.tmp"
 )
 _TEMPORARY_OF_JOINED: Final = re.compile(r"[0-9]{20}-[0-9]{20}\.json\.tmp")

@@ -22,6 +22,7 @@ from pgwire_codec.log.stored_messages import StoredMessages, read_messages
 from pgwire_codec.options import DecoderOptions
 from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.transactions.plan import PartPlan
+from pgwire_codec.types import UserType, default_registry, registry_with
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -83,6 +84,8 @@ class LogPartition:
         Changes are returned if the commit time of their transaction is in it.
     session_starts : frozenset of int
         Ordinals of messages after its first with which sessions begin.
+    types : tuple of UserType
+        Facts about the user-defined types of the log's columns.
     """
 
     uri: str
@@ -97,6 +100,7 @@ class LogPartition:
     until: int
     times: TimeRange = ALL_TIMES
     session_starts: frozenset[int] = frozenset()
+    types: tuple[UserType, ...] = ()
 
     def decode(
         self, options: DecoderOptions | None = None, letters: list[Rejected] | None = None
@@ -107,7 +111,7 @@ class LogPartition:
         ----------
         options : DecoderOptions, optional
             Options of the decoder; ``on_error`` must be that of the plan. Rejected messages are
-            left out.
+            left out. Types that its registry does not have are looked up in ``types``.
         letters : list of Rejected, optional
             Gets the rejected messages of the range, with their ordinals as ``message_index``, when
             the iteration is over. Then a message that does not decode raises no error, whatever
@@ -121,7 +125,7 @@ class LogPartition:
             When the segment is damaged, or was pruned meanwhile. If it was joined with others
             meanwhile, its messages are read from the joined segment.
         """
-        decoder = Decoder(options=options).for_part(self.plan)
+        decoder = Decoder(options=with_types(options, self.types)).for_part(self.plan)
         if letters is not None:
             for changes in self._tolerantly(decoder):
                 letters += self._letters(changes.rejected)
@@ -200,6 +204,14 @@ class LogPlan:
     versions: tuple[RelationVersion, ...]
     after: int
     until: int
+
+
+def with_types(options: DecoderOptions | None, types: tuple[UserType, ...]) -> DecoderOptions:
+    """Return options with a registry that has a log's types after its own."""
+    options = options or DecoderOptions()
+    if not types:
+        return options
+    return replace(options, registry=registry_with(types, options.registry or default_registry))
 
 
 def decode_batches(

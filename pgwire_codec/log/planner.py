@@ -26,6 +26,7 @@ from pgwire_codec.transactions.carry import Carry, RelationVersion
 from pgwire_codec.transactions.committed import Committed
 from pgwire_codec.transactions.plan import Outcome, PartPlan, plan_parts
 from pgwire_codec.transactions.resolver import Key
+from pgwire_codec.types import UserType
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -85,6 +86,7 @@ class _PartRun:
         after: int,
         until: int,
         times: TimeRange,
+        types: tuple[UserType, ...],
     ) -> LogPartition:
         """Return the partition that decodes them by a plan."""
         return LogPartition(
@@ -102,6 +104,7 @@ class _PartRun:
             session_starts=frozenset(
                 part.first_ordinal for part in self.parts[1:] if part.summary.new_session
             ),
+            types=types,
         )
 
 
@@ -145,7 +148,9 @@ def plan_range(
             )
             if run.is_needed and (outcomes or commits or fails):
                 plan = replace(part_plan, outcomes=outcomes)
-                partition = run.partition(log.uri, filesystem, plan, after, until, times)
+                partition = run.partition(
+                    log.uri, filesystem, plan, after, until, times, log.user_types
+                )
                 planned.partitions.append(partition)
                 planned.changed.append(run.changed)
     found = dict.fromkeys(versions)

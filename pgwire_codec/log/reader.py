@@ -17,7 +17,13 @@ from pgwire_codec.decoder import PartDecoder
 from pgwire_codec.errors import LogError, OptionError
 from pgwire_codec.log.commit_times import TimeRange, time_range
 from pgwire_codec.log.ipc_file import read_extents
-from pgwire_codec.log.partition import LogPlan, LogPosition, commit_lsn_of, decode_batches
+from pgwire_codec.log.partition import (
+    LogPlan,
+    LogPosition,
+    commit_lsn_of,
+    decode_batches,
+    with_types,
+)
 from pgwire_codec.log.planner import plan_range
 from pgwire_codec.log.relations import (
     LoggedRelation,
@@ -267,7 +273,8 @@ class Log(SegmentSequence):
 
     def decoder(self, **decoder_options: Any) -> Decoder | PartDecoder:
         """Return a decoder for messages from the log's beginning on."""
-        decoder = Decoder(**decoder_options)
+        options = with_types(DecoderOptions(**decoder_options), self.user_types)
+        decoder = Decoder(options=options)
         if not self.begin.ordinal:
             return decoder
         carry = self.segment(0).header.before.carry.with_scope(self.scope_before(0))

@@ -19,8 +19,10 @@ from pgwire_codec.log.source import LogSource
 from pgwire_codec.log.state import StateTracker
 from pgwire_codec.log.store import open_store
 from pgwire_codec.log.store_errors import MissingFileError
+from pgwire_codec.log.type_record import TypeRecord
 from pgwire_codec.transactions.carry import RelationVersion, Scope
 from pgwire_codec.transactions.committed import Committed
+from pgwire_codec.types import TypeRegistry, UserType, default_registry, registry_with
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -61,6 +63,7 @@ class SegmentSequence:
         if self._builder is not None and self._builder.header.name != found.growing:
             self._builder = None
         self._grown: Segment | None = None
+        self._user_types: tuple[UserType, ...] | None = None
         if self._begin is not None and names[:1] != self._names[:1]:
             self._begin = None
         self._names = names
@@ -106,6 +109,18 @@ class SegmentSequence:
     def segments(self) -> list[Segment]:
         """All segments, in order; the last may still grow."""
         return self._unless_compacted(lambda: [self.segment(number) for number in range(len(self))])
+
+    @property
+    def user_types(self) -> tuple[UserType, ...]:
+        """Facts about the user-defined types of the log's columns, as the capture read them."""
+        if self._user_types is None:
+            self._user_types = TypeRecord(self._store).read()
+        return self._user_types
+
+    @property
+    def registry(self) -> TypeRegistry:
+        """Registry of the types that this process has registered, and then of the log's own."""
+        return registry_with(self.user_types, default_registry)
 
     @property
     def confirm_lsn(self) -> int:

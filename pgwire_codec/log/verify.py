@@ -40,6 +40,7 @@ from pgwire_codec.log.segment_builder import SegmentBuilder
 from pgwire_codec.log.state import LogState
 from pgwire_codec.log.store import Store, open_store
 from pgwire_codec.log.table_counts import counts_by_name
+from pgwire_codec.log.type_record import TYPES, TypeRecord
 from pgwire_codec.transactions.carry import Scope
 from pgwire_codec.transactions.plan import PartPlan
 
@@ -138,6 +139,10 @@ def _verify_files(
             check_end(store, found, checker.end)
         except LogError as error:
             checker.damage.append(Damage(segment_name(checker.end) + SEGMENT, None, str(error)))
+    try:
+        TypeRecord(store).read()
+    except LogError as error:
+        checker.damage.append(Damage(TYPES, None, str(error)))
     repaired: list[str] = []
     if repair and not checker.damage:
         repaired = checker.index.repair()

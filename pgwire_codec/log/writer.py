@@ -38,6 +38,7 @@ from pgwire_codec.log.source import LogSource
 from pgwire_codec.log.store import open_store
 from pgwire_codec.log.store_errors import out_of_memory
 from pgwire_codec.log.timed_store import TimedStore, WriteTimes
+from pgwire_codec.log.type_record import TypeRecord
 from pgwire_codec.options import Compression, SegmentOptions
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ class LogWriter:
         if times is not None:
             self._store = TimedStore(self._store, times)
         self.snapshot_record = SnapshotRecord(self._store)
+        self.type_record = TypeRecord(self._store)
         self._overwrites = False  # the watermark, once this writer has written the whole file
         self._failure: BaseException | None = None
         self._growing: GrowingSegment | None
@@ -183,6 +185,11 @@ class LogWriter:
     def grows(self) -> bool:
         """True if a flush adds to a segment; in an object store it writes one."""
         return self._store.grows
+
+    @property
+    def recorded_source(self) -> LogSource:
+        """Source of the last session that the log has content of."""
+        return self._recorded_source
 
     @property
     def end_ordinal(self) -> int:

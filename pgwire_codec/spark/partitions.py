@@ -107,7 +107,7 @@ def plan_packed(
     for name, version in newest.items():
         oid = version.relation.oid
         known = [*of_relation.get(oid, []), version]
-        rows = row_format(options, version, known, log.source.database, leaves)
+        rows = row_format(options, version, known, log.source.database, leaves, log.registry)
         whole = TableRange(version.relation, plan.after, plan.until)
         tables[oid] = PackedTable(name, rows, whole)
     folder = None

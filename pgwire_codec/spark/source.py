@@ -179,7 +179,7 @@ def _row_format(options: SourceOptions, log: Log) -> tuple[RowFormat, int | None
         found = RelationHistory(log).between(newest.relation.oid, begin, end)
         versions = tuple(each.version for each in found)
     leaves = PossibleLeaves(version for _, version in scope.relations.values())
-    rows = row_format(options, newest, versions, log.source.database, leaves)
+    rows = row_format(options, newest, versions, log.source.database, leaves, log.registry)
     return rows, None if newest is None else newest.relation.oid
 
 

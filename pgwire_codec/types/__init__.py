@@ -7,8 +7,16 @@ from pgwire_codec.types.arrow_types import (
     TypeOptions,
     column_type,
     element_oid,
+    forms_agree,
 )
-from pgwire_codec.types.registry import PgType, TypeRegistry, default_registry, register_type
+from pgwire_codec.types.registry import (
+    PgType,
+    TypeRegistry,
+    default_registry,
+    register_type,
+    registry_with,
+)
+from pgwire_codec.types.user_types import UserType
 
 __all__ = [
     "NATIVE",
@@ -17,8 +25,11 @@ __all__ = [
     "PgType",
     "TypeOptions",
     "TypeRegistry",
+    "UserType",
     "column_type",
     "default_registry",
     "element_oid",
+    "forms_agree",
     "register_type",
+    "registry_with",
 ]

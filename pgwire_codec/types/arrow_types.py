@@ -15,6 +15,7 @@ _NO_USER_TYPES: Final[Mapping[int, tuple[str, str]]] = MappingProxyType({})
 #: Arrays of ranges of … a stream cannot nest deeper than this without a registry that loops.
 _MAX_NESTING: Final = 8
 _FIRST_USER_OID: Final = 16384  # FirstNormalObjectId of PostgreSQL
+_FORMS_DIFFER: Final = ("unknown", "money", "reg")
 
 
 @dataclass(frozen=True)
@@ -204,6 +205,17 @@ def column_type(
     return _column_type(pg, type_modifier, options, registry, _MAX_NESTING)
 
 
+def forms_agree(column: ColumnType) -> bool:
+    """Return whether both forms of a column's values decode to the same.
+
+    Those of unknown types do not. The text of money depends on lc_monetary, and that of the types
+    of OIDs, such as regclass, has names of the catalog: neither is in the binary form.
+    """
+    if column.pg.family in _FORMS_DIFFER:
+        return False
+    return column.child is None or forms_agree(column.child)
+
+
 def element_oid(column: ColumnType) -> int | None:
     """Return the element type that a binary array must declare, None if it may declare another.
 
@@ -217,6 +229,8 @@ def _column_type(
     pg: PgType, typmod: int, options: TypeOptions, registry: TypeRegistry, nesting: int
 ) -> ColumnType:
     child = None
+    if pg.typmod != -1:
+        typmod = pg.typmod
     if pg.element or pg.subtype:
         if not nesting:
             raise OptionError(f"type {pg.name}: registered as an element of itself")

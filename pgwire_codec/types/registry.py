@@ -1,16 +1,23 @@
 """PostgreSQL's types by OID: the built-in ones, and those that a program registers.
 
 Built-in OIDs are the same in every server. User-defined types get theirs when they are created:
-the stream's `Type` messages declare some of them, and :func:`register_type` the others.
+the stream's `Type` messages declare some of them, and :func:`register_type` the others. A log has
+the facts about its types that the capture has read from the server.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from pgwire_codec.errors import OptionError
 from pgwire_codec.types.builtin import BUILTIN
+from pgwire_codec.types.user_types import UserType
+
+#: A domain of an array of domains of … that is deeper than this is not a type of any server.
+_MAX_NESTING: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,8 @@ class PgType:
         What separates the elements of an array *of* this type; of an array type: its elements.
     subtype : int
         OID of a range's bound, of a multirange's range or of a vector's element, else 0.
+    typmod : int
+        Type modifier of a domain's values, -1 for none: a column of a domain has none itself.
     """
 
     oid: int
@@ -41,6 +50,7 @@ class PgType:
     element: int = 0
     delimiter: str = ","
     subtype: int = 0
+    typmod: int = -1
 
 
 class TypeRegistry:
@@ -48,19 +58,55 @@ class TypeRegistry:
 
     Registries pickle with what was registered in them.
 
-    Attributes
+    Parameters
     ----------
-    registrations : int
-        How many types were registered. When it changes, what was looked up before may have changed.
+    types : iterable of UserType, optional
+        Types of a database, which are found if neither registry has another type of their OID.
+    parent : TypeRegistry, optional
+        Registry whose types are found, too.
     """
 
-    def __init__(self) -> None:
-        self.registrations = 0
-        self._by_oid: dict[int, PgType] = dict(_BUILTIN_BY_OID)
+    def __init__(
+        self, types: Iterable[UserType] = (), *, parent: TypeRegistry | None = None
+    ) -> None:
+        self._registrations = 0
+        self._registered: dict[int, PgType] = {}
+        self._types = {each.oid: each for each in types}
+        self._parent = parent
+
+    @property
+    def registrations(self) -> int:
+        """How many types were registered. When it changes, earlier look-ups may be out of date."""
+        before = 0 if self._parent is None else self._parent.registrations
+        return before + self._registrations
 
     def lookup(self, oid: int) -> PgType | None:
         """Return the type of an OID, or None."""
-        return self._by_oid.get(oid)
+        return self._lookup(oid, _MAX_NESTING)
+
+    def _lookup(self, oid: int, nesting: int) -> PgType | None:
+        found = _BUILTIN_BY_OID.get(oid) or self._registered.get(oid)
+        if found is None and self._parent is not None:
+            found = self._parent.lookup(oid)
+        if found is None and oid in self._types and nesting:
+            return self._type_of(self._types[oid], nesting - 1)
+        return found
+
+    def _type_of(self, user: UserType, nesting: int) -> PgType | None:
+        """Return a type of the database; None if it is not known how its values are written."""
+        if user.kind == "enum" or not user.has_binary_form:
+            return PgType(user.oid, user.name, "text")
+        part = self._lookup(user.part, nesting)
+        if part is None:
+            return None
+        if user.kind == "domain":
+            return part if user.typmod == -1 else replace(part, typmod=user.typmod)
+        if user.kind == "base":
+            return replace(part, oid=user.oid, name=user.name)
+        if user.kind == "array":
+            delimiter = user.delimiter
+            return PgType(user.oid, user.name, "array", element=user.part, delimiter=delimiter)
+        return PgType(user.oid, user.name, user.kind, subtype=user.part)
 
     def lookup_name(self, name: str) -> PgType | None:
         """Return a type of pg_catalog by its name, or None.
@@ -94,8 +140,8 @@ class TypeRegistry:
             assert element is not None
             inner = self._known(element)
             registered = PgType(oid, name, "array", element=inner.oid, delimiter=inner.delimiter)
-        self._by_oid[oid] = registered
-        self.registrations += 1
+        self._registered[oid] = registered
+        self._registrations += 1
         return registered
 
     def _known(self, which: str | int) -> PgType:
@@ -103,7 +149,7 @@ class TypeRegistry:
             found = self.lookup(which)
         else:
             found = self.lookup_name(which) or next(
-                (known for known in self._by_oid.values() if known.name == which), None
+                (known for known in self._registered.values() if known.name == which), None
             )
         if found is None:
             raise OptionError(f"no type {which!r} is known: register it first")
@@ -124,6 +170,15 @@ _BUILTIN_BY_NAME: Final = {known.name: known for known in _BUILTIN_BY_OID.values
 
 #: The process-wide registry, which decoders use unless they are given another.
 default_registry: Final = TypeRegistry()
+
+
+@lru_cache(maxsize=64)
+def registry_with(types: tuple[UserType, ...], parent: TypeRegistry) -> TypeRegistry:
+    """Return a registry that has these types, too: the same one for the same arguments.
+
+    Decoders with the same registry share their plans.
+    """
+    return TypeRegistry(types, parent=parent) if types else parent
 
 
 def register_type(

@@ -13,8 +13,11 @@ from pgwire_codec.types import (
     PgType,
     TypeOptions,
     TypeRegistry,
+    UserType,
     column_type,
+    forms_agree,
     register_type,
+    registry_with,
 )
 from pgwire_codec.types import default_registry as process_wide
 
@@ -210,7 +213,7 @@ def test_registered_types() -> None:
 
 
 def test_the_process_wide_registry_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_wide, "_by_oid", dict(process_wide._by_oid))
+    monkeypatch.setattr(process_wide, "_registered", dict(process_wide._registered))
     register_type(20000, "mood", like="text")
     assert column_type(20000, -1, TypeOptions()).pg.name == "mood"
 
@@ -239,3 +242,55 @@ def test_options_and_types_pickle() -> None:
     assert pickle.loads(pickle.dumps(options)) == options
     column = of("_numeric", numeric="decimal256(50,10)")
     assert pickle.loads(pickle.dumps(column)) == column
+
+
+def test_types_of_a_database() -> None:
+    database = (
+        UserType(20000, "mood", "enum"),
+        UserType(20001, "_mood", "array", 20000),
+        UserType(20002, "price", "domain", 1700, typmod=(10 << 16 | 2) + 4),
+        UserType(20003, "net", "domain", 20002),
+        UserType(20004, "_net", "array", 20003),
+        UserType(20005, "span", "range", 20003),
+        UserType(20006, "spans", "multirange", 20005),
+        UserType(20007, "citext", "base", 25),
+        UserType(20008, "pair", "composite"),
+        UserType(20009, "_pair", "array", 20008),
+        UserType(20010, "acl", "base", has_binary_form=False),
+        UserType(20011, "hstore", "base"),
+        UserType(20012, "endless", "domain", 20012),
+        UserType(20013, "boxes", "array", 603, delimiter=";"),
+    )
+    parent = TypeRegistry()
+    mine = registry_with(database, parent)
+    assert registry_with(database, parent) is mine
+    assert registry_with((), parent) is parent
+
+    def kind(oid: int) -> tuple[str, str]:
+        column = column_type(oid, -1, TypeOptions(), registry=mine)
+        return column.pg.family, column.format
+
+    assert kind(20000) == kind(20007) == kind(20010) == ("text", "u")
+    assert kind(20002) == kind(20003) == ("numeric", "d:10,2")
+    assert kind(20001) == kind(20004) == kind(20013) == ("array", "+l")
+    nets = column_type(20004, -1, TypeOptions(), registry=mine)
+    assert nets.child is not None
+    assert nets.child.format == "d:10,2"
+    assert [kind(oid)[0] for oid in (20005, 20006)] == ["range", "multirange"]
+    for oid in (20008, 20009, 20011, 20012):
+        assert kind(oid) == ("unknown", "z")
+    assert column_type(20013, -1, TypeOptions(), registry=mine).pg.delimiter == ";"
+    again = pickle.loads(pickle.dumps(mine))
+    assert again.lookup(20004) == mine.lookup(20004)
+    # What a program registers has precedence, and what depends on it is then known, too.
+    parent.register(20008, "pair", like="text")
+    parent.register(20002, "price", like="int4")
+    assert kind(20009) == ("array", "+l")
+    assert kind(20003) == ("int4", "i")
+    assert mine.registrations == 2
+
+
+def test_types_whose_forms_differ() -> None:
+    assert all(forms_agree(of(name)) for name in ("int4", "_numeric", "text", "int4multirange"))
+    assert not any(forms_agree(of(name)) for name in ("money", "_money", "regclass", "_regtype"))
+    assert not forms_agree(column_type(20000, -1, TypeOptions()))

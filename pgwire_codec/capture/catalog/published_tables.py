@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from pgwire_codec.capture.catalog.user_types import read_user_types, with_parts
 from pgwire_codec.errors import CaptureError
 from pgwire_codec.protocol.messages import Relation, RelationColumn, Type
 from pgwire_codec.protocol.quoting import parse_qualified_name, quote_identifier
@@ -17,6 +18,8 @@ from pgwire_codec.reference import encode_message
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+
+    from pgwire_codec.types import UserType
 
 _FIRST_USER_TYPE: Final = 10_000  # FirstGenbkiObjectId: pgoutput sends a Type from here on
 #: Number of an index's key columns; the others, INCLUDE's, came with PostgreSQL 11.
@@ -41,6 +44,8 @@ class PublishedTable:
         SQL conditions, of which a row has to meet one; empty: every row is published.
     sendable : tuple of bool
         For each column, whether its type has a binary form.
+    user_types : tuple of UserType
+        Facts about its columns' types, and their parts, that are not built in.
     """
 
     relation: Relation
@@ -49,6 +54,7 @@ class PublishedTable:
     is_partitioned: bool
     row_filters: tuple[str, ...]
     sendable: tuple[bool, ...]
+    user_types: tuple[UserType, ...]
 
     @property
     def name(self) -> str:
@@ -162,8 +168,10 @@ def _tables(cursor: Any, published: Mapping[int, _Published]) -> list[PublishedT
     columns = _read_columns(cursor, oids)
     type_oids = {c.description.type_oid for each in columns.values() for c in each}
     types = _read_types(cursor, sorted(oid for oid in type_oids if oid >= _FIRST_USER_TYPE))
+    user_types = read_user_types(cursor, type_oids)
     return [
-        _published_table(row, columns.get(row[0], []), published[row[0]], types) for row in classes
+        _published_table(row, columns.get(row[0], []), published[row[0]], types, user_types)
+        for row in classes
     ]
 
 
@@ -172,6 +180,7 @@ def _published_table(
     columns: Sequence[_Column],
     published: _Published,
     types: Mapping[int, Type],
+    user_types: dict[int, UserType],
 ) -> PublishedTable:
     """Return the table of a row of pg_class: OID, schema, name, kind, replica identity."""
     oid, schema, name, kind, identity = row
@@ -195,6 +204,7 @@ def _published_table(
         # One publication that publishes every row is enough.
         row_filters=() if None in filters else tuple(sorted(map(str, filters))),
         sendable=tuple(c.is_sendable for c in chosen),
+        user_types=with_parts((each.type_oid for each in descriptions), user_types),
     )
 
 

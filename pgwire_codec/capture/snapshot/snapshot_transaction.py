@@ -54,7 +54,8 @@ class SnapshotTransaction:
         self._writer.resume_session(snapshot=True)
 
     def describe(self, tables: Sequence[PublishedTable]) -> None:
-        """Write the Relations of tables, with their Types."""
+        """Write the Relations of tables, with their Types, and record these."""
+        self._writer.type_record.add(each for table in tables for each in table.user_types)
         for table in tables:
             description = table.description()
             offsets = np.cumsum([0, *map(len, description)], dtype=np.int32)

@@ -24,7 +24,7 @@ from pgwire_codec.spark.arrow_types import cast_batch, spark_arrow_schema, spark
 from pgwire_codec.spark.comparing.server_state import server_errors
 from pgwire_codec.spark.formats.table_schema import TableSchema, table_schema, to_record_batch
 from pgwire_codec.transactions.carry import RelationVersion
-from pgwire_codec.types import default_registry
+from pgwire_codec.types import default_registry, registry_with
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,7 +62,8 @@ class TableReader:
                 yield from self._read(self.ranges[number])
 
     def _read(self, part: TableRange) -> Iterator[pa.RecordBatch]:
-        decoder = Decoder(options=replace(self.options, atomic=False))
+        registry = registry_with(part.table.user_types, default_registry)
+        decoder = Decoder(options=replace(self.options, atomic=False, registry=registry))
         decoder.decode([_BEGIN, *part.table.description()])
         interrupt = Interrupt()
         session = CopySession(self.dsn, self.snapshot, [part.table], interrupt)
@@ -87,8 +88,9 @@ def schema_of(
     from pyspark.sql.types import StringType
 
     version = RelationVersion(table.relation, table.types)
+    registry = registry_with(table.user_types, default_registry)
     schema = table_schema(
-        version, [version], options.type_options, default_registry, before="none", invalid=False
+        version, [version], options.type_options, registry, before="none", invalid=False
     )
     as_text = {
         name

@@ -22,7 +22,7 @@ from pgwire_codec.spark.formats.table_schema import (
 )
 from pgwire_codec.spark.options import SourceOptions
 from pgwire_codec.transactions.carry import RelationVersion
-from pgwire_codec.types import TypeOptions, default_registry
+from pgwire_codec.types import TypeOptions, TypeRegistry
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class NativeRows:
 
     table: TableSchema
     types: TypeOptions
+    registry: TypeRegistry
     schema: pa.Schema
     checked: Relation | None
 
@@ -45,6 +46,7 @@ class NativeRows:
         newest: RelationVersion,
         versions: Sequence[RelationVersion],
         leaves: PossibleLeaves,
+        registry: TypeRegistry,
     ) -> NativeRows:
         """Return the format of a table, by its newest version and all versions of all tables."""
         types = options.decoder.type_options
@@ -52,7 +54,7 @@ class NativeRows:
             newest,
             versions,
             types,
-            default_registry,
+            registry,
             before=options.decoder.before,
             invalid=options.decoder.unrepresentable != "raise",
             relation_oid=options.with_relation_oid,
@@ -60,7 +62,7 @@ class NativeRows:
             leaves=leaves,
         )
         checked = newest.relation if options.check_identity else None
-        return cls(table, types, spark_arrow_schema(table.arrow), checked)
+        return cls(table, types, registry, spark_arrow_schema(table.arrow), checked)
 
     @property
     def commit_columns(self) -> CommitColumns:
@@ -73,7 +75,7 @@ class NativeRows:
     def check(self, versions: Sequence[RelationVersion]) -> None:
         for version in versions:
             if version not in self.table.versions:
-                reason = misfit(version, self.table, self.types, default_registry)
+                reason = misfit(version, self.table, self.types, self.registry)
                 if reason is not None:
                     raise TableError(
                         f"{version.qualified_name} {reason}: the query has an older schema",

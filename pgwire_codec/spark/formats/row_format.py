@@ -16,6 +16,7 @@ from pgwire_codec.spark.formats.native import NativeRows
 from pgwire_codec.spark.formats.table_schema import CommitColumns
 from pgwire_codec.spark.options import SourceOptions
 from pgwire_codec.transactions.carry import RelationVersion
+from pgwire_codec.types import TypeRegistry
 
 
 class RowFormat(Protocol):
@@ -46,6 +47,7 @@ def row_format(
     versions: Sequence[RelationVersion],
     database: str,
     leaves: PossibleLeaves,
+    registry: TypeRegistry,
 ) -> RowFormat:
     """Return the format that the options ask for.
 
@@ -54,7 +56,7 @@ def row_format(
     """
     if newest is None:
         return AnyTableRows.of(relation_oid=options.with_relation_oid)
-    native = NativeRows.of(options, newest, versions, leaves)
+    native = NativeRows.of(options, newest, versions, leaves, registry)
     if options.style == "debezium":
         return DebeziumRows.of(native, database)
     if options.style == "delta":
