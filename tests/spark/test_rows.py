@@ -426,3 +426,16 @@ def test_the_partition_with_another_key_is_not_always_known(tmp_path: Path) -> N
         TableError, match=r"code of a partition, .*pg_partition_tree\('\"public\"\.\"root\"'\)"
     ):
         read(path, table="public.root")
+
+
+def test_a_partition_of_a_table_whose_rows_are_their_own_key(tmp_path: Path) -> None:
+    """Its own identity is the one to change: the table has FULL already."""
+    whole = build.relation(
+        1, column("id", "int4", key=True), column("v", key=True), name="root", identity="f"
+    )
+    leaf = build.relation(2, column("v"), column("id", "int4", key=True), name="leaf")
+    deleted = build.delete(1, key=build.row("1", None))
+    path = spark_logs.write(tmp_path / "log", build.wire(build.transaction(whole, leaf, deleted)))
+    error = r'identity id of "public"."leaf", .* ALTER TABLE "public"."leaf" REPLICA IDENTITY FULL;'
+    with pytest.raises(TableError, match=error):
+        read(path, table="public.root")
