@@ -112,7 +112,7 @@ def of_batch(batch: ChangeBatch) -> Iterator[tuple[Any, ...]]:
     for which in ("old", "new"):
         for column in getattr(batch, which).values():
             yield which, column.name, *of_column(column)
-    yield "built", outcome(build, batch, batch.record_plan())
+    yield "built", outcome(lambda: build(batch, batch.record_plan())[0])
     yield "record batch", outcome(serialized, batch)
 
 
