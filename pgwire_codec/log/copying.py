@@ -78,6 +78,8 @@ def copy(
     with store.lock():
         manifest = _manifest_of_copy(source, found.manifest, store)
         missing = _missing(source, found, store, manifest)
+        if missing:  # the types before the messages that need them
+            TypeRecord(store).add(TypeRecord(source).read())
         for name in missing:
             segment = read_sidecar(source, name, found.manifest)
             _copy_segment(source, store, segment)
@@ -85,8 +87,6 @@ def copy(
             end_ordinal = max(segment.end_ordinal, manifest.end_ordinal or 0)
             manifest = replace(manifest, end_ordinal=end_ordinal)
             store.write(MANIFEST, manifest_to_bytes(manifest))
-        if missing:
-            TypeRecord(store).add(TypeRecord(source).read())
         if replaced := read_directory(store).replaced:
             remove_replaced(store, manifest, replaced)
         has_joined = any(end_ordinal_of(name) is not None for name in missing)
