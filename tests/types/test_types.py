@@ -282,7 +282,7 @@ def test_types_of_a_database() -> None:
     assert column_type(20013, -1, TypeOptions(), registry=mine).pg.delimiter == ";"
     again = pickle.loads(pickle.dumps(mine))
     assert again.lookup(20004) == mine.lookup(20004)
-    # What a program registers has precedence, and what depends on it is then known, too.
+    # Registered types have precedence, and make those known that consist of them.
     parent.register(20008, "pair", like="text")
     parent.register(20002, "price", like="int4")
     assert kind(20009) == ("array", "+l")
