@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pgwire_codec.capture.connection.connect import connect_walsender, current_lsn, load_psycopg2
 from pgwire_codec.capture.connection.error_hints import capture_error, capture_error_of_code
+from pgwire_codec.capture.connection.notices import (
+    NoticeListener,
+    ServerNotices,
+    missing_publication,
+)
 from pgwire_codec.capture.connection.replication_connection import (
+    PublicationSkipped,
     ReplicationConnection,
     ReplicationEnded,
 )
@@ -75,6 +81,8 @@ class Capture:
     interrupt : Interrupt, optional
         Ends entering from another thread, whatever it waits for, as for the creation of a slot:
         :class:`Interrupted` or ``CaptureError`` is raised.
+    notices : ServerNotices, optional
+        Receives the server's notices; by default an object of this capture's own.
     **keywords
         Fields of :class:`PluginOptions`; they go over those of ``options``.
 
@@ -90,6 +98,8 @@ class Capture:
         Whether the slot was created on entering.
     notes : list of str
         Remarks that are not errors.
+    notices : ServerNotices
+        Notices and warnings that the server sends while the stream is read.
 
     Examples
     --------
@@ -133,6 +143,7 @@ class Capture:
         receive_timeout: float = RECEIVE_TIMEOUT,
         auto_advance: bool = True,
         interrupt: Interrupt | None = None,
+        notices: ServerNotices | None = None,
         **keywords: Unpack[PluginKeywords],
     ) -> None:
         if temporary and failover:
@@ -151,6 +162,7 @@ class Capture:
         self._receive_timeout = receive_timeout
         self._auto_advance = auto_advance
         self._interrupt = interrupt
+        self.notices = notices or ServerNotices()
         self._connection: ReplicationConnection | None = None
 
     def repeat(self, plugin_options: Mapping[str, str]) -> Capture:
@@ -251,8 +263,9 @@ class Capture:
         ------
         CaptureError
             When the server ends the stream, after the messages that had arrived were yielded; when
-            it sends a frame that is not of the streaming replication protocol. Messages are not
-            decoded.
+            it goes on without a publication that does not exist (PostgreSQL 18 and later), after
+            the messages before that were yielded; when it sends a frame that is not of the
+            streaming replication protocol. Messages are not decoded.
         """
         limits = BatchLimits(max_messages, max_bytes, max_seconds, until_lsn, idle_seconds)
         self._require_open()
@@ -322,13 +335,14 @@ class Capture:
         return current_lsn(self._dsn)
 
     def _start(self, connection: Any) -> None:
+        listener = NoticeListener(connection)
         started = start_replication(connection, self._request)
         self.source = started.source
         self.wal_end_lsn = started.wal_end_lsn
         self.wal_sender_timeout = started.wal_sender_timeout
         self.slot_is_new = started.slot_is_new
         self.notes = started.notes
-        self._connection = ReplicationConnection(connection)
+        self._connection = ReplicationConnection(connection, listener, self.notices)
         self._receiver = Receiver(
             self._connection,
             started.confirmed_lsn,
@@ -348,6 +362,9 @@ class Capture:
         """Raise ``CaptureError`` in place of ``ReplicationEnded``."""
         try:
             yield
+        except PublicationSkipped as end:
+            names, slot = self._request.options.publications, self._request.slot
+            raise missing_publication(end.notice, names, self.confirmable_lsn, slot) from end
         except ReplicationEnded as end:
             raise capture_error_of_code(end.sqlstate, end.message, self._request.slot) from end
 

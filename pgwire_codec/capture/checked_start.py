@@ -20,6 +20,7 @@ from pgwire_codec.capture.log_forms import check_form
 from pgwire_codec.capture.start_replication import StreamRequest
 
 if TYPE_CHECKING:
+    from pgwire_codec.capture.connection.notices import ServerNotices
     from pgwire_codec.log import LogWriter
 
 _TICK: Final = 0.25  # seconds between checks for a stop
@@ -41,6 +42,8 @@ class CheckedStart:
     noted : callable
         Receives the notes of the stream before its first message: the server may send nothing
         for a reason that they name.
+    notices : ServerNotices
+        Receives the server's notices.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class CheckedStart:
         receive_timeout: float,
         interrupt: Interrupt,
         noted: Callable[[Sequence[str]], None],
+        notices: ServerNotices,
     ) -> None:
         self._dsn = dsn
         self._log = log
@@ -59,6 +63,7 @@ class CheckedStart:
         self._receive_timeout = receive_timeout
         self._interrupt = interrupt
         self._noted = noted
+        self._notices = notices
 
     def open(self, writer: LogWriter) -> Capture:
         """Return the stream.
@@ -102,6 +107,7 @@ class CheckedStart:
             receive_timeout=self._receive_timeout,
             auto_advance=False,
             interrupt=self._interrupt,
+            notices=self._notices,
         )
         if repeated is not None:
             capture.repeat(repeated)

@@ -13,6 +13,7 @@ from pgwire_codec.capture.checked_start import CheckedStart
 from pgwire_codec.capture.connection.backoff import Backoff
 from pgwire_codec.capture.connection.connect import current_lsn
 from pgwire_codec.capture.connection.interrupt import Interrupt, Interrupted
+from pgwire_codec.capture.connection.notices import ServerNotices
 from pgwire_codec.capture.disk_room import DiskRoom
 from pgwire_codec.capture.lag import LagMeter
 from pgwire_codec.capture.log_continuity import check_begins_with_snapshot, midway_note
@@ -174,16 +175,18 @@ class LogCapture:
         self._receive_timeout = receive_timeout
         self._status_board = StatusBoard()
         self._notes: list[str] = []  # that apply to the whole run
+        self._notices = ServerNotices()
         self._interrupt = Interrupt()
 
     @property
     def status(self) -> Status:
         """Current status; may be read from any thread."""
-        status, pruner = self._status_board.status, self._pruner
-        notes = (*status.notes, *self._requested.notes)
-        if pruner is None:
-            return replace(status, notes=notes)
-        return replace(status, pruned_segments=pruner.removed, notes=(*notes, *pruner.notes))
+        status, pruner, notices = self._status_board.status, self._pruner, self._notices
+        notes = (*status.notes, *notices.notes, *self._requested.notes)
+        if pruner is not None:
+            status = replace(status, pruned_segments=pruner.removed)
+            notes += pruner.notes
+        return replace(status, notes=notes, notices=notices.counts)
 
     @property
     def stalled_seconds(self) -> float:
@@ -223,9 +226,10 @@ class LogCapture:
         ------
         CaptureError
             When a further attempt would not help, or ``max_retries`` attempts have failed; when
-            the server was set back, as by restoring an older copy of it; when it sends a frame
-            that is not of the streaming replication protocol; and when memory runs out. A message
-            that does not decode is not an error here: the log keeps it for its readers.
+            the server was set back, as by restoring an older copy of it; when it goes on without a
+            publication that does not exist (PostgreSQL 18 and later); when it sends a frame that
+            is not of the streaming replication protocol; and when memory runs out. A message that
+            does not decode is not an error here: the log keeps it for its readers.
         LogError
             When the log is damaged, cannot be written, is of another system, database or slot, or
             is being written by another capture; when the server's timeline does not descend from
@@ -235,6 +239,7 @@ class LogCapture:
 
         self._interrupt.clear()
         self._status_board = StatusBoard()
+        self._notices = ServerNotices()
         self._room = DiskRoom(
             self._log, self._min_free_bytes, self._interrupt.event, self._status_board
         )
@@ -368,6 +373,7 @@ class LogCapture:
             receive_timeout=self._receive_timeout,
             interrupt=self._interrupt,
             noted=lambda notes: self._status_board.update(notes=(*self._notes, *notes)),
+            notices=self._notices,
         ).open(writer)
         try:
             self._start_session(writer, capture)

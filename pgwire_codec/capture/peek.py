@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -11,6 +12,7 @@ from pgwire_codec.capture.catalog.publications import ensure_publications
 from pgwire_codec.capture.catalog.slots import ensure_slot
 from pgwire_codec.capture.connection.connect import check_wal_level, connect, load_psycopg2
 from pgwire_codec.capture.connection.error_hints import capture_error
+from pgwire_codec.capture.connection.notices import NoticeListener, missing_publication
 from pgwire_codec.capture.connection.session_settings import pinned_transaction
 from pgwire_codec.capture.options import SLOT_TIMEOUT, PluginOptions
 from pgwire_codec.capture.positions import Positions
@@ -58,7 +60,8 @@ def peek(
     Raises
     ------
     CaptureError
-        As for :class:`~pgwire_codec.capture.Capture`.
+        As for :class:`~pgwire_codec.capture.Capture`; also when a publication does not exist at one
+        of the changes.
     """
     wanted = PluginOptions.of(options, keywords)
     psycopg2 = load_psycopg2()
@@ -67,17 +70,21 @@ def peek(
         with pinned_transaction(connection) as cursor:
             plugin_options = wanted.negotiate(connection.server_version)
             confirmed_lsn = _check(cursor, slot, wanted, slot_timeout)
-            cursor.execute(
-                "SELECT lsn, xid::text::bigint, data"
-                " FROM pg_logical_slot_peek_binary_changes(%s, %s, %s, VARIADIC %s::text[])",
-                (
-                    slot,
-                    None if upto_lsn is None else format_lsn(upto_lsn),
-                    upto_messages,
-                    [item for pair in plugin_options.items() for item in pair],
-                ),
-            )
-            rows = cursor.fetchall()
+            with closing(NoticeListener(connection, forwards=True)) as listener:
+                cursor.execute(
+                    "SELECT lsn, xid::text::bigint, data"
+                    " FROM pg_logical_slot_peek_binary_changes(%s, %s, %s, VARIADIC %s::text[])",
+                    (
+                        slot,
+                        None if upto_lsn is None else format_lsn(upto_lsn),
+                        upto_messages,
+                        [item for pair in plugin_options.items() for item in pair],
+                    ),
+                )
+                rows = cursor.fetchall()
+            for notice, _ in listener.take():
+                if notice.skips_publication():
+                    raise missing_publication(notice, wanted.publications, confirmed_lsn, slot)
     except psycopg2.Error as error:
         raise capture_error(error, slot) from error
     finally:

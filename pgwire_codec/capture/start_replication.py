@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pgwire_codec.capture.catalog.failover import failover_notes
-from pgwire_codec.capture.catalog.publications import ensure_publications
+from pgwire_codec.capture.catalog.publications import (
+    ensure_publications,
+    younger_publications,
+    younger_text,
+)
 from pgwire_codec.capture.catalog.slots import ensure_slot
 from pgwire_codec.capture.connection.connect import (
     check_wal_level,
@@ -135,6 +139,9 @@ def start_replication(connection: Any, request: StreamRequest) -> StartedStream:
         timeout=request.slot_timeout,
     )
     notes = _two_phase_notes(cursor, request, slot.two_phase)
+    if not slot.is_new:
+        younger = younger_publications(cursor, request.options.publications, slot.name)
+        notes += [younger_text(name, slot.name) for name in younger]
     notes += failover_notes(
         cursor, slot.name, is_failover=slot.failover, requested=request.failover
     )

@@ -52,8 +52,11 @@ class Status:
     errors : mapping of str to int
         Number of errors since :meth:`LogCapture.run` was called, by their code: the SQLSTATE, the
         name of the system's error, as ``ENOSPC``, or the name of the error's class.
+    notices : mapping of str to int
+        Number of the server's notices and warnings on the stream's connection since then, by
+        SQLSTATE.
     notes : tuple of str
-        Remarks on the slot and the server's settings.
+        Remarks on the slot and the server's settings, and the server's last notices.
     """
 
     state: State = "connecting"
@@ -75,6 +78,7 @@ class Status:
     commit_time: int | None = None
     problem: str | None = None
     errors: Mapping[str, int] = field(default_factory=dict, hash=False)
+    notices: Mapping[str, int] = field(default_factory=dict, hash=False)
     notes: tuple[str, ...] = ()
 
 

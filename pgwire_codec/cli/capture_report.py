@@ -109,6 +109,7 @@ class JsonReport:
             "confirmed_lsn": _position(status.confirmed_lsn),
             "received_lsn": format_lsn(status.received_lsn),
             "problem": problem,
+            "notices": status.notices,
             "notes": status.notes,
         }
         click.echo(json.dumps(line))

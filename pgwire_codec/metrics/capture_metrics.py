@@ -100,6 +100,7 @@ READINGS: Final[Mapping[i.Instrument, Callable[[CaptureWatch], Values]]] = {
     i.STALL_SECONDS: lambda watch: single(watch.stalled_seconds),
     i.RECONNECTS: lambda watch: single(max(0, watch.status.connections - 1)),
     i.ERRORS: lambda watch: by_name(watch.status.errors),
+    i.NOTICES: lambda watch: by_name(watch.status.notices),
     i.SNAPSHOT_ROWS: lambda watch: single(watch.status.snapshot_rows),
     i.SNAPSHOT_TABLES: lambda watch: single(watch.status.snapshot_tables),
     i.SLOT_ACTIVE: lambda watch: _slot(watch, "active"),

@@ -124,6 +124,13 @@ ERRORS: Final = _of_capture(
     "Errors by code: the SQLSTATE, the system's name, as ENOSPC, or the error's class.",
     "code",
 )
+NOTICES: Final = _of_capture(
+    "notices",
+    "counter",
+    "{notice}",
+    "Notices and warnings of the server on the stream's connection, by SQLSTATE.",
+    "code",
+)
 SNAPSHOT_ROWS: Final = _of_capture(
     "snapshot.rows", "gauge", "{row}", "Rows that the snapshot has copied."
 )

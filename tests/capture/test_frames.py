@@ -43,7 +43,7 @@ SCRIPTS = st.lists(
 @example(  # a frame that the buffer has no room for, after the deadline
     script=[xlog_data(1, b"B"), 0, xlog_data(2, bytes(300_000)), 0, xlog_data(3, b"B")],
     end=0,
-    calls=[(1, 1, NEVER, 0.0, False), (4, 1 << 30, NEVER, 0.0, False)],
+    calls=[(1, 1, NEVER, 0.0, "go on"), (4, 1 << 30, NEVER, 0.0, "go on")],
 )
 @given(
     script=SCRIPTS,
@@ -54,7 +54,7 @@ SCRIPTS = st.lists(
             st.sampled_from([1, 100, 10_000, 1 << 30]),
             st.sampled_from([0, 1 << 40, NEVER]),
             st.sampled_from([0.0, 60.0]),
-            st.booleans(),
+            st.sampled_from(["take", "cut", "go on"]),
         ),
         min_size=1,
         max_size=60,
@@ -64,11 +64,11 @@ def test_both_do_the_same(
     readable: int,
     script: list[bytes | int],
     end: int,
-    calls: list[tuple[int, int, int, float, bool]],
+    calls: list[tuple[int, int, int, float, str]],
 ) -> None:
     sides = [Connection([*script, end], readable) for _ in range(2)]
     compiled, plain = sides[0].compiled(), sides[1].plain()
-    for most, size, stop, seconds, take in calls:
+    for most, size, stop, seconds, then in calls:
         first = plain.count
         outcomes = [each.read(most, size, stop, seconds) for each in (compiled, plain)]
         assert outcomes[0] == outcomes[1]
@@ -77,7 +77,11 @@ def test_both_do_the_same(
         if first < plain.count:
             for ours, theirs in zip(compiled.since(first), plain.since(first), strict=True):
                 np.testing.assert_array_equal(ours, theirs)
-        if take:
+        if then == "cut":
+            for each in (compiled, plain):
+                each.cut(first + (each.count - first) // 2)
+            assert (compiled.count, compiled.nbytes) == (plain.count, plain.nbytes)
+        if then == "take":
             for ours, theirs in zip(compiled.take(), plain.take(), strict=True):
                 np.testing.assert_array_equal(ours, theirs)
                 assert ours.dtype == theirs.dtype

@@ -17,6 +17,13 @@ from pgwire_codec.protocol.lsn import parse_lsn
 from tests.support.keyed_rows import AppliedTable
 from tests.support.servers import Database
 
+#: DDL after it has a warning, also that of a walsender's session.
+WARNING_DDL = (
+    "CREATE FUNCTION look() RETURNS event_trigger LANGUAGE plpgsql AS"
+    " $$BEGIN RAISE WARNING 'I looked' USING ERRCODE = '01P01'; END$$",
+    "CREATE EVENT TRIGGER look ON ddl_command_end EXECUTE FUNCTION look()",
+)
+
 
 def capture_into(made: Database, folder: Path, **options: Any) -> LogCapture:
     """Return a capture of the database's slot and publication."""

@@ -89,6 +89,35 @@ def ensure_publications(
             )
 
 
+def younger_publications(cursor: Any, names: Sequence[str], slot: str) -> list[str]:
+    """Return the publications that may not exist yet at the first changes that a slot sends.
+
+    Their rows are of transactions that a change of the slot may precede. An altered publication
+    has a new row, too. A slot that was created beside an older one has the catalogs' horizon of
+    that one: then nothing is known, and the list is empty.
+    """
+    cursor.execute(
+        "SELECT p.pubname FROM pg_publication p, pg_replication_slots s"
+        " WHERE p.pubname = ANY(%s) AND s.slot_name = %s"
+        # A row that is older than 2 billion transactions has a negative age.
+        " AND age(p.xmin) BETWEEN 0 AND age(s.catalog_xmin)"
+        " AND NOT EXISTS (SELECT FROM pg_replication_slots o"
+        "  WHERE o.slot_name <> s.slot_name AND o.catalog_xmin = s.catalog_xmin)"
+        " ORDER BY p.pubname",
+        (list(names), slot),
+    )
+    return [name for (name,) in cursor.fetchall()]
+
+
+def younger_text(publication: str, slot: str) -> str:
+    """Return the text on one of :func:`younger_publications`."""
+    return (
+        f'publication "{publication}" was created or altered after changes that replication slot '
+        f'"{slot}" may still send: if it did not exist at one of them, the capture ends there with '
+        "an error"
+    )
+
+
 def _resolve(cursor: Any, tables: Sequence[str]) -> list[str]:
     """Return the qualified, quoted names of tables that are named as in SQL."""
     cursor.execute(

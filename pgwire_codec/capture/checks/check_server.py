@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pgwire_codec.capture.catalog.publications import younger_publications, younger_text
 from pgwire_codec.capture.catalog.slots import check_intact, check_kind, read_slot
 from pgwire_codec.capture.checks import server, tables
 from pgwire_codec.capture.checks.failover import check_failover
@@ -14,6 +15,7 @@ from pgwire_codec.capture.checks.finding import Finding, of_error, warning
 from pgwire_codec.capture.connection.connect import connect, load_psycopg2
 from pgwire_codec.capture.connection.error_hints import capture_error
 from pgwire_codec.errors import CaptureError
+from pgwire_codec.protocol.quoting import quote_literal
 
 #: Findings without which a replication connection opens, unless something else prevents it.
 _PREVENTING: Final = frozenset({"wal_level", "role", "walsenders", "standby"})
@@ -101,14 +103,14 @@ def _findings(
     yield from server.check_other_slots(cursor, slot)
     yield from check_failover(cursor, slot)
     if slot is not None:
-        yield from _check_slot(cursor, slot)
+        yield from _check_slot(cursor, slot, publications)
     wrong = list(tables.check_publications(cursor, publications))
     yield from wrong
     if not any(each.level == "error" for each in wrong):
         yield from tables.check_tables(cursor, publications, snapshot=snapshot)
 
 
-def _check_slot(cursor: Any, name: str) -> Iterator[Finding]:
+def _check_slot(cursor: Any, name: str, publications: Sequence[str]) -> Iterator[Finding]:
     row = read_slot(cursor, name)
     if row is None:
         return
@@ -123,4 +125,11 @@ def _check_slot(cursor: Any, name: str) -> Iterator[Finding]:
             "slot",
             f'replication slot "{name}" is in use by process {row["active_pid"]}',
             "Stop that consumer before another one begins.",
+        )
+    for publication in younger_publications(cursor, publications, name):
+        yield warning(
+            "publication_age",
+            younger_text(publication, name),
+            "If the publication is new, create the slot after it: SELECT "
+            f"pg_drop_replication_slot({quote_literal(name)});",
         )

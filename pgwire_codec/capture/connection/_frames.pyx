@@ -105,6 +105,11 @@ cdef class FrameBuffer:
         data, offsets, lsn, _ = self._arrays
         return data[offsets[first:self.count]], lsn[first:self.count]
 
+    def cut(self, Py_ssize_t count):
+        if 0 <= count < self.count:
+            self.count = count
+            self.nbytes = self._offsets[count]
+
     def take(self):
         from pgwire_codec.capture.connection.frames import Taken
 

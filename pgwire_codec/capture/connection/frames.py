@@ -86,6 +86,9 @@ class Frames(Protocol):
     def since(self, first: int) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
         """Return tag and position of each buffered message from number ``first`` on."""
 
+    def cut(self, count: int) -> None:
+        """Drop the buffered messages from number ``count`` on."""
+
     def take(self) -> Taken:
         """Return all buffered messages, and empty the buffer."""
 
@@ -166,6 +169,11 @@ class PythonFrames:
     def since(self, first: int) -> tuple[NDArray[np.uint8], NDArray[np.uint64]]:
         tags = np.frombuffer(bytes(message[0] for message in self._data[first:]), np.uint8)
         return tags, np.array(self._lsns[first:], np.uint64)
+
+    def cut(self, count: int) -> None:
+        for rows in (self._data, self._lsns, self._times):
+            del rows[count:]
+        self.nbytes = sum(map(len, self._data))
 
     def take(self) -> Taken:
         lengths = np.fromiter(map(len, self._data), np.int32, len(self._data))

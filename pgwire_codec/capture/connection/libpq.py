@@ -25,6 +25,7 @@ _SIGNATURES: Final[tuple[tuple[str, Any, list[Any]], ...]] = (
     ("PQclear", None, [ctypes.c_void_p]),
     ("PQresultErrorMessage", ctypes.c_char_p, [ctypes.c_void_p]),
     ("PQresultErrorField", ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_int]),
+    ("PQsetNoticeReceiver", ctypes.c_void_p, [ctypes.c_void_p] * 3),
     ("PQconnectStart", ctypes.c_void_p, [ctypes.c_char_p]),
     ("PQconnectPoll", ctypes.c_int, [ctypes.c_void_p]),
     ("PQconnectionNeedsPassword", ctypes.c_int, [ctypes.c_void_p]),
@@ -72,11 +73,14 @@ def addresses_of(*functions: Any) -> list[int]:
 
 def server_error(libpq: Any, result: int) -> tuple[str, str, str]:
     """Return SQLSTATE, text and hint of the error of a result; each is empty if it has none."""
-    sqlstate, primary, detail, context, hint = (
-        _text(libpq.PQresultErrorField(result, field)) for field in _ERROR_FIELDS
-    )
+    sqlstate, primary, detail, context, hint = result_fields(libpq, result, _ERROR_FIELDS)
     text = server_text(primary, detail, context)
     return sqlstate, text or _text(libpq.PQresultErrorMessage(result)), hint
+
+
+def result_fields(libpq: Any, result: int, fields: bytes) -> list[str]:
+    """Return fields of a result's error or notice by their codes; empty for each that it lacks."""
+    return [_text(libpq.PQresultErrorField(result, field)) for field in fields]
 
 
 def connection_error(libpq: Any, connection: int | None) -> str:

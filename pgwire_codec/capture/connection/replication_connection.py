@@ -17,6 +17,7 @@ from typing import Any, Final
 from pgwire_codec.capture.connection.error_hints import CONNECTION_LOST
 from pgwire_codec.capture.connection.frames import Frames, ReadOutcome, open_frames
 from pgwire_codec.capture.connection.libpq import connection_error, load_libpq, server_error
+from pgwire_codec.capture.connection.notices import Notice, NoticeListener, ServerNotices
 from pgwire_codec.errors import CaptureError
 
 
@@ -37,6 +38,20 @@ class ReplicationEnded(Exception):
         self.sqlstate = sqlstate
 
 
+class PublicationSkipped(ReplicationEnded):
+    """The server goes on without a publication that does not exist.
+
+    Attributes
+    ----------
+    notice : Notice
+        The server's notice of it.
+    """
+
+    def __init__(self, notice: Notice) -> None:
+        super().__init__(notice.text, notice.sqlstate)
+        self.notice = notice
+
+
 _LONGEST_WAIT: Final = 60.0  # seconds; poll counts milliseconds in 32 bits
 _MOST_WAKES: Final = 1 << 16  # to forget at once
 
@@ -46,13 +61,21 @@ class ReplicationConnection:
 
     It owns the psycopg2 connection, which nothing else may use from then on.
 
+    Parameters
+    ----------
+    connection : psycopg2.extras.LogicalReplicationConnection
+    listener : NoticeListener
+        Of its notices, from before START_REPLICATION: the first frame may be one.
+    notices : ServerNotices
+        Receives those that do not end the stream.
+
     Attributes
     ----------
     frames : Frames
         Messages that :meth:`read` has read.
     """
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, listener: NoticeListener, notices: ServerNotices) -> None:
         self._libpq = load_libpq()
         self._connection = connection
         self._pointer: int | None = connection.pgconn_ptr
@@ -61,6 +84,9 @@ class ReplicationConnection:
         self.frames: Frames = open_frames(
             self._libpq, connection.pgconn_ptr, connection.fileno(), self._woken
         )
+        self._notices = notices
+        self._listener = listener
+        listener.count_messages = lambda: self.frames.count
 
     def read(self, max_messages: int, max_bytes: int, stop_lsn: int, seconds: float) -> ReadOutcome:
         """Read frames; see :meth:`pgwire_codec.capture.connection.frames.Frames.read`.
@@ -69,10 +95,14 @@ class ReplicationConnection:
         ------
         ReplicationEnded
             When no more frames will arrive.
+        PublicationSkipped
+            When a publication does not exist. Messages that came after the notice are dropped.
         """
         self._require_open()
+        self._take_notices()
         seconds = min(seconds, _LONGEST_WAIT)
         outcome = ReadOutcome(self.frames.read(max_messages, max_bytes, stop_lsn, seconds))
+        self._take_notices()
         if outcome is ReadOutcome.ENDED:
             raise self._result()
         if outcome is ReadOutcome.BROKEN:
@@ -100,7 +130,15 @@ class ReplicationConnection:
             self._pointer = None
             os.close(self._woken)
             os.close(self._wake)
+            self._listener.close()
         self._connection.close()
+
+    def _take_notices(self) -> None:
+        for notice, count in self._listener.take():
+            if notice.skips_publication():
+                self.frames.cut(count)
+                raise PublicationSkipped(notice)
+            self._notices.add(notice)
 
     def _require_open(self) -> int:
         # libpq would crash on the freed pointer.

@@ -1,4 +1,4 @@
-"""Session settings that the text form of values depends on, pinned.
+"""Session settings that the text form of values and the server's notices depend on, pinned.
 
 A walsender pins none of them: they are those of the role, the database or the client's
 environment. Startup options (``options='-c datestyle=ISO'``) are not enough, because libpq sends
@@ -24,6 +24,7 @@ PINNED: Final = {
     "bytea_output": "hex",
     "timezone": "UTC",
     "client_encoding": "UTF8",
+    "client_min_messages": "notice",  # of which a missing publication is one
 }
 
 
