@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal, TypedDict, get_args
+from typing import TYPE_CHECKING, Final, Literal, TypedDict, cast, get_args
 
 from pgwire_codec.errors import CaptureError, OptionError, check_choice
-from pgwire_codec.protocol.quoting import quote_identifier
+from pgwire_codec.protocol.quoting import quote_identifier, split_identifiers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 Streaming = Literal["off", "on", "parallel"]
 Origin = Literal["any", "none"]
@@ -91,6 +91,18 @@ class PluginOptions:
             Go over the fields of ``options``. Without ``options``, ``publication`` is required.
         """
         return cls(**keywords) if options is None else replace(options, **keywords)
+
+    @classmethod
+    def from_plugin(cls, options: Mapping[str, str]) -> PluginOptions:
+        """Return the options that :meth:`negotiate` has written for a server."""
+        return cls(
+            publication=split_identifiers(options["publication_names"]),
+            binary="binary" in options,
+            streaming=cast("Streaming", options.get("streaming", "off")),
+            two_phase="two_phase" in options,
+            messages="messages" in options,
+            origin=cast("Origin | None", options.get("origin")),
+        )
 
     @property
     def publications(self) -> tuple[str, ...]:

@@ -64,6 +64,7 @@ class RequestedTables:
             except CaptureError as error:
                 self.notes += (f"not copied: {', '.join(request.tables)}: {error}",)
                 if error.is_transient:
+                    self._requests.postpone(name, request, error.primary)
                     self._next_look = monotonic() + _RETRY_SECONDS
                     continue
                 if not request.is_automatic:

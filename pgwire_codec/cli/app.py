@@ -60,8 +60,11 @@ class _Group(click.Group):
         except click.UsageError:
             raise
         except click.ClickException as error:
-            status = error.exit_code if isinstance(error, Failure) else PERMANENT
-            raise Failure(printable(error.message), status) from error
+            status, hint = PERMANENT, None
+            if isinstance(error, Failure):
+                status = error.exit_code
+                hint = None if error.hint is None else printable(error.hint)
+            raise Failure(printable(error.message), status, hint=hint) from error
 
 
 def _line(text: str, command: click.Command | None) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from pgwire_codec.cli.add_table import add_table
 from pgwire_codec.cli.arguments import compression_option, lsn_argument, min_free_option, size
 from pgwire_codec.cli.dead_letters import dead_letters
 from pgwire_codec.cli.failure import Failure
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from pgwire_codec.log import LoggedRelation, LogStatistics
 
-_POLL_SECONDS: Final = 0.2
-
 _EPILOG = """\b
 Examples:
   pgwire-codec log info shop.log
@@ -34,7 +32,7 @@ Examples:
   pgwire-codec log prune --keep 7d --consumer spark:/lake/checkpoint shop.log
   pgwire-codec log compact shop.log
   pgwire-codec log copy shop.log s3://bucket/shop.log
-  pgwire-codec log add-table --table public.orders shop.log
+  pgwire-codec log add-table --table public.orders --dsn "host=db dbname=shop" shop.log
   pgwire-codec log dead-letters shop.log
 """
 
@@ -48,6 +46,7 @@ def log() -> None:
     """Inspect and maintain a log: a directory of captured messages, or its URI."""
 
 
+log.add_command(add_table)
 log.add_command(dead_letters)
 
 
@@ -205,50 +204,6 @@ def copy(directory: str, target: str, as_json: bool) -> None:
         for name in copied:
             click.echo(name)
         click.echo(f"copied {format_count(len(copied), 'segment')}")
-
-
-@log.command("add-table")
-@_DIRECTORY
-@click.option(
-    "--table",
-    "tables",
-    multiple=True,
-    required=True,
-    metavar="SCHEMA.TABLE",
-    help="Name of a published table (repeatable).",
-)
-@click.option(
-    "--wait/--no-wait", default=True, show_default=True, help="Wait until the rows are in the log."
-)
-def add_table(directory: str, tables: tuple[str, ...], wait: bool) -> None:
-    """Have the capture of a log copy all rows of tables again.
-
-    For a table that joined the publication after the capture began, and to repair one. The rows
-    are a transaction that truncates the tables first. The running capture does it at once, and
-    otherwise the next one.
-    """
-    from rich.console import Console
-
-    from pgwire_codec.log import Log, TableRequests
-
-    Log(directory)  # an error if it does not exist
-    requests = TableRequests(directory)
-    name = requests.add(tables)
-    names = printable(", ".join(tables))
-    if not wait:
-        click.echo(f"requested {names}")
-        return
-    console = Console(stderr=True)
-    try:
-        with console.status(f"waiting for the capture to copy {names}"):
-            while (request := requests.get(name)) is not None and request.error is None:
-                time.sleep(_POLL_SECONDS)
-    except KeyboardInterrupt:
-        raise Failure(f"the request of {names} remains, and a capture will fulfil it") from None
-    if request is not None:
-        requests.remove(name)
-        raise Failure(f"not copied: {names}: {request.error}", hint=request.hint)
-    click.echo(f"copied {names}")
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Final
 import pyarrow as pa
 
 from pgwire_codec.errors import LogError, missing_extra
-from pgwire_codec.log.store_errors import creating, reading, too_short, writing
+from pgwire_codec.log.store_errors import LogInUseError, creating, reading, too_short, writing
 from pgwire_codec.options import SegmentOptions
 
 _TEMPORARY: Final = ".tmp"
@@ -60,6 +60,11 @@ class LocalStore:
     """
 
     grows = True
+
+    @property
+    def file_mode(self) -> int:
+        """Permissions of files that are created."""
+        return self._file_mode
 
     def __init__(self, directory: Path, file_mode: int = SegmentOptions.file_mode) -> None:
         self._directory = directory
@@ -176,10 +181,11 @@ class LocalStore:
             yield
 
     def _being_written(self, pid: int | None) -> LogError:
-        return LogError(
-            f"the log {self.name} is being written by {_holder('writer', pid)}",
+        writer = _holder("writer", pid)
+        return LogInUseError(
+            f"the log {self.name} is being written by {writer}",
             hint="A log has one writer at a time. End the other one, or write to another log.",
-            is_transient=True,
+            writer=writer,
         )
 
     def _being_pruned(self, pid: int | None) -> LogError:

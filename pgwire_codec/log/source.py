@@ -7,6 +7,7 @@ from typing import Final
 
 from pgwire_codec.errors import LogError
 from pgwire_codec.protocol.lsn import format_lsn
+from pgwire_codec.protocol.quoting import split_identifiers
 
 #: Fields that must not change within a log: LSNs of two different values cannot be compared.
 _IDENTITY: Final = ("system_identifier", "database", "slot")
@@ -41,6 +42,11 @@ class LogSource:
     server_version: int
     plugin_options: dict[str, str] = field(default_factory=dict, hash=False)
     ancestors: dict[int, int] = field(default_factory=dict, hash=False)
+
+    @property
+    def publications(self) -> tuple[str, ...]:
+        """Names of the publications; none if the options do not have them."""
+        return tuple(split_identifiers(self.plugin_options.get("publication_names", "")))
 
     def check_continued_by(self, source: LogSource, end_lsn: int, log: str) -> None:
         """Raise ``LogError`` unless messages of ``source`` may follow those of this source.

@@ -15,6 +15,20 @@ class MissingFileError(LogError):
     """A file of a log does not exist, or does not any more."""
 
 
+class LogInUseError(LogError):
+    """A log is being written by another process or thread.
+
+    Attributes
+    ----------
+    writer : str
+        Which one, for a text.
+    """
+
+    def __init__(self, text: str, *, hint: str, writer: str) -> None:
+        super().__init__(text, hint=hint, is_transient=True)
+        self.writer = writer
+
+
 @contextmanager
 def reading(path: object, *, is_remote: bool = False) -> Iterator[None]:
     """Convert errors of the reading of a file."""

@@ -9,8 +9,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from pgwire_codec.errors import OptionError
+from pgwire_codec.log.bounds import MANIFEST
 from pgwire_codec.log.checked_json import dump, load
+from pgwire_codec.log.local_store import LocalStore
 from pgwire_codec.log.store import open_store
+from pgwire_codec.log.store_errors import LogInUseError
+from pgwire_codec.options import SegmentOptions
 from pgwire_codec.protocol.quoting import parse_qualified_name
 
 if TYPE_CHECKING:
@@ -32,12 +36,15 @@ class TableRequest:
         Whether the capture itself has requested them.
     error, hint : str or None
         Why it cannot be fulfilled, and what to do about that.
+    problem : str or None
+        Why the last attempt has failed. The capture tries again.
     """
 
     tables: list[str]
     is_automatic: bool = False
     error: str | None = None
     hint: str | None = None
+    problem: str | None = None
 
 
 class TableRequests:
@@ -56,7 +63,9 @@ class TableRequests:
     """
 
     def __init__(self, uri: str | os.PathLike[str], filesystem: FileSystem | None = None) -> None:
-        self._store = open_store(f"{os.fspath(uri).rstrip('/')}/{_FOLDER}", filesystem)
+        folder = os.fspath(uri).rstrip("/")
+        self._log = open_store(folder, filesystem)
+        self._store = open_store(f"{folder}/{_FOLDER}", filesystem)
 
     @property
     def is_local(self) -> bool:
@@ -106,6 +115,31 @@ class TableRequests:
     def fail(self, name: str, request: TableRequest, error: str, hint: str | None) -> None:
         """Record why a request cannot be fulfilled; the capture does not try again."""
         self._write(name, replace(request, error=error, hint=hint))
+
+    def postpone(self, name: str, request: TableRequest, problem: str) -> None:
+        """Record why an attempt has failed; the capture tries again."""
+        self._write(name, replace(request, problem=problem))
+
+    def writer(self) -> str | None:
+        """Return who writes the log, for a text: None, if nobody does.
+
+        That is not known of a log in an object store; see :attr:`is_local`.
+
+        Raises
+        ------
+        LogError
+            When the lock of the log cannot be read.
+        """
+        try:
+            with self._log.lock():
+                return None
+        except LogInUseError as error:
+            return error.writer
+
+    def file_mode(self) -> int:
+        """Return the permissions of the log's files, which is on a local disk."""
+        store = self._log.with_mode_of(MANIFEST) if isinstance(self._log, LocalStore) else None
+        return SegmentOptions.file_mode if store is None else store.file_mode
 
     def _write(self, name: str, request: TableRequest) -> None:
         self._store.write(name + _SUFFIX, dump(request))

@@ -14,6 +14,9 @@ _PLAIN: Final = re.compile(r"[a-z_][a-z0-9_]*")
 #: A part of a qualified name, and what follows it.
 _PART: Final = re.compile(r'(?:"((?:[^"]|"")*)"|([^".]+))(\.|$)')
 
+#: A quoted identifier, or one without quotes.
+_IDENTIFIER: Final = re.compile(r'"((?:[^"]|"")*)"|([^\s,"]+)')
+
 
 def quote_identifier(name: str) -> str:
     """Return a name in double quotes."""
@@ -52,6 +55,14 @@ def parse_qualified_name(text: str) -> tuple[str, str] | None:
     if len(parts) == 1:
         return "", parts[0]
     return (parts[0], parts[1]) if len(parts) == 2 else None
+
+
+def split_identifiers(text: str) -> list[str]:
+    """Return the names in a list that is separated by commas, as ``SplitIdentifierString`` does."""
+    return [
+        bare.lower() if bare else quoted.replace('""', '"')
+        for quoted, bare in _IDENTIFIER.findall(text)
+    ]
 
 
 def quote_literal(value: str) -> str:

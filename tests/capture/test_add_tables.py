@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import psycopg2
 import pytest
+from click.testing import CliRunner, Result
 
 from pgwire_codec import log
 from pgwire_codec.capture import LogCapture, requested_tables
 from pgwire_codec.capture.receive_loop import ReceiveLoop
 from pgwire_codec.capture.snapshot import add_tables
+from pgwire_codec.cli.app import app
 from pgwire_codec.errors import OptionError
 from tests.support.log_captures import capture_into, decoded, flush_lsn, messages, running, slots
 from tests.support.servers import Database
@@ -327,3 +331,105 @@ def test_names(tmp_path: Path) -> None:
         with pytest.raises(OptionError):
             requests.add(wrong)
     assert requests.pending() == {}
+
+
+class TestCommand:
+    """``pgwire-codec log add-table``, beside a capture and without one."""
+
+    @pytest.fixture
+    def begun(self, two: Database, tmp_path: Path) -> Database:
+        """A log, and a table that was published after its capture had ended."""
+        two.execute('CREATE PUBLICATION "P, 2" FOR TABLE t')
+        two.execute("INSERT INTO t VALUES (1, 'a')")
+        publications = ["p", "P, 2"]
+        capture_into(two, tmp_path, publication=publications).run(until_lsn=flush_lsn(two))
+        two.execute("ALTER PUBLICATION p ADD TABLE later", "INSERT INTO t VALUES (2, 'b')")
+        return two
+
+    def add(self, folder: Path, *options: str, table: str = "public.later") -> Result:
+        return CliRunner().invoke(
+            app, ["log", "add-table", "--table", table, *options, str(folder)]
+        )
+
+    def test_without_a_capture(self, begun: Database, tmp_path: Path) -> None:
+        for file in tmp_path.glob("*.*"):
+            file.chmod(0o600)
+        done = self.add(tmp_path, "--dsn", begun.dsn)
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert done.stdout == "copied public.later\n"
+        for table in ("t", "later"):
+            assert replayed(tmp_path, f"public.{table}") == rows_of(begun, table)
+        assert {file.stat().st_mode & 0o777 for file in tmp_path.glob("*.arrow")} == {0o600}
+        begun.execute("UPDATE later SET v = 'x' WHERE k = 1")
+        complete(begun, tmp_path)
+        assert replayed(tmp_path, "public.later") == rows_of(begun, "later")
+        assert slots(begun) == [begun.slot]
+
+    def test_a_table_that_is_not_published(self, begun: Database, tmp_path: Path) -> None:
+        done = self.add(tmp_path, "--dsn", begun.dsn, table="public.none")
+        assert done.exit_code == 4
+        assert "not copied: public.none: no such table is published" in done.stderr
+        assert "\nhint: Add it to the publication" in done.stderr
+        assert log.TableRequests(tmp_path).pending() == {}
+
+    def test_without_a_capture_and_a_server(self, begun: Database, tmp_path: Path) -> None:
+        done = self.add(tmp_path, "--dsn", "host=/nowhere dbname=x")
+        assert done.exit_code == 3
+        assert "no capture writes the log, and it cannot be continued: could not" in done.stderr
+        assert "The request of public.later remains, and a capture will fulfil it." in done.stderr
+        complete(begun, tmp_path)
+        assert replayed(tmp_path, "public.later") == rows_of(begun, "later")
+
+    def test_by_the_capture(
+        self, begun: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The command says what it waits for, and why that takes so long."""
+        monkeypatch.setattr(requested_tables, "_RETRY_SECONDS", 1.0)
+        monkeypatch.setattr(add_tables, "_LOCK_SECONDS", 1)
+        capture = capture_into(begun, tmp_path)
+        with contextlib.closing(psycopg2.connect(begun.dsn)) as locking, running(capture) as failed:
+            locking.cursor().execute("LOCK TABLE later IN ACCESS EXCLUSIVE MODE")
+            assert wait_until(lambda: capture.status.state == "streaming")
+            with monkeypatch.context() as patched:
+                patched.setattr(click, "echo", rolling_back(locking))
+                done = self.add(tmp_path, "--dsn", "host=/nowhere")
+        assert (done.exit_code, done.stdout) == (0, "copied public.later\n")
+        first, second = done.stderr.splitlines()
+        writer = f"another writer of this process (pid {os.getpid()})"
+        assert first == f"waiting for {writer}, which writes the log, to copy public.later"
+        assert second.startswith(f"{first}; the last attempt failed: ")
+        assert "lock" in second
+        assert not failed
+
+    def test_not_within_the_timeout(self, begun: Database, tmp_path: Path) -> None:
+        with log.LogWriter(tmp_path, log.Log(tmp_path).source):
+            done = self.add(tmp_path, "--timeout", "0.1")
+        assert done.exit_code == 3
+        assert done.stderr.startswith(
+            "Error: not copied within 0.1 s, waiting for another writer of this process (pid "
+            f"{os.getpid()}), which writes the log, to copy public.later\n"
+            "hint: The request of public.later remains, and a capture will fulfil it."
+        )
+        assert len(log.TableRequests(tmp_path).pending()) == 1
+
+    def test_a_log_in_an_object_store(
+        self, begun: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The command cannot know whether a capture writes it."""
+        monkeypatch.setattr(log.TableRequests, "is_local", False)
+        done = self.add(tmp_path, "--dsn", begun.dsn, "--timeout", "1.1")
+        assert done.exit_code == 3
+        waits = "waiting for the capture of the log, which has to be running, to copy public.later"
+        assert done.stderr.startswith(f"{waits}\nError: not copied within 1.1 s, {waits}\nhint:")
+
+
+def rolling_back(connection: Any) -> Any:
+    """Return ``click.echo``, which rolls a transaction back after a failed attempt."""
+    echo = click.echo
+
+    def show(text: str, **options: Any) -> None:
+        echo(text, **options)
+        if "failed" in text:
+            connection.rollback()
+
+    return show

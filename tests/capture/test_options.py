@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import fields
+from itertools import product
 from typing import Any, get_type_hints
 
 import pytest
@@ -12,6 +13,29 @@ import pytest
 from pgwire_codec.capture import PluginOptions, SegmentOptions
 from pgwire_codec.capture.options import BatchLimits, PluginKeywords
 from pgwire_codec.errors import CaptureError, OptionError
+
+
+@pytest.mark.parametrize("version", [120000, 140000, 180000])
+def test_reads_what_it_has_written(version: int) -> None:
+    everything: dict[str, list[Any]] = {
+        "publication": ["p", ('A "b", c', "P")],
+        "binary": [False, True],
+        "streaming": ["off", "on", "parallel"],
+        "two_phase": [False, True],
+        "messages": [False, True],
+        "origin": [None, "any", "none"],
+    }
+    assert set(everything) == {field.name for field in fields(PluginOptions)}
+    read = 0
+    for values in product(*everything.values()):
+        options = PluginOptions(**dict(zip(everything, values, strict=True)))
+        try:
+            written = options.negotiate(version)
+        except CaptureError:
+            continue  # too old for an option
+        assert PluginOptions.from_plugin(written) == options
+        read += 1
+    assert read > 1
 
 
 @pytest.mark.parametrize(
