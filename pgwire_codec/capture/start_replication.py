@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pgwire_codec.capture.catalog.failover import failover_notes
+from pgwire_codec.capture.catalog.partition_identities import partition_notes
 from pgwire_codec.capture.catalog.publications import (
     ensure_publications,
     younger_publications,
@@ -139,8 +140,10 @@ def start_replication(connection: Any, request: StreamRequest) -> StartedStream:
         timeout=request.slot_timeout,
     )
     notes = _two_phase_notes(cursor, request, slot.two_phase)
+    publications = request.options.publications
+    notes += partition_notes(cursor, publications)
     if not slot.is_new:
-        younger = younger_publications(cursor, request.options.publications, slot.name)
+        younger = younger_publications(cursor, publications, slot.name)
         notes += [younger_text(name, slot.name) for name in younger]
     notes += failover_notes(
         cursor, slot.name, is_failover=slot.failover, requested=request.failover

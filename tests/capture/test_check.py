@@ -17,11 +17,13 @@ import psycopg2.extras
 import pytest
 from click.testing import CliRunner
 
-from pgwire_codec.capture import Finding, LogCapture, ServerCheck, check_server
+from pgwire_codec import Delete, Relation, decode_message
+from pgwire_codec.capture import Finding, LogCapture, ServerCheck, check_server, peek
 from pgwire_codec.capture.checks import server as server_checks
 from pgwire_codec.capture.checks import tables as table_checks
 from pgwire_codec.cli.app import app
 from pgwire_codec.errors import CaptureError
+from tests.support.log_captures import capture_into, decoded
 from tests.support.servers import (
     GIVEN,
     QUICK_AND_STEADY,
@@ -30,7 +32,7 @@ from tests.support.servers import (
     database,
     installed,
 )
-from tests.support.slot_captures import wait_until
+from tests.support.slot_captures import opened, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -113,19 +115,17 @@ class TestTables:
     def test_no_replica_identity(self, ready: Database, publication: tuple[str, ...]) -> None:
         ready.execute(
             'CREATE TABLE "No Key" (k int)',
-            "CREATE TABLE nothing (k int PRIMARY KEY)",
-            "ALTER TABLE nothing REPLICA IDENTITY NOTHING",
             "CREATE TABLE deferred (k int PRIMARY KEY DEFERRABLE)",
             "CREATE TABLE parts (k int) PARTITION BY LIST (k)",
             "CREATE TABLE part_1 PARTITION OF parts FOR VALUES IN (1)",
             "CREATE TABLE by_index (k int NOT NULL UNIQUE)",
             "ALTER TABLE by_index REPLICA IDENTITY USING INDEX by_index_k_key",
-            'ALTER PUBLICATION p ADD TABLE "No Key", nothing, deferred, by_index, '
+            'ALTER PUBLICATION p ADD TABLE "No Key", deferred, by_index, '
             + ("parts" if ready.major >= 13 else "part_1"),
         )
         finding = only(ready, publication=publication)
         assert (finding.code, finding.level) == ("replica_identity", "error")
-        names = ['public."No Key"', "public.deferred", "public.nothing", "public.part_1"]
+        names = ['public."No Key"', "public.deferred", "public.part_1"]
         assert all(name in finding.text for name in names)
         assert "by_index" not in finding.text
         # The server agrees: the update fails.
@@ -133,6 +133,116 @@ class TestTables:
             ready.execute('INSERT INTO "No Key" VALUES (1)', 'UPDATE "No Key" SET k = 2')
         self.mended(ready, finding, publication=publication)
         ready.execute('UPDATE "No Key" SET k = 2')
+
+    def test_a_table_that_is_only_inserted_into(self, ready: Database, tmp_path: Path) -> None:
+        ready.execute(
+            "CREATE TABLE events (what text)",
+            "CREATE TABLE keyed (k int PRIMARY KEY)",
+            *(f"ALTER TABLE {name} REPLICA IDENTITY NOTHING" for name in ("events", "keyed")),
+            "ALTER PUBLICATION p ADD TABLE events, keyed",
+        )
+        ready.create_slot()
+        finding = only(ready, publication="p")
+        assert (finding.code, finding.level) == ("identity_nothing", "warning")
+        assert finding.text == (
+            "public.events, public.keyed have REPLICA IDENTITY NOTHING: their inserts are captured,"
+            " and the server refuses UPDATE and DELETE once they are published"
+        )
+        done = CliRunner().invoke(app, ["check", "--dsn", ready.dsn, "--publication", "p"])
+        assert (done.exit_code, done.stderr) == (0, "")
+        # The server agrees: inserts are sent, and an update fails.
+        ready.execute("INSERT INTO events VALUES ('open')")
+        capture_into(ready, tmp_path).run(until_lsn="now")
+        assert [row["what"] for row in decoded(tmp_path, "public.events")] == ["open"]
+        for table in ("events", "keyed"):
+            with pytest.raises(psycopg2.Error, match="does not have a replica identity"):
+                ready.execute(f"DELETE FROM {table}")
+        self.mended(ready, finding, publication="p")
+        ready.execute("DELETE FROM events", "DELETE FROM keyed")
+
+    @pytest.mark.since(13, "publish_via_partition_root")
+    @pytest.mark.parametrize(
+        ("key", "identity", "leaf", "sends", "identifies"),
+        [
+            ("PRIMARY KEY (id, r)", "DEFAULT", "USING INDEX code", "(code)", "(id, r)"),
+            ("PRIMARY KEY (id, r)", "DEFAULT", "FULL", None, None),
+            ("PRIMARY KEY (id, r)", "DEFAULT", "DEFAULT", None, None),
+            ("PRIMARY KEY (id, r)", "FULL", "DEFAULT", "(id, r)", "all columns"),
+            ("PRIMARY KEY (id, r)", "FULL", "FULL", None, None),
+            (
+                "UNIQUE (id, r)",
+                "USING INDEX pair",
+                "USING INDEX code",
+                "(code)",
+                "(id, r)",
+            ),
+            ("UNIQUE (id, r)", "USING INDEX pair", "USING INDEX wide", None, None),
+            ("UNIQUE (id, r)", "DEFAULT", "USING INDEX code", "(code)", "no columns"),
+            ("UNIQUE (id, r)", "DEFAULT", "FULL", None, None),
+        ],
+    )
+    def test_partitions_with_another_identity(
+        self,
+        ready: Database,
+        key: str,
+        identity: str,
+        leaf: str,
+        sends: str | None,
+        identifies: str | None,
+    ) -> None:
+        ready.execute(
+            f"CREATE TABLE root (id int, r int, code int NOT NULL, CONSTRAINT pair {key})"
+            " PARTITION BY LIST (r)",
+            "ALTER TABLE root ALTER id SET NOT NULL, ALTER r SET NOT NULL",
+            "CREATE TABLE leaf PARTITION OF root FOR VALUES IN (1)",
+            "CREATE UNIQUE INDEX code ON leaf (code)",
+            "CREATE UNIQUE INDEX wide ON leaf (code, id, r)",
+            f"ALTER TABLE root REPLICA IDENTITY {identity}",
+            f"ALTER TABLE leaf REPLICA IDENTITY {leaf}",
+            "CREATE PUBLICATION roots FOR TABLE root WITH (publish_via_partition_root = true)",
+        )
+        ready.create_slot()
+        # The server's word: columns of the old tuple, and those that the Relation has as its key.
+        sent, flagged = self.deleted(ready)
+        found = findings(ready, publication="roots").get("partition_identity")
+        with opened(ready, publication="roots") as capture:
+            notes = capture.notes
+        if sends is None:
+            assert found is None
+            assert notes == []
+            assert set(flagged) <= set(sent)
+            return
+        assert found is not None
+        assert found.level == "warning"
+        assert found.text == (
+            f"partition public.leaf sends {sends} of its old rows, and public.root, under whose "
+            f"name it is published, identifies rows by {identifies}: changes of its rows cannot be "
+            "applied by that key"
+        )
+        assert notes == [f"{found.text}. `pgwire-codec check` has the SQL that mends it."]
+        assert f"({', '.join(sent)})" == sends
+        assert not flagged or not set(flagged) <= set(sent)
+        self.mended(ready, found, publication="roots")
+        sent, flagged = self.deleted(ready)
+        assert flagged
+        assert set(flagged) <= set(sent)
+
+    def deleted(self, made: Database) -> tuple[list[str], list[str]]:
+        """Delete a row; return the columns that the server sends of it, and those of the key."""
+        made.execute("INSERT INTO root VALUES (1, 1, 1)", "DELETE FROM root")
+        sent = [
+            decode_message(data)
+            for data in peek(made.dsn, slot=made.slot, publication="roots").data
+        ]
+        *_, relation = (m for m in sent if isinstance(m, Relation) and m.name == "root")
+        *_, deleted = (m for m in sent if isinstance(m, Delete))
+        assert deleted.relation_oid == relation.oid
+        names = [column.name for column in relation.columns]
+        old = deleted.old or deleted.key
+        return (
+            [name for name, kind in zip(names, old.kinds, strict=True) if kind == ord("t")],
+            [column.name for column in relation.columns if column.flags & 1],
+        )
 
     def test_no_identity_is_needed_for_inserts(self, ready: Database) -> None:
         ready.execute(

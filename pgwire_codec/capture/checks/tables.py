@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pgwire_codec.capture.catalog.partition_identities import lesser_identities, lesser_text
 from pgwire_codec.capture.catalog.publications import ensure_publications
 from pgwire_codec.capture.catalog.published_tables import check_readable, published_tables
 from pgwire_codec.capture.checks.finding import Finding, error, listed, of_error, warning
@@ -75,6 +76,7 @@ def check_tables(cursor: Any, publications: Sequence[str], *, snapshot: bool) ->
         published = changing = [oid for (oid,) in cursor.fetchall()]
         yield from _check_unlogged(cursor)
     yield from _check_identities(_tables(cursor, changing))
+    yield from _check_partitions(cursor, publications)
     if snapshot:
         try:
             check_readable(cursor, published)
@@ -114,7 +116,15 @@ def _tables(cursor: Any, oids: list[int]) -> list[_Table]:
 
 
 def _check_identities(tables: list[_Table]) -> Iterator[Finding]:
-    if missing := [each for each in tables if not each.has_identity]:
+    if nothing := [each for each in tables if each.identity == "n"]:
+        yield warning(
+            "identity_nothing",
+            f"{listed(each.name for each in nothing)} have REPLICA IDENTITY NOTHING: their inserts "
+            "are captured, and the server refuses UPDATE and DELETE once they are published",
+            *(f"{_identity_command(each)} -- unless it is only inserted into" for each in nothing),
+        )
+    missing = [each for each in tables if not (each.has_identity or each.identity == "n")]
+    if missing:
         yield error(
             "replica_identity",
             f"UPDATE and DELETE fail on {listed(each.name for each in missing)} once published, "
@@ -133,6 +143,16 @@ def _check_identities(tables: list[_Table]) -> Iterator[Finding]:
                 else f"Add a primary key to {each.name}."
                 for each in large
             ),
+        )
+
+
+def _check_partitions(cursor: Any, publications: Sequence[str]) -> Iterator[Finding]:
+    """Yield a finding for partitions that send less than their root's key."""
+    if lesser := list(lesser_identities(cursor, publications)):
+        yield warning(
+            "partition_identity",
+            lesser_text(lesser),
+            *dict.fromkeys(command for each in lesser for command in each.remedy),
         )
 
 
