@@ -6,7 +6,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from pgwire_codec.capture.connection.connect import connect_walsender, current_lsn, load_psycopg2
+from pgwire_codec.capture.connection.connect import (
+    connect,
+    connect_walsender,
+    current_lsn,
+    load_psycopg2,
+)
 from pgwire_codec.capture.connection.error_hints import capture_error, capture_error_of_code
 from pgwire_codec.capture.connection.notices import (
     NoticeListener,
@@ -336,7 +341,13 @@ class Capture:
 
     def _start(self, connection: Any) -> None:
         listener = NoticeListener(connection)
-        started = start_replication(connection, self._request)
+        catalog = connect(self._dsn, self._interrupt)
+        try:
+            started = start_replication(connection, catalog.cursor(), self._request)
+        finally:
+            if self._interrupt is not None:
+                self._interrupt.release(catalog)
+            catalog.close()
         self.source = started.source
         self.wal_end_lsn = started.wal_end_lsn
         self.wal_sender_timeout = started.wal_sender_timeout

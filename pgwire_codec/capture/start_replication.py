@@ -112,8 +112,12 @@ def _identify(connection: Any, slot: str, options: PluginOptions) -> tuple[LogSo
     return source, parse_lsn(wal_end)
 
 
-def start_replication(connection: Any, request: StreamRequest) -> StartedStream:
+def start_replication(connection: Any, catalog: Any, request: StreamRequest) -> StartedStream:
     """Check the request, create what is missing, and start the stream.
+
+    ``catalog`` is a cursor of an ordinary connection, for the publications. A walsender keeps what
+    its session has looked up in its caches, and then decodes older changes by it: a publication
+    that did not exist yet is not missed, though its tables are.
 
     Raises ``CaptureError``, or ``psycopg2.Error`` when the server refuses something that the
     checks did not cover.
@@ -125,7 +129,7 @@ def start_replication(connection: Any, request: StreamRequest) -> StartedStream:
     if request.plugin_options is None:
         # Before the slot: changes older than a publication cannot be decoded with it.
         ensure_publications(
-            cursor,
+            catalog,
             request.options.publications,
             request.create_publication,
             may_be_empty=request.options.messages is True,
@@ -141,9 +145,9 @@ def start_replication(connection: Any, request: StreamRequest) -> StartedStream:
     )
     notes = _two_phase_notes(cursor, request, slot.two_phase)
     publications = request.options.publications
-    notes += partition_notes(cursor, publications)
+    notes += partition_notes(catalog, publications)
     if not slot.is_new:
-        younger = younger_publications(cursor, publications, slot.name)
+        younger = younger_publications(catalog, publications, slot.name)
         notes += [younger_text(name, slot.name) for name in younger]
     notes += failover_notes(
         cursor, slot.name, is_failover=slot.failover, requested=request.failover

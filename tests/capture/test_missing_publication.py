@@ -11,18 +11,23 @@ import pytest
 from click.testing import CliRunner
 
 from pgwire_codec.capture import LogCapture, check_server, peek
-from pgwire_codec.capture.connection.notices import Notice, NoticeListener, missing_publication
+from pgwire_codec.capture.connection.notices import (
+    Notice,
+    NoticeListener,
+    ServerNotices,
+    missing_publication,
+)
 from pgwire_codec.cli.app import app
 from pgwire_codec.errors import CaptureError
 from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 from tests.support.error_style import check_style
 from tests.support.log_captures import (
-    WARNING_DDL,
     capture_into,
     decoded,
     flush_lsn,
     messages,
     running,
+    warn_at_start,
 )
 from tests.support.servers import Database, database, with_table
 from tests.support.slot_captures import confirmed_by_server, opened, wait_until
@@ -94,6 +99,14 @@ def test_dropped_while_a_command_runs(table: Database, tmp_path: Path) -> None:
     assert "\nhint: The publication was dropped, or" in done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["state"] == "failed"
     assert confirmed_by_server(table) <= whole
+
+
+@warns
+def test_the_start_looks_the_publication_up(table: Database, tmp_path: Path) -> None:
+    """Not in the walsender's session, whose caches would hide that it did not exist."""
+    whole = lost(table)
+    assert refusal(capture_into(table, tmp_path, create_publication=["t"]))[1] <= whole
+    assert keys(tmp_path) == [1]
 
 
 @warns
@@ -186,17 +199,26 @@ def test_a_slot_that_is_older_than_its_publication(table: Database, tmp_path: Pa
     assert found() == []
 
 
-def test_other_notices(table: Database, tmp_path: Path) -> None:
-    table.execute(*WARNING_DDL)
-    arguments = ["--dsn", table.dsn, "--slot", table.slot, "--publication", "new"]
-    arguments += ["--create-publication", "t", "--log", str(tmp_path), "--until-lsn", "now"]
+def test_other_notices(table: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    warn_at_start(monkeypatch)
+    arguments = ["--dsn", table.dsn, "--slot", table.slot, "--publication", "p"]
+    arguments += ["--log", str(tmp_path), "--until-lsn", "now"]
     done = CliRunner().invoke(app, ["capture", *arguments])
     assert (done.exit_code, done.stderr) == (0, "")
     last = json.loads(done.stdout.splitlines()[-1])
-    assert last["notices"] == {"01P01": 1}
-    assert [note for note in last["notes"] if "I looked" in note] == [
-        "the server reported: I looked (PL/pgSQL function look() line 1 at RAISE)"
-    ]
+    assert last["notices"] == {"01000": 1}
+    [note] = [note for note in last["notes"] if "I warn" in note]
+    assert note == (
+        "the server reported: I warn (PL/pgSQL function inline_code_block line 1 at RAISE)"
+    )
+
+
+def test_notes_are_few() -> None:
+    notices = ServerNotices()
+    for number in range(30):
+        notices.add(Notice("01000", f"{number % 15}", f"{number % 15}", "f"))
+    assert notices.notes == tuple(f"the server reported: {number}" for number in range(5, 15))
+    assert notices.counts == {"01000": 30}
 
 
 def test_a_listener_gives_the_notices_back(pg: Database) -> None:

@@ -18,7 +18,7 @@ from pgwire_codec.log.local_store import LocalAppender
 from pgwire_codec.metrics import capture_metrics
 from pgwire_codec.metrics import instruments as i
 from tests.capture.test_log import running
-from tests.support.log_captures import WARNING_DDL, capture_into, flush_lsn, messages
+from tests.support.log_captures import capture_into, flush_lsn, messages, warn_at_start
 from tests.support.metric_pages import Page, Served, served
 from tests.support.servers import QUICK_AND_STEADY, Database, TemporaryServer, database, with_table
 from tests.support.slot_captures import confirmed_by_server, tags, wait_until
@@ -113,10 +113,12 @@ def test_a_killed_connection(table: Database, tmp_path: Path) -> None:
 
 
 @moves(i.NOTICES)
-def test_warnings_of_the_server(table: Database, tmp_path: Path) -> None:
-    table.execute(*WARNING_DDL)
-    with streaming(table, tmp_path, publication="q", create_publication=["t"]) as endpoint:
-        seen(endpoint, lambda page: page.get(i.NOTICES, code="01P01") == 1)
+def test_warnings_of_the_server(
+    table: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warn_at_start(monkeypatch)
+    with streaming(table, tmp_path) as endpoint:
+        seen(endpoint, lambda page: page.get(i.NOTICES, code="01000") == 1)
 
 
 @moves(i.STATE, i.ERRORS, i.MONITOR_AGE, i.MONITOR_ERRORS)

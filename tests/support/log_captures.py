@@ -10,19 +10,24 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from pgwire_codec import log
-from pgwire_codec.capture import LogCapture
+from pgwire_codec.capture import LogCapture, capture
+from pgwire_codec.capture.start_replication import start_replication
 from pgwire_codec.protocol.lsn import parse_lsn
 from tests.support.keyed_rows import AppliedTable
 from tests.support.servers import Database
 
-#: DDL after it has a warning, also that of a walsender's session.
-WARNING_DDL = (
-    "CREATE FUNCTION look() RETURNS event_trigger LANGUAGE plpgsql AS"
-    " $$BEGIN RAISE WARNING 'I looked' USING ERRCODE = '01P01'; END$$",
-    "CREATE EVENT TRIGGER look ON ddl_command_end EXECUTE FUNCTION look()",
-)
+
+def warn_at_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the server send a warning in each walsender's session, before the stream."""
+
+    def start(connection: Any, *arguments: Any) -> Any:
+        connection.cursor().execute("DO $$BEGIN RAISE WARNING 'I warn'; END$$")
+        return start_replication(connection, *arguments)
+
+    monkeypatch.setattr(capture, "start_replication", start)
 
 
 def capture_into(made: Database, folder: Path, **options: Any) -> LogCapture:
