@@ -7,6 +7,7 @@ that it cannot.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -51,7 +52,7 @@ def decode_values(
     unrepresentable : {"raise", "null", "clamp"}
         How to handle good values that the Arrow type cannot hold. ``"clamp"`` takes the
         nearest that it can, and null if there is no such value: NaN in a decimal, an array of
-        two dimensions.
+        two dimensions. So is text that is not UTF-8; ``"clamp"`` replaces the bytes by U+FFFD.
 
     Returns
     -------
@@ -80,7 +81,7 @@ def decode_values(
             raise
         if not kept:
             invalid.append(row)
-        if column.format.startswith("v") and not is_binary:
+        if column.format.startswith("v") and not is_binary and kept:
             value = Span(start, length)
         values.append(value)
     held = (state == _VALUE) & (formats == _BINARY_FORM)
@@ -100,7 +101,13 @@ def _decode(
 ) -> tuple[Any, bool]:
     """Return one stored value, and whether it is the value that was sent."""
     if column.format in ("u", "vu"):
-        return _decode_string(column, family, raw, is_binary), True
+        try:
+            return _decode_string(column, family, raw, is_binary), True
+        except ValueProblem as problem:
+            if policy == "raise" or problem.code != ErrorCode.INVALID_UTF8:
+                raise
+            # Of a database in SQL_ASCII, whose text may be in any encoding.
+            return _nearest_text(column, family, raw, is_binary, policy), False
     # Text of an unknown type is passed through, as it is in a column of strings.
     read: Read | None = family.read_binary if is_binary else family.read_text or check_utf8
     assert read is not None
@@ -126,6 +133,17 @@ def _decode_string(column: ColumnType, family: Family, raw: bytes, is_binary: bo
         text: bytes = family.read_text(raw)
         return text
     return check_utf8(raw)
+
+
+def _nearest_text(
+    column: ColumnType, family: Family, raw: bytes, is_binary: bool, policy: str
+) -> bytes | None:
+    """Return text with U+FFFD in place of what is not UTF-8; None if nothing can be replaced."""
+    replaced = raw.decode(errors="replace").encode()
+    if policy == "clamp":
+        with suppress(ValueProblem):  # lengths inside of a binary form
+            return _decode_string(column, family, replaced, is_binary)
+    return None
 
 
 def _decode_elements(

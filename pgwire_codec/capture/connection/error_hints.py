@@ -11,6 +11,7 @@ _LIMIT_EXCEEDED: Final = "53400"
 _NO_PRIVILEGE: Final = "42501"
 _WRONG_STATE: Final = "55000"
 _UNDEFINED_OBJECT: Final = "42704"
+_UNTRANSLATABLE: Final = "22P05"
 _SHUTDOWN: Final = "57P01"
 _NOTHING: Final = ""  # the server ended the stream, or the connection failed, without an error
 
@@ -59,6 +60,12 @@ _EXPLANATIONS: Final = {
         "an object does not exist",
         "A publication has to exist before the changes that are decoded with it. If it was created "
         'after slot "{slot}", drop the slot and create it again.',
+    ),
+    _UNTRANSLATABLE: (
+        "a character of the database's encoding does not exist in UTF-8",
+        "The server sends no row with it. If a row of a table has it, change the value, and take "
+        "the snapshot again. If a change of the stream has it, change the value, and capture into "
+        "a new log with a snapshot and a new slot.",
     ),
     CONNECTION_LOST: (
         "the connection was lost",

@@ -28,6 +28,21 @@ PINNED: Final = {
 }
 
 
+#: Encoding of a database whose text has no known one.
+_SQL_ASCII: Final = "SQL_ASCII"
+
+
+def pinned_settings(connection: Any) -> dict[str, str]:
+    """Return every pinned setting, and its value for the database of a connection.
+
+    A database in SQL_ASCII has any bytes. Its server would refuse all rows of a COPY, and end the
+    stream, at one that is not UTF-8. So they are sent as they are: decoding refuses that value.
+    """
+    if connection.get_parameter_status("server_encoding") == _SQL_ASCII:
+        return {**PINNED, "client_encoding": _SQL_ASCII}
+    return PINNED
+
+
 def pin(cursor: Any) -> None:
     """Set every pinned setting for the session, and check that each took effect.
 
@@ -36,9 +51,10 @@ def pin(cursor: Any) -> None:
     CaptureError
         When the server reports another value afterwards, as can happen through a pooler.
     """
-    for name, value in PINNED.items():
+    settings = pinned_settings(cursor.connection)
+    for name, value in settings.items():
         cursor.execute("SELECT set_config(%s, %s, false)", (name, value))
-    for name, value in PINNED.items():
+    for name, value in settings.items():
         cursor.execute("SELECT current_setting(%s)", (name,))
         actual = cursor.fetchone()[0]
         if actual != value:
@@ -72,7 +88,7 @@ def pinned_transaction(connection: Any) -> Iterator[Any]:
             cursor.execute("BEGIN")
         cursor.execute("SAVEPOINT pgwire_codec_pinned")
         try:
-            for name, value in PINNED.items():
+            for name, value in pinned_settings(connection).items():
                 cursor.execute("SELECT set_config(%s, %s, true)", (name, value))
             yield cursor
         finally:

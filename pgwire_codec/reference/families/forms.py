@@ -15,6 +15,11 @@ INT32_MAX: Final = 2**31 - 1
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 
+_ANY_BYTES: Final = (
+    "A database in SQL_ASCII has any bytes: to decode its other values, use "
+    '`unrepresentable="null"` or "clamp".'
+)
+
 
 class Unwritable(Exception):
     """A value that its column cannot have; the text is what was wanted."""
@@ -83,7 +88,7 @@ def check_utf8(raw: bytes) -> bytes:
             ErrorCode.INVALID_UTF8,
             error.start,
             "UTF-8",
-            hint=SET_UTF8,
+            hint=f"{SET_UTF8} {_ANY_BYTES}",
         ) from None
     return raw
 
