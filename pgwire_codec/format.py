@@ -1,4 +1,4 @@
-"""Numbers, byte sizes, durations, times and other people's text, formatted for people.
+"""Numbers, byte sizes, durations, times, names and other people's text, formatted for people.
 
 LSNs are formatted by :func:`pgwire_codec.format_lsn`.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import numpy as np
 
 _SIZES: Final = ("B", "kB", "MB", "GB", "TB")
@@ -19,6 +21,28 @@ _DURATIONS: Final = (
     (1_000, "ms"),
     (1, "µs"),
 )
+
+
+_SHOWN_NAMES: Final = 10
+_SIMILAR: Final = 0.7  # of difflib's ratio
+
+
+def suggest_table(name: str, tables: Iterable[str]) -> str:
+    """Return the hint for a table that does not exist: the nearest name, or some of those known.
+
+    Names are ``schema.table``. They are compared without their schemas and in lower case.
+    """
+    from difflib import get_close_matches
+
+    known = sorted(tables)
+    bare = {each: each.rpartition(".")[2].lower() for each in known}
+    similar = get_close_matches(name.rpartition(".")[2].lower(), bare.values(), 1, _SIMILAR)
+    if similar:
+        nearest = next(each for each in known if bare[each] == similar[0])
+        return f"Did you mean {nearest}?"
+    more = len(known) - _SHOWN_NAMES
+    names = ", ".join(known[:_SHOWN_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+    return f"Their tables: {names or 'none'}."
 
 
 def format_number(value: int) -> str:

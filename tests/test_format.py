@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from pgwire_codec.format import format_duration, format_share, format_size, format_timestamp
+from pgwire_codec.format import (
+    format_duration,
+    format_share,
+    format_size,
+    format_timestamp,
+    suggest_table,
+)
 
 
 @pytest.mark.parametrize(
@@ -39,3 +45,25 @@ def test_shares() -> None:
         *("0 %", "< 0.1 %", "0.1 %", "50.0 %", "> 99.9 %", "100 %")
     ]
     assert format_share(0, 0) == "0 %"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("public.order", "Did you mean public.orders?"),
+        ("orders", "Did you mean public.orders?"),
+        ("sales.orders", "Did you mean public.orders?"),
+        ("public.Orders", "Did you mean public.orders?"),
+        ("public.nope", "Their tables: public.customers, public.orders."),
+    ],
+)
+def test_the_nearest_table(name: str, hint: str) -> None:
+    assert suggest_table(name, ["public.orders", "public.customers"]) == hint
+
+
+def test_few_of_many_tables() -> None:
+    many = [f"public.t{number:03}" for number in range(1000)]
+    assert suggest_table("public.nobody", many) == (
+        f"Their tables: {', '.join(many[:10])} and 990 more."
+    )
+    assert suggest_table("public.t", []) == "Their tables: none."

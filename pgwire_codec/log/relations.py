@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pgwire_codec.errors import LogError, OptionError, TableError
+from pgwire_codec.format import suggest_table
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.transactions.carry import Carry, RelationVersion, Scope
 from pgwire_codec.transactions.plan import apply_summary
@@ -178,8 +179,8 @@ def _unknown_name(table: str, known: Sequence[LoggedRelation]) -> TableError:
             f"no relation has the name {table!r} at the end of the range: {became}",
             hint="Read it by its new name or by its OID.",
         )
-    names = ", ".join(sorted({each.name for each in known if each.is_current})) or "none"
-    return TableError(f"the messages have no table {table!r}", hint=f"Their tables: {names}.")
+    names = {each.name for each in known if each.is_current}
+    return TableError(f"the messages have no table {table!r}", hint=suggest_table(table, names))
 
 
 def _relations_in(segment: Segment, scope: Scope, lsn: int) -> Scope | None:
