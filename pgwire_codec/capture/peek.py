@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pgwire_codec.capture.batch import MessageBatch
-from pgwire_codec.capture.catalog.publications import ensure_publications
-from pgwire_codec.capture.catalog.slots import ensure_slot
+from pgwire_codec.capture.catalog.publications import require_publications
+from pgwire_codec.capture.catalog.slots import existing_slot
 from pgwire_codec.capture.connection.connect import check_wal_level, connect, load_psycopg2
 from pgwire_codec.capture.connection.error_hints import capture_error
 from pgwire_codec.capture.connection.notices import NoticeListener, missing_publication
@@ -96,16 +96,9 @@ def peek(
 def _check(cursor: Any, slot: str, options: PluginOptions, slot_timeout: float) -> int:
     """Check settings, publications and slot; return the slot's confirmed LSN."""
     check_wal_level(cursor)
-    ensure_publications(cursor, options.publications, False, may_be_empty=options.messages is True)
-    return ensure_slot(
-        cursor,
-        slot,
-        create=False,
-        temporary=False,
-        two_phase=options.two_phase,
-        failover=False,
-        timeout=slot_timeout,
-    ).confirmed_lsn
+    publications = options.publications
+    require_publications(cursor, publications, may_be_empty=options.messages is True)
+    return existing_slot(cursor, slot, slot_timeout).confirmed_lsn
 
 
 def _batch(rows: Sequence[tuple[str, int, memoryview]], confirmed_lsn: int) -> MessageBatch:

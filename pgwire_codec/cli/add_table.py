@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from pgwire_codec.cli import RETRY
-from pgwire_codec.cli.arguments import PASSWORD_COMMAND, DsnCommand
+from pgwire_codec.cli.arguments import PASSWORD_COMMAND, DsnCommand, name_options
 from pgwire_codec.cli.failure import Failure, exit_code_of
 from pgwire_codec.errors import CaptureError
 from pgwire_codec.format import printable
@@ -151,6 +151,7 @@ class _Fulfilment:
     def _copy(self) -> None:
         """Continue the log up to the copy, unless a capture begins meanwhile."""
         from pgwire_codec.capture import LogCapture, PluginOptions, SegmentOptions
+        from pgwire_codec.cli.capture import capture
         from pgwire_codec.log import Log
         from pgwire_codec.log.store_errors import LogInUseError
 
@@ -176,8 +177,9 @@ class _Fulfilment:
             with suppress(LogInUseError):
                 copied.result()
         except CaptureError as error:
+            advice = name_options(error.hint or "", capture, "pgwire-codec capture")
             raise Failure(
                 f"no capture writes the log, and it cannot be continued: {error.primary}",
                 exit_code_of(error),
-                hint=f"{error.hint or ''} {_remains(self._names).capitalize()}.".strip(),
+                hint=f"{advice} {_remains(self._names).capitalize()}.".strip(),
             ) from error

@@ -1,17 +1,14 @@
-"""The command group ``pgwire-codec``, and the errors of its commands."""
+"""The command group ``pgwire-codec``."""
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Final
+from typing import Final
 
 import click
 
-from pgwire_codec.cli import PERMANENT
-from pgwire_codec.cli.failure import Failure, exit_code_of
+from pgwire_codec.cli.error_group import ErrorGroup
 from pgwire_codec.cli.memory import allocator_of_command
-from pgwire_codec.errors import PgwireError
-from pgwire_codec.format import printable
 
 #: Commands and their short help. A command's module, of its name, is imported when it is called.
 _COMMANDS: Final = {
@@ -31,12 +28,8 @@ class NotImported(click.Command):
     """Name and help of a command, until it is called."""
 
 
-class _Group(click.Group):
-    """Command group that shows this package's errors without a traceback, and hints below them.
-
-    The exit status shows whether a retry can help, see :mod:`pgwire_codec.cli`. Names of
-    tables and slots in an error can contain any character, and are escaped.
-    """
+class _App(ErrorGroup):
+    """The commands, each of which is imported when it is called."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if isinstance(self.commands.get(cmd_name), NotImported):
@@ -49,32 +42,8 @@ class _Group(click.Group):
         """Write the list of commands without importing them."""
         click.Group(commands=self.commands).format_commands(ctx, formatter)
 
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except PgwireError as error:
-            command = self.commands.get(ctx.invoked_subcommand or "")
-            primary = _line(error.primary, command)
-            hint = None if error.hint is None else _line(error.hint, command)
-            raise Failure(primary, exit_code_of(error), hint=hint) from error
-        except click.UsageError:
-            raise
-        except click.ClickException as error:
-            status, hint = PERMANENT, None
-            if isinstance(error, Failure):
-                status = error.exit_code
-                hint = None if error.hint is None else printable(error.hint)
-            raise Failure(printable(error.message), status, hint=hint) from error
 
-
-def _line(text: str, command: click.Command | None) -> str:
-    """Return an error's text or hint as one line, with the command's options."""
-    from pgwire_codec.cli.arguments import name_options
-
-    return printable(name_options(" ".join(text.split()), command))
-
-
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_App, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="pgwire-codec", prog_name="pgwire-codec")
 def app() -> None:
     """Capture and decode PostgreSQL's logical replication stream (pgoutput)."""

@@ -86,7 +86,7 @@ def _amount(text: str, units: dict[str, int]) -> float:
     return float(match[1]) * units[match[2]]
 
 
-def name_options(text: str, command: click.Command | None) -> str:
+def name_options(text: str, command: click.Command | None, prefix: str = "") -> str:
     """Return a text with Python's arguments replaced by a command's options.
 
     Parameters
@@ -95,6 +95,8 @@ def name_options(text: str, command: click.Command | None) -> str:
         Error or note of the package, with arguments in backquotes.
     command : click.Command or None
         Command whose options replace the arguments; other arguments stay as they are.
+    prefix : str
+        Text before an option, such as the name of a command that was not called.
     """
     params = command.params if command is not None else []
     options = {each.name: each for each in params if isinstance(each, click.Option)}
@@ -103,10 +105,11 @@ def name_options(text: str, command: click.Command | None) -> str:
         option = options.get(match[1])
         if option is None:
             return match[0]
+        name, value = option.opts[0], (match[2] or "").strip("'\"")
         if option.is_flag:
-            is_off = match[2] == "False" and option.secondary_opts
-            return option.secondary_opts[0] if is_off else option.opts[0]
-        return " ".join(filter(None, [option.opts[0], (match[2] or "").strip("'\"")]))
+            is_off = value == "False" and option.secondary_opts
+            name, value = option.secondary_opts[0] if is_off else name, ""
+        return " ".join(filter(None, [prefix, name, value]))
 
     return _ARGUMENT.sub(named, text)
 

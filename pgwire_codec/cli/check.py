@@ -75,7 +75,7 @@ def check(
 
 def _lines(finding: Finding) -> list[str]:
     def line(text: str) -> str:
-        return printable(name_options(text, capture))
+        return printable(name_options(text, capture, "pgwire-codec capture"))
 
     remedy = [f"  {line(each)}" for each in finding.remedy[:_SHOWN]]
     more = len(finding.remedy) - _SHOWN

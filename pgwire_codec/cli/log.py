@@ -13,6 +13,7 @@ import click
 from pgwire_codec.cli.add_table import add_table
 from pgwire_codec.cli.arguments import compression_option, lsn_argument, min_free_option, size
 from pgwire_codec.cli.dead_letters import dead_letters
+from pgwire_codec.cli.error_group import ErrorGroup
 from pgwire_codec.cli.failure import Failure
 from pgwire_codec.cli.retention import retention_of, retention_options
 from pgwire_codec.format import format_count, printable
@@ -41,7 +42,7 @@ _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON 
 _DIRECTORY = click.argument("directory", metavar="DIR")
 
 
-@click.group(epilog=_EPILOG)
+@click.group(cls=ErrorGroup, epilog=_EPILOG)
 def log() -> None:
     """Inspect and maintain a log: a directory of captured messages, or its URI."""
 

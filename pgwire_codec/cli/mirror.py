@@ -192,7 +192,7 @@ def mirror(
     Log(log)  # an error that needs no Spark
     engine, lakehouse = engine_for(target, engine)
     console = Console()
-    report: MirrorReport = JsonLines()
+    report: MirrorReport = JsonLines(mirror)
     if console.is_terminal and not as_json:
         report = TerminalTable(f"{log} → {target}", console)
     last: list[MirroredBatch] = []

@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from pgwire_codec.cli.arguments import name_options
 from pgwire_codec.format import format_count, format_duration, format_number, printable
 from pgwire_codec.protocol.lsn import format_lsn
 
@@ -45,7 +46,10 @@ def summary(batch: MirroredBatch) -> str:
 
 
 class JsonLines:
-    """A line for each table with changes. See :class:`MirrorReport`."""
+    """A line for each table with changes, with hints for a command. See :class:`MirrorReport`."""
+
+    def __init__(self, command: click.Command) -> None:
+        self._command = command
 
     def __enter__(self) -> JsonLines:
         return self
@@ -67,7 +71,7 @@ class JsonLines:
                 "commit_lsn": None if table.commit_lsn is None else format_lsn(table.commit_lsn),
                 "lag_seconds": None if lag is None else round(lag, 3),
                 "error": table.error,
-                "hint": table.hint,
+                "hint": None if table.hint is None else name_options(table.hint, self._command),
                 "dead_letters": table.dead_letters,
             }
             click.echo(json.dumps(line))

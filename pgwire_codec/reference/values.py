@@ -24,7 +24,7 @@ from pgwire_codec.types import ColumnType
 
 _VALUE: Final = 1  # of the four states, the only one that has bytes
 _BINARY_FORM: Final = 1
-_REPRESENT_OTHERWISE: Final = 'To decode it all the same, use unrepresentable="null" or "clamp".'
+_REPRESENT_OTHERWISE: Final = 'To decode it all the same, use `unrepresentable="null"` or "clamp".'
 
 
 def decode_values(

@@ -110,8 +110,8 @@ class TypeOptions:
             )
         if self.strings == "view" and not self.arrow_types.has_string_views:
             raise OptionError(
-                f"strings='view': {self.arrow_types.reader} cannot read string views",
-                hint="Use strings='copy'.",
+                f"`strings='view'`: {self.arrow_types.reader} cannot read string views",
+                hint="Use `strings='copy'`.",
             )
         object.__setattr__(self, "numeric_format", self._numeric_format())
 

@@ -567,8 +567,10 @@ class TestCommand:
         assert [each["code"] for each in found["findings"]] == ["replica_identity", "wal_limit"]
 
     def test_options_in_remedies(self, ready: Database) -> None:
-        done = CliRunner().invoke(app, ["check", "--dsn", ready.dsn, "--publication", "nope"])
-        assert "or pass --create-publication." in done.output
+        """They are those of the capture that is to begin, and not of the check."""
+        ready.execute("CREATE PUBLICATION empty")
+        done = CliRunner().invoke(app, ["check", "--dsn", ready.dsn, "--publication", "empty"])
+        assert "Pass pgwire-codec capture --messages to capture logical" in done.output
 
 
 def test_an_empty_result_is_ready() -> None:

@@ -174,7 +174,22 @@ def test_missing_slot(pg: Database) -> None:
     pg.execute("CREATE PUBLICATION p FOR ALL TABLES")
     text, hint = refusal(pg)
     assert text == f'replication slot "{pg.slot}" does not exist'
-    assert "create_slot=True" in hint
+    create = f"SELECT pg_create_logical_replication_slot('{pg.slot}', 'pgoutput');"
+    assert hint == f"Pass `create_slot=True`, or run {create}"
+    # A peek creates nothing: its advice is the SQL alone, and works.
+    with pytest.raises(CaptureError) as caught:
+        peek(pg.dsn, slot=pg.slot, publication="p")
+    assert caught.value.hint == f"Run {create}"
+    pg.execute(create)
+    assert len(peek(pg.dsn, slot=pg.slot, publication="p")) == 0
+
+
+def test_missing_publication_of_a_peek(pg: Database) -> None:
+    pg.create_slot()
+    with pytest.raises(CaptureError) as caught:
+        peek(pg.dsn, slot=pg.slot, publication="p")
+    create = 'Run CREATE PUBLICATION "p" FOR ALL TABLES; (or FOR TABLE ...).'
+    assert caught.value.hint == create
 
 
 def test_slot_name_that_cannot_be(ready: Database) -> None:
@@ -204,7 +219,7 @@ def test_physical_slot(ready: Database) -> None:
     try:
         assert refusal(ready, slot="physical") == (
             'replication slot "physical" is a physical one',
-            "Use another name with `create_slot=True`.",
+            "Use another slot.",
         )
     finally:
         ready.query("SELECT pg_drop_replication_slot('physical')")

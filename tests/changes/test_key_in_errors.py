@@ -28,7 +28,7 @@ class TestUnrepresentable:
         said = decode(decoder, shape, insert(1, "1", "x'y", "1.5"), insert(1, "2", "é", "NaN"))
         assert "column n (numeric), value 'NaN', row a='2', b='é'" in said
         assert said.endswith(
-            ' — hint: To decode it all the same, use unrepresentable="null" or "clamp".'
+            ' — hint: To decode it all the same, use `unrepresentable="null"` or "clamp".'
         )
 
     def test_without_a_key(self, decoder: type[pgc.Decoder]) -> None:

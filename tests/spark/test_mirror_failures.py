@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pgwire_codec import log
 from pgwire_codec.errors import TableError
+from pgwire_codec.spark.sinks.merge import check_names
 from tests.support import build
 from tests.support.build import column
 from tests.support.logs import SOURCE, append
@@ -133,7 +135,7 @@ def test_a_table_that_fails(made: MirrorOf, writer: Writer) -> None:
     row = made.status()[NAMES[1]]
     assert (row["state"], row["whole_lsn"], row["commit_lsn"]) == ("set aside", 30, 20)
     assert row["error"] == "the table's columns changed: add column more string"
-    assert row["hint"].startswith('Use on_schema_change="evolve"')
+    assert row["hint"].startswith('Use `on_schema_change="evolve"`')
     commits = made.commits()[NAMES[1]]
     writer.commit(wide, build.delete(2, key=build.row("100", None, None)))
     writer.commit(wide, build.insert(2, "101", "6", "n"))
@@ -374,3 +376,13 @@ def test_more_tables_with_the_same_checkpoint(made: MirrorOf, writer: Writer) ->
     made.run()
     check(made)
     assert {each["whole_lsn"] for each in made.status().values()} == {writer.lsn}
+
+
+def test_columns_that_differ_in_case_are_left_out_by_a_mask() -> None:
+    columns: Any = SimpleNamespace(table=["id", "userId", "userid"])
+    with pytest.raises(TableError) as caught:
+        check_names(columns, "public.users")
+    assert "columns userId, userid differ in case only" in caught.value.primary
+    assert "--mask public.users.userid=drop" in str(caught.value.hint)
+    with pytest.raises(TableError, match="withColumnRenamed"):
+        check_names(columns)

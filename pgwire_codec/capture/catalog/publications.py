@@ -65,13 +65,7 @@ def ensure_publications(
     if create and len(names) != 1:
         raise OptionError("`create_publication` needs exactly one publication name")
     tables = [] if isinstance(create, (bool, str)) else _resolve(cursor, create)
-    # Publications of sequences came with PostgreSQL 19: as JSON the column may be missing.
-    cursor.execute(
-        "SELECT pubname, puballtables, coalesce((to_jsonb(p)->>'puballsequences')::boolean, false)"
-        " FROM pg_publication p WHERE pubname = ANY(%s)",
-        (list(names),),
-    )
-    existing = {name: _Publication(name, *kinds) for name, *kinds in cursor.fetchall()}
+    existing = _existing(cursor, names)
     for name in names:
         if name in existing:
             if create:
@@ -81,12 +75,39 @@ def ensure_publications(
         elif create:
             _create(cursor, name, tables)
         else:
-            cursor.execute("SELECT current_database()")
-            raise CaptureError(
-                f'publication "{name}" does not exist in database "{cursor.fetchone()[0]}"',
-                hint=f"Run CREATE PUBLICATION {quote_identifier(name)} FOR ALL TABLES; (or FOR "
-                "TABLE ...), or pass `create_publication`.",
-            )
+            raise _missing(cursor, name, ", or pass `create_publication`")
+
+
+def require_publications(cursor: Any, names: Sequence[str], *, may_be_empty: bool) -> None:
+    """Raise ``CaptureError`` unless every publication exists and publishes something.
+
+    Parameters as for :func:`ensure_publications`.
+    """
+    existing = _existing(cursor, names)
+    for name in names:
+        if name not in existing:
+            raise _missing(cursor, name, "")
+        if not (existing[name].all_tables or may_be_empty):
+            _check_not_empty(cursor, existing[name])
+
+
+def _existing(cursor: Any, names: Sequence[str]) -> dict[str, _Publication]:
+    # Publications of sequences came with PostgreSQL 19: as JSON the column may be missing.
+    cursor.execute(
+        "SELECT pubname, puballtables, coalesce((to_jsonb(p)->>'puballsequences')::boolean, false)"
+        " FROM pg_publication p WHERE pubname = ANY(%s)",
+        (list(names),),
+    )
+    return {name: _Publication(name, *kinds) for name, *kinds in cursor.fetchall()}
+
+
+def _missing(cursor: Any, name: str, alternative: str) -> CaptureError:
+    cursor.execute("SELECT current_database()")
+    return CaptureError(
+        f'publication "{name}" does not exist in database "{cursor.fetchone()[0]}"',
+        hint=f"Run CREATE PUBLICATION {quote_identifier(name)} FOR ALL TABLES; (or FOR TABLE ...)"
+        f"{alternative}.",
+    )
 
 
 def younger_publications(cursor: Any, names: Sequence[str], slot: str) -> list[str]:

@@ -12,7 +12,7 @@ from pgwire_codec.protocol.lsn import parse_lsn
 from pgwire_codec.protocol.quoting import quote_literal
 
 _POLL_SECONDS: Final = 0.02
-_OTHER_NAME: Final = "Use another name with `create_slot=True`."
+_OTHER_NAME: Final = "Use another slot."
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,40 +73,42 @@ def ensure_slot(
     """
     if failover:
         check_failover_supported(cursor.connection.server_version)
-    row = read_slot(cursor, name)
-    if row is None:
-        if not create:
-            raise SlotMissing(
-                f'replication slot "{name}" does not exist',
-                hint="Pass `create_slot=True`, or run SELECT "
-                f"pg_create_logical_replication_slot({quote_literal(name)}, 'pgoutput');",
-                on_standby=is_in_recovery(cursor),
-            )
-        return _create(cursor, name, temporary, two_phase, failover)
-    check_kind(cursor, name, row)
-    _check_not_synchronized(cursor, name, row)
-    check_intact(name, row)
-    if temporary:
+    if temporary and slot_exists(cursor, name):
         raise CaptureError(
             f'replication slot "{name}" already exists, and `temporary=True` creates one',
             hint="Use another name, or omit the option to read the existing slot.",
         )
-    free = _wait_until_free(cursor, name, row, timeout)
-    if free is None:
-        return ensure_slot(
-            cursor,
-            name,
-            create=create,
-            temporary=False,
-            two_phase=two_phase,
-            failover=failover,
-            timeout=timeout,
+    try:
+        return existing_slot(cursor, name, timeout, "Pass `create_slot=True`, or run")
+    except SlotMissing:
+        if not create:
+            raise
+    return _create(cursor, name, temporary, two_phase, failover)
+
+
+def existing_slot(cursor: Any, name: str, timeout: float, advice: str = "Run") -> Slot:
+    """Check a slot as :func:`ensure_slot` does; raise ``SlotMissing`` if it does not exist.
+
+    ``advice`` precedes the SQL that creates one.
+    """
+    row = read_slot(cursor, name)
+    if row is not None:
+        check_kind(cursor, name, row)
+        _check_not_synchronized(cursor, name, row)
+        check_intact(name, row)
+        row = _wait_until_free(cursor, name, row, timeout)
+    if row is None:
+        raise SlotMissing(
+            f'replication slot "{name}" does not exist',
+            hint=f"{advice} SELECT pg_create_logical_replication_slot({quote_literal(name)}, "
+            "'pgoutput');",
+            on_standby=is_in_recovery(cursor),
         )
     return Slot(
         name,
-        parse_lsn(free["confirmed_flush_lsn"]),
-        two_phase=bool(free.get("two_phase")),
-        failover=bool(free.get("failover")),
+        parse_lsn(row["confirmed_flush_lsn"]),
+        two_phase=bool(row.get("two_phase")),
+        failover=bool(row.get("failover")),
         is_new=False,
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pgwire_codec.capture.catalog.partition_identities import lesser_identities, lesser_text
-from pgwire_codec.capture.catalog.publications import ensure_publications
+from pgwire_codec.capture.catalog.publications import require_publications
 from pgwire_codec.capture.catalog.published_tables import check_readable, published_tables
 from pgwire_codec.capture.checks.finding import Finding, error, listed, of_error, warning
 from pgwire_codec.errors import CaptureError
@@ -41,7 +41,7 @@ def check_publications(cursor: Any, publications: Sequence[str]) -> Iterator[Fin
     """Yield a finding for each publication that is missing, or omits something."""
     for name in publications:
         try:
-            ensure_publications(cursor, [name], False, may_be_empty=False)
+            require_publications(cursor, [name], may_be_empty=False)
         except CaptureError as raised:
             yield of_error("publication", raised)
             continue

@@ -84,7 +84,7 @@ def evolution_steps(
         changed = [*map(str, steps), *(f"drop column {name}" for name in history.dropped)]
         raise TableError(
             f"the table's columns changed: {', '.join(changed)}",
-            hint='Use on_schema_change="evolve" or "freeze", and resume the table.',
+            hint='Use `on_schema_change="evolve"` or "freeze", and resume the table.',
         )
     return steps
 

@@ -100,7 +100,7 @@ class RowColumns:
         if needed:
             raise TableError(
                 f"the target of {table} does not have the column {', '.join(sorted(needed))}",
-                hint='Use on_schema_change="evolve", and resume the table.',
+                hint='Use `on_schema_change="evolve"`, and resume the table.',
             )
 
     def add(self, table: str, changes: DataFrame, relation: Relation) -> DataFrame:

@@ -353,7 +353,7 @@ class TableMirror:
                 raise TableError(
                     f"relation {relation.oid} has the name {status.table} now, which relation "
                     f"{target.applied.relation} had",
-                    hint='Use on_schema_change="evolve", and resume the table.',
+                    hint='Use `on_schema_change="evolve"`, and resume the table.',
                 )
             if replaces and is_other:
                 evolutions = [f"replace relation {target.applied.relation} by {relation.oid}"]
@@ -372,7 +372,7 @@ class TableMirror:
                 changes = align(changes, _columns(target), fills=keys is not None)
         deleted = DELETED if self._row_columns.keeps_deleted else None
         columns = ChangeColumns.of(changes, keys, deleted)
-        check_names(columns)
+        check_names(columns, status.table)
         held = target.applied.relation
         _, survey = apply_changes(
             target, changes, columns, replaces=replaces, appends=is_history, survey=survey,
@@ -419,7 +419,7 @@ class TableMirror:
             raise TableError(
                 f"column {', '.join(sorted(new & set(keys)))} of the replica identity is new: it "
                 "is null in the rows of the target, which updates do not find by it",
-                hint='If it was renamed, use on_schema_change="rename", and resume the table. '
+                hint='If it was renamed, use `on_schema_change="rename"`, and resume the table. '
                 f"Otherwise: {COPY_AGAIN}",
             )
         dropped = [f"drop column {name}, which is kept" for name in history.dropped]

@@ -167,7 +167,7 @@ class ChangeColumns:
             no_before = functions.raise_error(
                 functions.lit(
                     "update without _before: changes of the key cannot be detected — hint: Decode "
-                    'with before="key".'
+                    'with `before="key"`.'
                 )
             )
             return functions.when(updated, no_before).otherwise(self.key(number))

@@ -108,7 +108,7 @@ def split_updates(batch: pa.RecordBatch, columns: ChangeColumns) -> pa.RecordBat
 def _no_old_row(change: str) -> TableError:
     return TableError(
         f"{change} without the whole old row of a table without a key",
-        hint='Set REPLICA IDENTITY FULL before the first change, decode with before="key", and '
+        hint='Set REPLICA IDENTITY FULL before the first change, decode with `before="key"`, and '
         "keep all columns. Or name keys.",
     )
 

@@ -210,8 +210,11 @@ def open_target(
     return DeltaSpark(spark, target, app_id)
 
 
-def check_names(columns: ChangeColumns) -> None:
-    """Raise ``TableError`` for columns that have the same name in a lakehouse."""
+def check_names(columns: ChangeColumns, table: str | None = None) -> None:
+    """Raise ``TableError`` for columns that have the same name in a lakehouse.
+
+    ``table`` is the name of a table that is mirrored, whose columns masks leave out.
+    """
     of_name: dict[str, list[str]] = {}
     for name in columns.table:
         of_name.setdefault(name.lower(), []).append(name)
@@ -220,7 +223,10 @@ def check_names(columns: ChangeColumns) -> None:
             raise TableError(
                 f"columns {', '.join(names)} differ in case only, which lakehouses do not support",
                 hint="Set spark.sql.caseSensitive to true, and rename all but one of them "
-                "(DataFrame.withColumnRenamed), or leave them out.",
+                "(DataFrame.withColumnRenamed), or leave them out."
+                if table is None
+                else f"Leave all but one of them out, as by --mask {table}.{names[-1]}=drop, and "
+                "resume the table.",
             )
 
 

@@ -76,7 +76,7 @@ class ParquetHistory:
         if DATE in (name.lower() for name in added.columns):
             raise TableError(
                 f"the table has a column {DATE}, as the partitions of {self._path} do",
-                hint="Rename the column, or leave it out with the mask `drop`. Or use another "
+                hint="Rename the column, or leave it out with the mask drop. Or use another "
                 "format than Parquet.",
             )
         schema = self.schema or added.schema
@@ -113,7 +113,7 @@ class ParquetHistory:
     def _not_appended(self) -> TableError:
         return TableError(
             f"{self._path} has Parquet files, which can only be appended to",
-            hint="Use history=True, or a Delta or Iceberg table.",
+            hint="Use `history=True`, or a Delta or Iceberg table.",
         )
 
     def _record(self, commit_lsn: int, relation: int | None, schema: StructType) -> None:
