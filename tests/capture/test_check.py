@@ -205,8 +205,11 @@ class TestTables:
         # The server's word: columns of the old tuple, and those that the Relation has as its key.
         sent, flagged = self.deleted(ready)
         found = findings(ready, publication="roots").get("partition_identity")
-        with opened(ready, publication="roots") as capture:
-            notes = capture.notes
+        with ready.connect() as connection:
+            connection.autocommit = False
+            connection.cursor().execute("LOCK TABLE root IN ACCESS EXCLUSIVE MODE")
+            with opened(ready, publication="roots") as capture:  # which waits for no lock
+                notes = capture.notes
         if sends is None:
             assert found is None
             assert notes == []
@@ -226,6 +229,24 @@ class TestTables:
         sent, flagged = self.deleted(ready)
         assert flagged
         assert set(flagged) <= set(sent)
+
+    @pytest.mark.since(15, "TABLES IN SCHEMA")
+    @pytest.mark.parametrize(
+        "published", ["ALL TABLES", "TABLES IN SCHEMA public", "TABLE root, mid"]
+    )
+    def test_partitions_of_the_topmost_root(self, ready: Database, published: str) -> None:
+        ready.execute(
+            "CREATE TABLE root (id int, r int, PRIMARY KEY (id, r)) PARTITION BY LIST (r)",
+            "CREATE TABLE mid PARTITION OF root FOR VALUES IN (1) PARTITION BY LIST (id)",
+            "CREATE TABLE leaf PARTITION OF mid FOR VALUES IN (1)",
+            "ALTER TABLE root REPLICA IDENTITY FULL",
+            f"CREATE PUBLICATION roots FOR {published} WITH (publish_via_partition_root = true)",
+        )
+        found = findings(ready, publication="roots")["partition_identity"]
+        assert found.text.startswith("partition public.leaf sends (id, r) of its old rows, and ")
+        assert found.text.count("public.root, under whose name") == 1
+        assert found.text.count("partition ") == 1
+        self.mended(ready, found, publication="roots")
 
     def deleted(self, made: Database) -> tuple[list[str], list[str]]:
         """Delete a row; return the columns that the server sends of it, and those of the key."""

@@ -31,7 +31,6 @@ class _Identity:
     name: str
     kind: str
     key: frozenset[str]
-    index: str | None  # that is marked as the identity
 
     @property
     def is_full(self) -> bool:
@@ -67,18 +66,13 @@ def lesser_identities(cursor: Any, publications: Sequence[str]) -> Iterator[Part
     """
     if cursor.connection.server_version < 130000:  # no partition is sent under another name
         return
-    cursor.execute(
-        "SELECT DISTINCT g.relid FROM pg_publication p,"
-        " LATERAL pg_get_publication_tables(p.pubname) g"
-        " JOIN pg_class c ON c.oid = g.relid AND c.relkind = 'p'"
-        " WHERE p.pubname = ANY(%s) AND (pubupdate OR pubdelete) ORDER BY g.relid",
-        (list(publications),),
-    )
-    roots = [oid for (oid,) in cursor.fetchall()]
+    roots = _roots(cursor, publications)
     identities = _identities(cursor, roots)
     cursor.execute(
-        "SELECT root, t.relid::oid FROM unnest(%s::oid[]) root, LATERAL pg_partition_tree(root) t"
-        " JOIN pg_class c ON c.oid = t.relid AND c.relkind = 'r' ORDER BY root, t.relid::text",
+        "WITH RECURSIVE tree(root, oid) AS (SELECT o, o FROM unnest(%s::oid[]) o UNION ALL"
+        " SELECT tree.root, i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid)"
+        " SELECT tree.root, c.oid FROM tree JOIN pg_class c ON c.oid = tree.oid"
+        " WHERE c.relkind = 'r' ORDER BY tree.root, c.oid::regclass::text",
         (roots,),
     )
     pairs = cursor.fetchall()
@@ -92,6 +86,32 @@ def lesser_identities(cursor: Any, publications: Sequence[str]) -> Iterator[Part
                 "cannot be applied by that key",
                 tuple(_commands(cursor, leaf, root)),
             )
+
+
+def _roots(cursor: Any, publications: Sequence[str]) -> list[int]:
+    """Return the OIDs of the tables under whose names changes of partitions are sent.
+
+    The server's functions would wait for a transaction that has locked one of the tables.
+    """
+    by_schema = ""
+    if cursor.connection.server_version >= 150000:
+        by_schema = (
+            " OR EXISTS (SELECT FROM pg_publication_namespace n WHERE n.pnpubid = p.oid"
+            " AND n.pnnspid = c.relnamespace)"
+        )
+    cursor.execute(
+        "WITH published(oid) AS (SELECT DISTINCT c.oid FROM pg_publication p"
+        " JOIN pg_class c ON c.relkind = 'p', LATERAL (SELECT EXISTS (SELECT"
+        "  FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = c.oid)) named(it)"
+        " WHERE p.pubname = ANY(%s) AND p.pubviaroot AND (p.pubupdate OR p.pubdelete)"
+        # Of a publication for all tables, PostgreSQL 19 lists those that it omits.
+        f" AND CASE WHEN p.puballtables THEN NOT named.it ELSE named.it{by_schema} END)"
+        " SELECT oid FROM published WHERE NOT EXISTS (SELECT FROM published other"
+        "  JOIN pg_partition_ancestors(published.oid) a ON a = other.oid"
+        "  WHERE other.oid <> published.oid) ORDER BY oid",
+        (list(publications),),
+    )
+    return [oid for (oid,) in cursor.fetchall()]
 
 
 def lesser_text(lesser: Sequence[PartitionIdentity]) -> str:
@@ -118,15 +138,14 @@ def _includes(leaf: _Identity, root: _Identity) -> bool:
 def _identities(cursor: Any, oids: Sequence[int]) -> dict[int, _Identity]:
     cursor.execute(
         "SELECT c.oid, format('%%I.%%I', n.nspname, c.relname), c.relreplident::text,"
-        f" coalesce({_KEY}, '{{}}'), (SELECT i.indexrelid::regclass::text FROM pg_index i"
-        "  WHERE i.indrelid = c.oid AND i.indisreplident)"
+        f" coalesce({_KEY}, '{{}}')"
         " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " WHERE c.oid = ANY(%s::oid[])",
         (list(oids),),
     )
     return {
-        oid: _Identity(oid, name, kind, frozenset(key), index)
-        for oid, name, kind, key, index in cursor.fetchall()
+        oid: _Identity(oid, name, kind, frozenset(key))
+        for oid, name, kind, key in cursor.fetchall()
     }
 
 
@@ -145,10 +164,12 @@ def _commands(cursor: Any, leaf: _Identity, root: _Identity) -> Iterator[str]:
 def _index_commands(cursor: Any, leaf: _Identity, root: _Identity) -> Iterator[str]:
     """Yield the SQL that makes a leaf's part of the root's index its identity."""
     cursor.execute(
-        "SELECT quote_ident(c.relname) FROM pg_partition_tree(%s::regclass) t"
-        " JOIN pg_index i ON i.indexrelid = t.relid AND i.indrelid = %s"
-        " JOIN pg_class c ON c.oid = t.relid",
-        (root.index, leaf.oid),
+        "WITH RECURSIVE tree(oid) AS (SELECT indexrelid FROM pg_index WHERE indrelid = %s"
+        "  AND indisreplident UNION ALL"
+        " SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid)"
+        " SELECT quote_ident(c.relname) FROM tree JOIN pg_index i ON i.indexrelid = tree.oid"
+        " JOIN pg_class c ON c.oid = tree.oid WHERE i.indrelid = %s",
+        (root.oid, leaf.oid),
     )
     for (index,) in cursor.fetchall():
         yield f"ALTER TABLE {leaf.name} REPLICA IDENTITY USING INDEX {index};"
