@@ -58,19 +58,24 @@ def gather(log: Log, progress: Callable[[int], None] | None = None) -> Findings:
     Raises
     ------
     LogError
-        When the log is damaged. Messages that do not decode are not damage: they are rejected, and
-        counted in :attr:`Findings.problems`.
+        When the log is damaged. Messages that do not decode are not damage: they are counted in
+        :attr:`Findings.problems`, as :func:`pgwire_codec.log.dead_letters` has them.
     """
     gatherer = _Gatherer()
-    # A value that its Arrow type cannot represent is not an error of the message.
+    # A change with a value that its Arrow type cannot represent counts as one, and as an error.
     decoder = log.decoder(atomic=False, on_error="skip", unrepresentable="null")
+    strict = log.decoder(atomic=False, on_error="skip")
     for segment, batches in _segments(log):
         starts = segment.session_starts
         for records in batches:
             if _first_ordinal(records) in starts:
                 decoder.new_session()
-            changes = decoder.decode(records.column("data"), lsns(records))
-            gatherer.add(records, changes, is_snapshot=segment.header.snapshot)
+                strict.new_session()
+            messages = records.column("data"), lsns(records)
+            changes = decoder.decode(*messages)
+            gatherer.add(
+                records, changes, strict.decode(*messages), is_snapshot=segment.header.snapshot
+            )
             if progress is not None:
                 progress(len(records))
     return gatherer.findings(log)
@@ -105,9 +110,14 @@ class _Gatherer:
         self._schema = SchemaTracker()
         self._problems = ProblemCounts()
 
-    def add(self, records: pa.RecordBatch, changes: Changes, *, is_snapshot: bool) -> None:
-        """Take the next messages of the log, and the changes that the decoder returned for them."""
-        self._problems.add(changes, _first_ordinal(records), records.column("data"))
+    def add(
+        self, records: pa.RecordBatch, changes: Changes, strict: Changes, *, is_snapshot: bool
+    ) -> None:
+        """Take the next messages of the log, and the changes that decoders returned for them.
+
+        Problems are those of the ``strict`` one.
+        """
+        self._problems.add(strict, _first_ordinal(records), records.column("data"))
         self._schema.add(changes.batches)
         self._logical_messages += len(changes.logical_messages)
         done = changes.transactions

@@ -60,7 +60,8 @@ def test_figures_are_those_of_the_capture(capture: corpus.Capture, tmp_path: Pat
     assert as_counts(found.tables) == counted(whole.batches)
     assert found.transactions == len(done)
     assert found.logical_messages == len(whole.logical_messages)
-    assert sum(found.problems.errors.values()) == len(whole.rejected)
+    rejected = pgc.Decoder(on_error="skip").decode(capture.messages).rejected
+    assert sum(found.problems.errors.values()) == len(rejected)
     assert sum(found.problems.warnings.values()) == len(whole.warnings)
     assert found.snapshot == ()
     line = found.time_line
@@ -250,10 +251,16 @@ def test_messages_that_do_not_decode(tmp_path: Path) -> None:
     assert rows[3][3] == "decoded, with a warning"
 
 
-def test_a_value_that_arrow_cannot_hold_is_no_error(tmp_path: Path) -> None:
-    version = relation(1, column("n", "numeric", typmod=(8 << 16 | 2) + 4))
-    found = report.gather(written(tmp_path, *transaction(version, insert(1, "NaN"))))
-    assert (found.problems.errors, found.tables[0].inserts) == ({}, 1)
+def test_a_value_that_arrow_cannot_hold_is_an_error_of_a_change(tmp_path: Path) -> None:
+    """As ``log dead-letters`` says; the change is one all the same."""
+    version = relation(1, column("n", "numeric", typmod=(8 << 16 | 2) + 4), column("v"))
+    changes = [insert(1, "NaN", "a"), insert(1, "1", "b"), insert(1, "NaN", "c")]
+    logged = written(tmp_path, *transaction(version, *changes))
+    found = report.gather(logged)
+    assert (found.problems.errors, found.tables[0].inserts) == ({"unrepresentable": 2}, 3)
+    assert found.uncommitted == 0
+    assert sum(map(len, log.dead_letters(logged))) == 2
+    assert "every message decodes" not in page(found).text
 
 
 def test_a_bad_value_of_a_streamed_transaction(

@@ -44,7 +44,7 @@ def test_a_capture_that_came_late(pg: Database, tmp_path: Path) -> None:
     assert 0.2 * _SECOND <= first.lag == found.lags.worst < 60 * _SECOND
     assert all(each.lag is not None and 0 <= each.lag < first.lag for each in others)
     assert [each.details for each in found.schema.first] == [(("+", "price numeric(8,2)"),)]
-    assert found.problems.errors == {}
+    assert found.problems.errors == {"unrepresentable": 10}
     shown = Page(report.render(found))
     assert shown.tables["Rows by table"][1][:2] == ["public.t", "50"]
     assert f"PostgreSQL {pg.major}." in shown.text
