@@ -78,7 +78,9 @@ def local_spark(
 ) -> Iterator[SparkSession]:
     """Start a quiet Spark on all cores of this machine, which listens on loopback only.
 
-    Java's standard output is the standard error of this process.
+    Java's standard output is the standard error of this process. Java runs in a session of its own:
+    a signal to the group of this process, as a terminal sends it, does not end Java, which ends
+    with this process.
 
     Parameters
     ----------
@@ -108,15 +110,28 @@ def local_spark(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     merged: dict[str, Any] = chosen | dict(settings)
-    builder = SparkSession.builder.master("local[*]").config(map=merged)
+    merged.setdefault("spark.master", "local[*]")
     with _output_to_stderr():
-        session = builder.getOrCreate()
+        _start_java(merged)
+        session = SparkSession.builder.config(map=merged).getOrCreate()
     # In an editable installation, Spark does not find it by itself.
     session.dataSource.register(PgoutputDataSource)
     try:
         yield session
     finally:
         session.stop()
+
+
+def _start_java(settings: Mapping[str, str]) -> None:
+    """Start Java with a context, unless this process has one."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is None:
+        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+        launch: Any = launch_gateway
+        gateway = launch(conf, {"start_new_session": True})
+        SparkContext(conf=conf, gateway=gateway)
 
 
 @contextmanager

@@ -6,11 +6,9 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from tests.crash.harness import COMMAND, random_options
 from tests.crash.lake_checks import Lake
 from tests.crash.mirror_workload import SETUP, MirrorWorkload
 from tests.support.log_captures import capture_into, running
+from tests.support.processes import kill_tree
 from tests.support.servers import Database
 
 _LIMIT = 1200.0  # seconds for a first micro-batch, or for the end of a process
@@ -105,7 +104,6 @@ class Mirror:
                 stdout=printed,
                 stderr=subprocess.STDOUT,
                 env=os.environ | _JAVA | {"PYTHONUNBUFFERED": "1"},
-                start_new_session=True,
             )
         try:
             if not self._start_seconds or self._chance.random() < 0.7:
@@ -119,8 +117,7 @@ class Mirror:
                 assert _TOO_BUSY in self._printed.read_text(), self._printed.read_text()
                 return False
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            kill_tree(process.pid)
             process.wait()
         return True
 

@@ -8,10 +8,10 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 from pgwire_codec.cli import RETRY
+from tests.support.processes import kill_tree
 
 _POLL = 0.1
 _RESTART_SECONDS = 1.0
@@ -59,7 +59,7 @@ class Service(threading.Thread):
                     return
                 self.restarts += 1
                 self._say(f"{self.name} ended with status {RETRY}, and is started again")
-                self._end_group()
+                kill_tree(self.process.pid)
                 time.sleep(_RESTART_SECONDS)
                 self._launch()
 
@@ -83,11 +83,11 @@ class Service(threading.Thread):
         """
         with self._lock:
             if group:
-                self._end_group()
+                kill_tree(self.process.pid)
             self.process.kill()
             self.process.wait()
             time.sleep(pause)
-            self._end_group()
+            kill_tree(self.process.pid)
             self._launch()
 
     def stop(self, seconds: float) -> None:
@@ -107,7 +107,7 @@ class Service(threading.Thread):
         """End what is left of it, at once."""
         self._stopping.set()
         self.join()
-        self._end_group()
+        kill_tree(self.process.pid)
         self.process.wait()
 
     def _launch(self) -> None:
@@ -115,10 +115,6 @@ class Service(threading.Thread):
             self.process = subprocess.Popen(
                 self._arguments, stdout=out, stderr=err, start_new_session=True
             )
-
-    def _end_group(self) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
 
 
 def _tail(path: Path, lines: int = 20) -> str:

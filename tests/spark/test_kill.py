@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -15,6 +13,7 @@ import pytest
 
 from tests.support import spark_logs
 from tests.support.histories import History, to_messages
+from tests.support.processes import kill_tree
 
 pytestmark = [
     pytest.mark.slow,
@@ -46,7 +45,6 @@ class Job:
                 cwd=ROOT,
                 stdout=printed,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
             )
 
     @property
@@ -57,7 +55,7 @@ class Job:
         """Kill it and its JVM so many seconds from now; it must not have ended before."""
         time.sleep(moment)
         assert self._process.poll() is None, self.printed
-        os.killpg(self._process.pid, signal.SIGKILL)
+        kill_tree(self._process.pid)
         self._process.wait()
 
     def finish(self) -> None:
