@@ -14,6 +14,7 @@ DIFFERENT: Final = 1  #: Tables that were compared differ.
 USAGE: Final = 2  #: Invalid options or arguments.
 RETRY: Final = 3  #: The cause can pass by itself: the server is unreachable, a disk is full.
 PERMANENT: Final = 4  #: A retry fails in the same way until the cause is fixed.
+EXCEPT: Final = 5  #: Tables are equal except for columns that cannot be compared.
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from rich.console import Console
 
-from pgwire_codec.cli import DIFFERENT, RETRY
+from pgwire_codec.cli import DIFFERENT, EXCEPT, RETRY
 from pgwire_codec.cli.arguments import DsnCommand
 from pgwire_codec.cli.compare_report import print_lines, print_table
 from pgwire_codec.cli.failure import Failure
@@ -27,6 +27,8 @@ from pgwire_codec.log import Log
 if TYPE_CHECKING:
     from pgwire_codec.spark.comparing.result import TableComparison
 
+_EQUAL_EXCEPT: Final = "equal, except: "
+
 #: States that can become equal by themselves.
 _PASSING: Final = ("behind", "changing")
 
@@ -34,11 +36,12 @@ _EPILOG: Final = """\b
 Examples:
   pgwire-codec compare --log shop.log --to delta:/lake/shop --dsn "host=db dbname=shop"
   pgwire-codec compare --log shop.log --to delta:/lake/shop --dsn "host=db dbname=shop" \\
-      --tables 'public.*' --publication shop --wait 300 --json
+      --tables 'public.*' --wait 300 --json
 
 Neither writes nor the mirror need to stop. The exit status is 0 if all tables are equal, and 1 if
-one differs, is missing or was not compared. It is 3 if the target did not get the server's last
-changes in time, without another difference.
+one differs, is missing or was not compared. Without such a table, it is 3 if a target did not get
+the server's last changes in time. Otherwise it is 5 if tables are equal except for columns that
+cannot be compared, such as those with a mask.
 """
 
 
@@ -50,7 +53,7 @@ changes in time, without another difference.
 @click.option(
     "--publication",
     multiple=True,
-    help="Name of a publication (repeatable), for those with only some rows or columns.",
+    help="Name of a publication of the log (repeatable). Default: those of its last session.",
 )
 @engine_option("Program that reads Delta tables. Default: delta-rs.")
 @click.option(
@@ -89,7 +92,7 @@ def compare(
     """Compare the tables of a mirror with those of the server.
 
     A row that differs is looked up in the log. If the target lacks its last change, it is compared
-    again.
+    again. All columns are compared that the log has of a table.
     """
     comparing = spark_module("comparing.compare", "compare")
     local = spark_module("local", "compare")
@@ -108,12 +111,19 @@ def compare(
 def raise_unequal(tables: tuple[TableComparison, ...]) -> None:
     """Raise ``Failure`` with the tables that are not equal, if there are some."""
     passing = [each.table for each in tables if each.state in _PASSING]
-    other = [each.table for each in tables if each.state not in ("equal", *_PASSING)]
+    partly = [each for each in tables if each.state.startswith(_EQUAL_EXCEPT)]
+    known = {"equal", *_PASSING, *(each.state for each in partly)}
+    other = [each.table for each in tables if each.state not in known]
     if other:
         raise Failure(f"{format_count(len(other), 'table')} not equal: {_names(other)}", DIFFERENT)
     if passing:
         raise Failure(
             f"{format_count(len(passing), 'table')} not up to date: {_names(passing)}", RETRY
+        )
+    if partly:
+        columns = [f"{each.table}.{name}" for each in partly for name in each.uncompared]
+        raise Failure(
+            f"{format_count(len(columns), 'column')} not compared: {_names(columns)}", EXCEPT
         )
 
 

@@ -59,6 +59,8 @@ def _lines(table: TableComparison) -> Iterator[str]:
         yield f"{table.table}: and {format_number(more)} more"
     if table.unsettled:
         yield f"{table.table}: unsettled: {format_number(table.unsettled)}"
+    for name, reason in table.uncompared.items():
+        yield f"{table.table}: column {name} was not compared: {reason}"
     if table.hint is not None:
         yield f"{table.table}: hint: {table.hint}"
 

@@ -39,6 +39,7 @@ def different() -> TableComparison:
             RowDifference({"id": 1}, 1, 1, columns),
             RowDifference({"id": "x\n", "at": datetime(2020, 1, 1)}, 1, 0),
         ),
+        uncompared={"w": "it has a mask"},
         hint="Do this.",
     )
 
@@ -70,6 +71,7 @@ def test_table() -> None:
         "counterpart",
         "public.a: and 1 more",
         "public.a: unsettled: 1",
+        "public.a: column w was not compared: it has a mask",
         "public.a: hint: Do this.",
     ]
 
@@ -83,6 +85,9 @@ def test_table() -> None:
         (["behind", "differs"], 1, "Error: 1 table not equal: t1"),
         *((["equal", each], 1, "not equal: t1") for each in ("missing", "gone", "set aside")),
         (["failed"], 1, "Error: 1 table not equal: t0"),
+        (["equal", "equal, except: v"], 5, "Error: 1 column not compared: t1.v"),
+        (["behind", "equal, except: v"], 3, "Error: 1 table not up to date: t0"),
+        (["differs", "equal, except: v"], 1, "Error: 1 table not equal: t0"),
     ],
 )
 def test_exit_status(
@@ -98,7 +103,13 @@ def test_exit_status(
 
     def compare(*arguments: Any, **options: Any) -> Comparison:
         given.update(options, arguments=arguments)
-        return Comparison(tuple(table(f"t{n}", state) for n, state in enumerate(states)))
+        uncompared = {"v": "it has a mask"}
+        return Comparison(
+            tuple(
+                table(f"t{n}", state, uncompared=uncompared if "except" in state else {})
+                for n, state in enumerate(states)
+            )
+        )
 
     monkeypatch.setattr(comparing, "compare", compare)
     monkeypatch.setattr(local, "local_spark", lambda conf, delta: nullcontext(None))

@@ -255,19 +255,19 @@ def test_columns_that_changed_after_the_last_snapshot(shop: Shop) -> None:
     shop.damage("typed", "ALTER TABLE {} DROP COLUMN j")
     shop.damage("typed", "ALTER TABLE {} ADD COLUMN later int")
     found = shop.compare_captured(tables="public.typed")["typed"]
-    assert (found.state, found.ignored) == ("equal", ("later",))
+    assert (found.state, found.ignored) == ("equal, except: j, t", ("later",))
 
 
 def test_masked_columns(shop: Shop) -> None:
-    """They are left out, also if they identify rows."""
+    """They are not compared, also if they identify rows, and the table is not called equal."""
     shop.capture()
     masks = {"public.typed.id": "hash", "*.t": "drop", "public.bag.w": "constant:x"}
     shop.mirror.run(masks=masks, mask_key=bytes(16))
     found = shop.compare(tables="public.typed,public.bag")
-    assert {name: (each.state, each.ignored) for name, each in found.items()} == {
-        "bag": ("equal", ("w",)),
-        "typed": ("equal", ("id", "t")),
-    }
+    assert {name: each.state for name, each in found.items()} == {
+        "bag": "equal, except: w", "typed": "equal, except: id, t",
+    }  # fmt: skip
+    assert found["bag"].uncompared == {"w": "it has a mask"}
     shop.damage("typed", "UPDATE {} SET c = 'wrong' WHERE d = '2020-01-08'")
     shop.damage("bag", "DELETE FROM {} WHERE v = 2")
     found = shop.compare_captured(tables="public.typed,public.bag")
@@ -302,14 +302,74 @@ def test_rows_that_soft_deletes_keep(shop: Shop) -> None:
 def test_tables_that_one_side_has(shop: Shop) -> None:
     shop.follow()
     shop.made.execute("DROP TABLE empty", "TRUNCATE bag", "CREATE TABLE later (id int)")
-    shop.made.execute("INSERT INTO later VALUES (1)")
+    shop.made.execute("INSERT INTO later VALUES (1)", "CREATE TABLE latest (id int)")
     shop.capture()
     shop.remove("typed")
-    found = shop.compare(publication="p")
+    found = shop.compare()
     assert {name: each.state for name, each in found.items()} == {
         "bag": "behind", "empty": "gone", "later": "missing", "typed": "missing",
     }  # fmt: skip
     assert (found["typed"].server_rows, found["typed"].target_rows) == (502, 0)
+
+
+def test_an_empty_table_without_a_target_is_missing(shop: Shop) -> None:
+    shop.follow()
+    assert shop.mirror.rows("public.empty") == []
+    shop.remove("empty")
+    assert shop.compare(tables="public.empty")["empty"].state == "missing"
+
+
+def test_generated_columns_are_compared(shop: Shop) -> None:
+    """Of the publications that the log is captured with, without naming them."""
+    shop.made.execute(
+        "CREATE TABLE sums (id int PRIMARY KEY, n int, net int GENERATED ALWAYS AS (n + 1) STORED)",
+        "INSERT INTO sums SELECT n, n FROM generate_series(1, 9) n",
+        "CREATE PUBLICATION g FOR TABLE sums WITH (publish_generated_columns = stored)",
+    )
+    shop.made.publication = "g"
+    shop.follow()
+    assert shop.compare()["sums"].state == "equal"
+    shop.damage("sums", "UPDATE {} SET net = 0 WHERE id = 7")
+    sums = shop.compare()["sums"]
+    assert (sums.state, sums.ignored, sums.uncompared) == ("differs", (), {})
+    assert [each.columns for each in sums.differences] == [{"net": (8, 0)}]
+    # The log has it, published or not.
+    shop.made.execute("ALTER PUBLICATION g SET (publish_generated_columns = none)")
+    assert shop.compare()["sums"].state == "differs"
+
+
+def test_damage_on_an_idle_server_is_found(shop: Shop) -> None:
+    """Without a capture, only the server's LSN goes on: by checkpoints and other databases."""
+    shop.follow()
+    shop.damage("typed", "UPDATE {} SET t = 'wrong' WHERE id = 7")
+    shop.made.execute("SELECT pg_switch_wal()", "CHECKPOINT", "CREATE TABLE unpublished (id int)")
+    typed = shop.compare(tables="public.typed")["typed"]
+    assert (typed.state, typed.differing, typed.unsettled) == ("differs", 1, 0)
+    # The server changes another table: this one differs all the same.
+    shop.made.execute("INSERT INTO empty VALUES (1)")
+    found = shop.compare(tables="public.typed,public.empty")
+    assert {name: each.state for name, each in found.items()} == {
+        "empty": "behind", "typed": "differs",
+    }  # fmt: skip
+
+
+def test_partitions_of_a_published_root_are_not_tables(shop: Shop) -> None:
+    """The server sends their Relations, too, but no changes of them."""
+    shop.made.execute(
+        "CREATE TABLE root (id int PRIMARY KEY) PARTITION BY RANGE (id)",
+        "CREATE TABLE low PARTITION OF root FOR VALUES FROM (0) TO (10)",
+        "CREATE TABLE high PARTITION OF root FOR VALUES FROM (10) TO (20) PARTITION BY RANGE (id)",
+        "CREATE TABLE higher PARTITION OF high FOR VALUES FROM (10) TO (20)",
+        "CREATE PUBLICATION r FOR TABLE root WITH (publish_via_partition_root = true)",
+    )
+    shop.made.publication = "r"
+    shop.follow()
+    shop.made.execute("INSERT INTO root VALUES (1), (11)")
+    shop.follow()
+    assert {name: each.state for name, each in shop.compare().items()} == {"root": "equal"}
+    assert {name: row["state"] for name, row in shop.mirror.status().items()} == {
+        "public.root": "ok"
+    }
 
 
 def test_ranges_of_a_table(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,10 +394,11 @@ def test_ranges_of_a_table(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     shop.made.publication = "root"
     shop.follow()
-    found = shop.compare(publication="root")["split"]
+    found = shop.compare()["split"]
     assert (found.state, found.server_rows, found.target_rows) == ("equal", 1800, 1800)
     assert len(ranges[-1]) > 4
-    found = shop.compare_captured()["split"]
+    shop.made.execute("CREATE PUBLICATION rows FOR TABLE split WITH (publish_via_partition_root)")
+    found = shop.compare(publication="rows")["split"]
     assert (found.state, found.differing) == ("differs", 199)
 
 

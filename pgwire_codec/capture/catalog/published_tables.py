@@ -121,7 +121,11 @@ class _Column:
     is_sendable: bool
 
 
-def published_tables(cursor: Any, publications: Sequence[str]) -> list[PublishedTable]:
+def published_tables(
+    cursor: Any,
+    publications: Sequence[str],
+    also: Mapping[int, Collection[str]] | None = None,
+) -> list[PublishedTable]:
     """Return the tables that the publications publish, the largest first.
 
     Parameters
@@ -130,20 +134,26 @@ def published_tables(cursor: Any, publications: Sequence[str]) -> list[Published
         Of an ordinary connection; its transaction determines the state of the catalogs.
     publications
         Names of publications that exist.
+    also
+        By OID of a table: names of columns that it has, too, published or not.
 
     Raises
     ------
     CaptureError
         When two of them publish different columns of the same table, which pgoutput refuses.
     """
-    return _tables(cursor, _read_publications(cursor, publications))
+    return _tables(cursor, _read_publications(cursor, publications), also)
 
 
-def named_tables(cursor: Any, names: Collection[str]) -> list[PublishedTable]:
+def named_tables(
+    cursor: Any,
+    names: Collection[str],
+    also: Mapping[int, Collection[str]] | None = None,
+) -> list[PublishedTable]:
     """Return existing tables with all rows and all columns that are not generated.
 
     ``names`` are ``schema.table``, or bare names of tables of pg_catalog. See
-    :func:`published_tables`.
+    :func:`published_tables`, also for ``also``.
     """
     parsed = [parts for parts in map(parse_qualified_name, names) if parts is not None]
     cursor.execute(
@@ -153,11 +163,14 @@ def named_tables(cursor: Any, names: Collection[str]) -> list[PublishedTable]:
         " WHERE c.relkind IN ('r', 'p')",
         ([schema for schema, _ in parsed], [name for _, name in parsed]),
     )
-    return _tables(cursor, {oid: _Published(None, {None}) for (oid,) in cursor.fetchall()})
+    return _tables(cursor, {oid: _Published(None, {None}) for (oid,) in cursor.fetchall()}, also)
 
 
-def _tables(cursor: Any, published: Mapping[int, _Published]) -> list[PublishedTable]:
+def _tables(
+    cursor: Any, published: Mapping[int, _Published], also: Mapping[int, Collection[str]] | None
+) -> list[PublishedTable]:
     oids = list(published)
+    also = also or {}
     cursor.execute(
         "SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.relreplident::text"
         " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
@@ -170,7 +183,14 @@ def _tables(cursor: Any, published: Mapping[int, _Published]) -> list[PublishedT
     types = _read_types(cursor, sorted(oid for oid in type_oids if oid >= _FIRST_USER_TYPE))
     user_types = read_user_types(cursor, type_oids)
     return [
-        _published_table(row, columns.get(row[0], []), published[row[0]], types, user_types)
+        _published_table(
+            row,
+            columns.get(row[0], []),
+            published[row[0]],
+            also.get(row[0], ()),
+            types,
+            user_types,
+        )
         for row in classes
     ]
 
@@ -179,12 +199,17 @@ def _published_table(
     row: tuple[int, str, str, str, str],
     columns: Sequence[_Column],
     published: _Published,
+    also: Collection[str],
     types: Mapping[int, Type],
     user_types: dict[int, UserType],
 ) -> PublishedTable:
     """Return the table of a row of pg_class: OID, schema, name, kind, replica identity."""
     oid, schema, name, kind, identity = row
-    chosen = [c for c in columns if published.includes(c.number, c.is_generated)]
+    chosen = [
+        c
+        for c in columns
+        if published.includes(c.number, c.is_generated) or c.description.name in also
+    ]
     descriptions = tuple(c.description for c in chosen)
     if identity == "f":
         descriptions = tuple(replace(each, flags=1) for each in descriptions)
@@ -206,6 +231,18 @@ def _published_table(
         sendable=tuple(c.is_sendable for c in chosen),
         user_types=with_parts((each.type_oid for each in descriptions), user_types),
     )
+
+
+def partitions_of(cursor: Any, oids: Collection[int]) -> set[int]:
+    """Return the OIDs of all partitions of some tables, including those of partitions."""
+    cursor.execute(
+        "WITH RECURSIVE tree(oid) AS (SELECT i.inhrelid FROM pg_inherits i"
+        " JOIN pg_class c ON c.oid = i.inhparent AND c.relkind = 'p'"
+        " WHERE i.inhparent = ANY(%s::oid[]) UNION SELECT i.inhrelid FROM tree"
+        " JOIN pg_inherits i ON i.inhparent = tree.oid) SELECT oid FROM tree",
+        (list(oids),),
+    )
+    return {oid for (oid,) in cursor.fetchall()}
 
 
 def check_readable(cursor: Any, oids: Sequence[int]) -> None:

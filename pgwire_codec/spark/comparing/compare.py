@@ -65,18 +65,20 @@ def compare(
     States of a table:
 
     - ``equal``: the target has the server's rows, as often as the server has them.
+    - ``equal, except: COLUMN, …``: so it is without these columns, which cannot be compared.
+      ``uncompared`` has the reasons: a mask, or one side lacks the column.
     - ``differs``: it does not. The rows are counted, and some shown.
-    - ``missing``: the table has rows on the server, and the target does not have it, even after
-      ``wait``.
-    - ``behind``: rows differ that the log explains, or may explain once it reaches the server. The
-      target did not get their changes within ``wait``.
+    - ``missing``: the target does not have the table, even after ``wait``.
+    - ``behind``: rows differ that the log explains, or of whose table the server has changes that
+      are not in the log. The target did not get them within ``wait``.
     - ``changing``: rows differ that changed again before each snapshot.
     - ``set aside``: the mirror has set the table aside, so it is not compared.
     - ``gone``: the server has no table of the name, or no publication publishes it.
     - ``failed``: an error prevented the comparison.
 
-    Columns that only the target has are not compared, nor are those to which the mirror applies a
-    mask. A column that it lacks counts as null. Rows that soft deletes keep are left out.
+    All columns are compared that the log has of a table, generated ones, too. A column that the
+    target lacks counts as null. Rows that soft deletes keep are left out. So is a published table
+    without rows that the log does not have.
 
     Parameters
     ----------
@@ -88,12 +90,13 @@ def compare(
         Folder of Delta tables, or catalog of Iceberg tables, as for :func:`mirror`.
     dsn : str
         libpq connection string or URI of the server, which must not be a standby. The executors
-        connect to it, too. The role must be able to read all rows.
+        connect to it, too. The role must be able to read all rows. With the right to use the
+        replication slot, a server without new changes is recognized while no capture runs.
     tables : str or sequence of str
         Names of tables, and patterns such as ``public.*``; by default all tables of the log.
     publication : str or sequence of str
-        Publications of the log. Name them if they publish only some rows or columns, or generated
-        columns. Their tables that the log does not have are compared, too.
+        Publications of the log; by default those of its last session. Their tables that the log
+        does not have are compared, too.
     engine, storage_options
         As for :func:`mirror`.
     wait : float

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from pgwire_codec.errors import PgwireError
 from pgwire_codec.log import Log
 from pgwire_codec.log.relation_history import RelationHistory
+from pgwire_codec.log.tables_with_rows import relations_with_rows
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.comparing.compared_columns import ComparedColumns
 from pgwire_codec.spark.comparing.log_changes import ChangedRows, changed_rows
@@ -18,10 +19,14 @@ from pgwire_codec.spark.comparing.row_differences import count_rows
 from pgwire_codec.spark.comparing.server_rows import schema_of, server_rows
 from pgwire_codec.spark.comparing.server_state import ServerState
 from pgwire_codec.spark.comparing.table_check import Reading, TableCheck
-from pgwire_codec.spark.comparing.target_rows import TargetTable, open_version, target_rows
+from pgwire_codec.spark.comparing.target_rows import TargetTable, open_version
+from pgwire_codec.spark.comparing.uncompared import uncompared_columns
+from pgwire_codec.spark.comparing.unlogged import unlogged_relations
 from pgwire_codec.spark.failures import failure_of
+from pgwire_codec.spark.formats.identity import column_names
 from pgwire_codec.spark.mirroring import status
 from pgwire_codec.spark.mirroring.lake import Lake
+from pgwire_codec.spark.mirroring.lake_rows import target_rows
 from pgwire_codec.spark.mirroring.row_columns import DELETED
 from pgwire_codec.spark.options import parse_options
 from pgwire_codec.spark.selection import TableNames, no_table
@@ -53,26 +58,26 @@ class ComparisonRun:
         self._dsn = dsn
         self._texts = names
         self._names = TableNames.parse(names)
-        self._publications = publications
+        self._publications = publications or log.source.publications
         self._jobs = jobs
         self._max_rows = max_rows
         self._options = options
         self._decoder = parse_options({**options, "path": log.uri, "relationOid": "1"}).decoder
         self._checks: dict[str, TableCheck] = {}
         self._relations: dict[str, Relation] = {}
+        self._logged: dict[str, Relation] = {}
 
     def run(self, deadline: float) -> Comparison:
         """Compare at least twice, and until the deadline, unless each table is settled before."""
         is_first = True
         try:
             while True:
-                is_complete = self._compare(deadline)
+                self._compare(deadline)
                 if not self._left:
                     break
-                is_over = not is_first and time.monotonic() > deadline
-                if is_over or not is_complete:
+                if not is_first and time.monotonic() > deadline:
                     for check in self._left:
-                        check.give_up(is_complete=is_complete)
+                        check.give_up(is_complete=True)
                     break
                 self._await_targets(deadline)
                 is_first = False
@@ -87,17 +92,20 @@ class ComparisonRun:
     def _left(self) -> list[TableCheck]:
         return [check for check in self._checks.values() if check.result is None]
 
-    def _compare(self, deadline: float) -> bool:
+    def _compare(self, deadline: float) -> None:
         """Compare the tables that are left with a new snapshot.
 
-        Returns false if tables are left for which the log did not reach the snapshot.
+        Those end without a verdict whose last changes on the server the log does not have by the
+        deadline.
         """
         self._log.refresh()
-        logged = self._names.select(self._log, None)
+        selected = self._names.select(self._log, None)
+        self._logged = {name: each.relation for name, each in selected.items()}
+        columns = {name: (each.oid, column_names(each)) for name, each in self._logged.items()}
         read: dict[str, Reading] = {}
-        with ServerState(self._dsn, self._publications, logged) as server:
+        with ServerState(self._dsn, self._publications, columns) as server:
             if not self._checks:
-                self._begin(server, {name: each.relation for name, each in logged.items()})
+                self._begin(server)
             # Before the snapshot, which then has all that the targets have, but for commits that
             # are not visible yet.
             targets = self._open_targets(server)
@@ -107,24 +115,31 @@ class ComparisonRun:
                     read[check.table] = self._read(server, check.table, targets[check.table])
             for name in server.changed():
                 read.pop(name, None)  # truncated or altered: its rows are of no snapshot
+        for name, reading in read.items():
+            if name not in self._logged and reading.is_empty:
+                del self._checks[name]  # the mirror gets it with its first change
         differing = {
             check.table: check
             for check in self._left
-            if check.table in read and not check.is_equal(read[check.table])
+            if check.table in read and check.differs(read[check.table])
         }
         if not differing:
-            return True
-        if not self._log_reaches(server.lsn, deadline):
-            return False
+            return
+        unlogged = self._unlogged(server.lsn, deadline)
         history = RelationHistory(self._log)
         for name, check in differing.items():
             with _failing(check):
-                check.judge(self._changed(history, server, name, read[name]))
-        return True
+                if unlogged is None or server.tables[name].relation.oid in unlogged:
+                    check.give_up(is_complete=False)
+                else:
+                    check.judge(self._changed(history, server, name, read[name]))
 
-    def _begin(self, server: ServerState, logged: Mapping[str, Relation]) -> None:
+    def _begin(self, server: ServerState) -> None:
         """Begin the checks of the tables; finish those of tables that cannot be compared."""
-        self._relations = {**logged} | {
+        leaves = {oid for each in self._logged.values() if (oid := each.oid) in server.partitions}
+        leaves -= relations_with_rows(self._log, leaves)
+        logged = {name: each for name, each in self._logged.items() if each.oid not in leaves}
+        self._relations = logged | {
             name: table.relation for name, table in server.tables.items() if self._names.match(name)
         }
         if not self._relations:
@@ -175,7 +190,13 @@ class ComparisonRun:
         counted = count_rows(ours, theirs, columns)
         if counted.differing is not None:
             counted.differing.persist().count()
-        return Reading(server.lsn, server.is_quiet, target, columns, counted)
+        uncompared = uncompared_columns(
+            column_names(self._logged[name]) if name in self._logged else (),
+            schema.columns,
+            None if target.version is None else target.columns,
+            target.masked,
+        )
+        return Reading(server.lsn, server.is_quiet, target, columns, counted, uncompared)
 
     def _changed(
         self, history: RelationHistory, server: ServerState, name: str, reading: Reading
@@ -194,15 +215,31 @@ class ComparisonRun:
             self._options,
         )
 
-    def _log_reaches(self, lsn: int, deadline: float) -> bool:
-        """Wait until the log has everything before an LSN; return whether it has."""
-        while True:
-            self._log.refresh()
-            if max(self._log.confirm_lsn, self._log.end.lsn) >= lsn:
-                return True
+    def _unlogged(self, lsn: int, deadline: float) -> frozenset[int] | None:
+        """Return the relations of which the log lacks changes before an LSN; None: maybe all.
+
+        Wait until the log lacks nothing. On an idle server, the LSN goes on without changes, and no
+        capture need run.
+        """
+        found = self._peek(lsn)
+        while found is None or found:
             if time.monotonic() > deadline:
-                return False
+                return self._peek(lsn)
             time.sleep(_POLL_SECONDS)
+            if self._log_reaches(lsn):
+                return frozenset()
+        return found
+
+    def _peek(self, lsn: int) -> frozenset[int] | None:
+        if self._log_reaches(lsn):
+            return frozenset()
+        log = self._log
+        return unlogged_relations(self._dsn, log.source, self._publications, log.end.lsn, lsn)
+
+    def _log_reaches(self, lsn: int) -> bool:
+        """Return whether the log has everything before an LSN."""
+        self._log.refresh()
+        return max(self._log.confirm_lsn, self._log.end.lsn) >= lsn
 
     def _await_targets(self, deadline: float) -> None:
         """Wait until the targets have the changes of the rows that are left."""
@@ -211,7 +248,7 @@ class ComparisonRun:
 
     def _has_wanted(self, check: TableCheck) -> bool:
         target = self._lake.open(self._spark, self._relations[check.table])
-        return (target.applied.commit_lsn or 0) >= check.wanted_lsn
+        return target.schema is not None and (target.applied.commit_lsn or 0) >= check.wanted_lsn
 
 
 @contextmanager

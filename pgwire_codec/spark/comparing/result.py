@@ -9,6 +9,10 @@ from typing import Any, Final
 #: State of a table whose rows in the target are those of the server.
 EQUAL: Final = "equal"
 
+#: Begin of the state of a table whose rows are those of the server except for the columns that
+#: follow, which cannot be compared.
+EQUAL_EXCEPT: Final = "equal, except: "
+
 #: State of a table that has other rows in the target, and no change in the log that explains it.
 DIFFERS: Final = "differs"
 
@@ -21,7 +25,7 @@ CHANGING: Final = "changing"
 #: State of a table that the mirror has set aside. It is not compared.
 SET_ASIDE: Final = "set aside"
 
-#: State of a table that the target does not have, although it has rows on the server.
+#: State of a table of the log that the target does not have.
 MISSING: Final = "missing"
 
 #: State of a table of the log that the server does not have, or does not publish.
@@ -62,8 +66,8 @@ class TableComparison:
     table : str
         ``schema.table``.
     state : str
-        ``equal``, ``differs``, ``behind``, ``changing``, ``set aside``, ``missing``, ``gone`` or
-        ``failed``; see :func:`compare`.
+        ``equal``, ``equal, except: COLUMN, …``, ``differs``, ``behind``, ``changing``,
+        ``set aside``, ``missing``, ``gone`` or ``failed``; see :func:`compare`.
     lsn : int or None
         LSN of the server at which its rows were read last.
     target_lsn : int or None
@@ -79,7 +83,9 @@ class TableComparison:
     differences : tuple of RowDifference
         Some of those that differ or, without any, of the unsettled ones.
     ignored : tuple of str
-        Columns that only the target has, and those with a mask. They are not compared.
+        Columns that only the target has.
+    uncompared : mapping of str to str
+        Columns of the table that cannot be compared, each with the reason.
     error, hint : str or None
         Reason why the table was not compared; advice.
     """
@@ -95,6 +101,7 @@ class TableComparison:
     unsettled: int = 0
     differences: tuple[RowDifference, ...] = ()
     ignored: tuple[str, ...] = ()
+    uncompared: Mapping[str, str] = field(default_factory=dict)
     error: str | None = None
     hint: str | None = None
 

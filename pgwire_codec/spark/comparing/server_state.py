@@ -6,7 +6,7 @@ PostgreSQL documentation, "Snapshot Synchronization Functions" and "Asynchronous
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,6 +16,7 @@ from pgwire_codec.capture.catalog.published_tables import (
     check_readable,
     files_of,
     named_tables,
+    partitions_of,
     published_tables,
 )
 from pgwire_codec.capture.connection.connect import connect, load_psycopg2
@@ -48,8 +49,9 @@ class ServerState:
         Of the database.
     publications : sequence of str
         Publications whose tables, rows and columns are meant; if empty, whole tables.
-    names : collection of str
-        Names of tables that are meant without publications.
+    columns : mapping
+        Tables of the log, by name: OID of the relation, and names of its columns, which are read
+        whether they are published or not. Without publications, these tables are meant.
 
     Attributes
     ----------
@@ -62,12 +64,20 @@ class ServerState:
         still be invisible.
     tables : dict of str to PublishedTable
         By name.
+    partitions : set of int
+        OIDs of partitions that are published as one of these tables.
     """
 
-    def __init__(self, dsn: str, publications: Sequence[str], names: Collection[str]) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        publications: Sequence[str],
+        columns: Mapping[str, tuple[int, Collection[str]]],
+    ) -> None:
         self._dsn = dsn
         self._publications = list(publications)
-        self._names = names
+        self._names = list(columns)
+        self._columns = dict(columns.values())
         self._connections: list[Any] = []
 
     def __enter__(self) -> ServerState:
@@ -115,7 +125,9 @@ class ServerState:
         self._check_publications()
         self._described = self._describe()
         self.tables = {name: each.table for name, each in self._described.items()}
-        check_readable(self._current, [each.relation.oid for each in self.tables.values()])
+        oids = [each.relation.oid for each in self.tables.values()]
+        self.partitions = partitions_of(self._current, oids) if self._publications else set()
+        check_readable(self._current, oids)
 
     def _check_publications(self) -> None:
         self._current.execute("SELECT pubname::text FROM pg_publication")
@@ -129,9 +141,9 @@ class ServerState:
 
     def _describe(self) -> dict[str, _Description]:
         if self._publications:
-            tables = published_tables(self._current, self._publications)
+            tables = published_tables(self._current, self._publications, self._columns)
         else:
-            tables = named_tables(self._current, self._names)
+            tables = named_tables(self._current, self._names, self._columns)
         return {
             RelationVersion(each.relation).qualified_name: _Description(
                 each, frozenset(files_of(self._current, [each]))

@@ -13,6 +13,7 @@ from pgwire_codec.spark.comparing.result import (
     CHANGING,
     DIFFERS,
     EQUAL,
+    EQUAL_EXCEPT,
     MISSING,
     RowDifference,
     TableComparison,
@@ -47,6 +48,8 @@ class Reading:
     columns : ComparedColumns
     counted : Counted
         Its rows that differ are kept, and were read.
+    uncompared : mapping of str to str
+        Columns that cannot be compared, with the reasons.
     """
 
     lsn: int
@@ -54,6 +57,12 @@ class Reading:
     target: TargetTable
     columns: ComparedColumns
     counted: Counted
+    uncompared: Mapping[str, str]
+
+    @property
+    def is_empty(self) -> bool:
+        """True if the table has no rows, and no target."""
+        return self.target.version is None and not self.counted.server_rows
 
 
 class TableCheck:
@@ -77,15 +86,20 @@ class TableCheck:
         self._last: Reading | None = None
         self._unsettled = 0
 
-    def is_equal(self, reading: Reading) -> bool:
-        """Record a reading; return whether no row of it has to be explained by the log."""
+    def differs(self, reading: Reading) -> bool:
+        """Record a reading; return whether the log has to explain rows of it.
+
+        A table without rows is not equal as long as it has no target.
+        """
         if self._last is not None and self._last.counted.differing is not None:
             self._last.counted.differing.unpersist()
         self._last = reading
-        if reading.counted.differing is None:
-            self._unsettled = 0
+        if reading.counted.differing is not None:
+            return True
+        self._unsettled = 0
+        if reading.target.version is not None:
             self._finish(EQUAL)
-        return self.result is not None
+        return False
 
     def judge(self, changed: ChangedRows | None) -> None:
         """Judge the rows of the last reading that differ.
@@ -127,7 +141,9 @@ class TableCheck:
             self.result = TableComparison(self.table, CHANGING, hint=_CHANGING_HINT)
             return
         rows = last.counted.differing
-        assert rows is not None
+        if rows is None:
+            self._finish(MISSING)
+            return
         self._unsettled = rows.select(KEY).distinct().count()
         is_behind = not is_complete or last.target.applied < self.wanted_lsn
         self._finish(
@@ -168,11 +184,13 @@ class TableCheck:
     def _finish(self, state: str, **values: Any) -> None:
         last = self._last
         assert last is not None
-        held = last.target.columns
-        is_missing = last.target.version is None and state != EQUAL
+        if last.target.version is None:
+            state = MISSING
+        elif state == EQUAL and last.uncompared:
+            state = f"{EQUAL_EXCEPT}{', '.join(last.uncompared)}"
         self.result = TableComparison(
             self.table,
-            MISSING if is_missing else state,
+            state,
             lsn=last.lsn,
             target_lsn=last.target.applied,
             version=last.target.version,
@@ -181,9 +199,10 @@ class TableCheck:
             unsettled=self._unsettled,
             ignored=tuple(
                 name
-                for name in dict.fromkeys([*held, *sorted(last.target.masked)])
-                if name not in last.columns.types
+                for name in last.target.columns
+                if name not in last.columns.types and name not in last.uncompared
             ),
+            uncompared=last.uncompared,
         )
         self.result = replace(self.result, **values)
 
