@@ -53,8 +53,9 @@ Examples:
       --conf spark.sql.catalog.lake.uri=http://localhost:8181
 
 Each change is applied once, also after a failure. SIGTERM and SIGINT (Ctrl-C) end the command after
-the running micro-batch: exit status 0. A table that fails is set aside, and the others go on. The
-table _mirror in the target (for Iceberg, _mirror.status) has the state of each.
+the running micro-batch: exit status 0. A table that fails is set aside, and the others go on. A
+table is incomplete if rows lack the values of a new column. The table _mirror in the target (for
+Iceberg, _mirror.status) has the state of each.
 """
 
 

@@ -41,6 +41,8 @@ def summary(batch: MirroredBatch) -> str:
     text = f"applied micro-batch {batch.batch}, up to {format_lsn(batch.until)}, to "
     text += format_count(len(batch.tables), "table")
     text += f"; set aside: {', '.join(aside)}" if aside else ""
+    incomplete = [each.table for each in batch.tables if each.state == "incomplete"]
+    text += f"; incomplete: {', '.join(incomplete)}" if incomplete else ""
     lacking = sum(each.dead_letters for each in batch.tables)
     return f"{text}; left out: {format_count(lacking, 'change')}" if lacking else text
 
@@ -73,6 +75,9 @@ class JsonLines:
                 "error": table.error,
                 "hint": None if table.hint is None else name_options(table.hint, self._command),
                 "dead_letters": table.dead_letters,
+                "incomplete": {
+                    name: format_lsn(lsn) for name, lsn in table.incomplete_columns.items()
+                },
             }
             click.echo(json.dumps(line))
 

@@ -183,8 +183,8 @@ TABLE_STATE: Final = _of_mirror(
     "table.state",
     "gauge",
     "",
-    "1 for the table's present state: ok, set aside, resuming, replaying or gone; 0 for the "
-    "others.",
+    "1 for the table's present state: ok, incomplete, set aside, resuming, replaying or gone; 0 "
+    "for the others.",
     "table",
     "state",
 )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pgwire_codec.spark.mirroring.batches import MirroredBatch
     from pgwire_codec.spark.mirroring.status import TableStatus
 
-_STATES: Final = ("ok", "set aside", "resuming", "replaying", "gone")
+_STATES: Final = ("ok", "incomplete", "set aside", "resuming", "replaying", "gone")
 
 
 class MirrorWatch:

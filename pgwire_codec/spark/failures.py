@@ -19,6 +19,13 @@ COPY_AGAIN: Final = (
 _CALLING: Final = "An error occurred while calling "
 _CAUSE: Final = re.compile(r"^Caused by: ((?!.*Traceback \(most recent call).*)", re.MULTILINE)
 
+#: Error that a call of Java has thrown.
+_THROWN: Final = re.compile(r"^: (.*)", re.MULTILINE)
+
+#: Begin of the stack of a Python process's error, and the error below it.
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_RAISED: Final = re.compile(r"^(?:Caused by: )?(\w[\w.]*(?:: .*)?)$", re.MULTILINE)
+
 _OURS: Final = re.compile(r"pgwire_codec\.errors\.\w+: (.*)")
 
 #: Texts of the operating system for a disk that is full. Every engine's errors contain them.
@@ -45,9 +52,18 @@ def failure_of(text: str) -> PgwireError:
 
 
 def cause_of(text: str) -> str:
-    """Return the innermost cause in the text of an error of Java; that text for another one."""
-    found = _CAUSE.findall(text)
-    return found[-1] if text.startswith(_CALLING) and found else text
+    """Return the innermost cause in the text of an error of Spark's, in one line.
+
+    That is the last error of a Python process, or else the last cause in Java's stack, or else the
+    first line with content.
+    """
+    lines: list[str] = []
+    if _TRACEBACK in text:
+        lines = _RAISED.findall(text.rpartition(_TRACEBACK)[2])[:1]
+    elif text.startswith(_CALLING):
+        lines = _CAUSE.findall(text)[-1:] or _THROWN.findall(text)[:1]
+    lines += [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0] if lines else "no reason given"
 
 
 def full_disk(text: str, place: str) -> PgwireError | None:

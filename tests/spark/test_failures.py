@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytest.importorskip("pyspark")
 
@@ -51,5 +58,39 @@ def test_the_cause_of_an_error_of_java() -> None:
     caused = f"{text}Caused by: a.B: first\n\tat x.Z(z:2)\nCaused by: a.C: too large\n\tat x.V(v:3)"
     assert cause_of(caused) == "a.C: too large"
     assert cause_of(f"{text}Caused by: a.P: Traceback (most recent call last):\n") != "a.P"
-    for other in (text, "no value\nCaused by: a.B: it", ""):
-        assert cause_of(other) == other
+    assert cause_of(text) == "org.apache.X: failed"
+    assert cause_of("no value\nCaused by: a.B: it") == "no value"
+    assert cause_of(" \n") == "no reason given"
+
+
+@pytest.mark.slow
+def test_the_causes_of_errors_of_spark(spark: SparkSession) -> None:
+    """They are in a later line of the texts."""
+    from pgwire_codec.spark.mirroring.status import TableStatus
+
+    def fail(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            try:
+                raise KeyError("first")
+            except KeyError:
+                raise OverflowError("date value out of range") from None
+            yield batch
+
+    def cause(run: Callable[[], object]) -> str | None:
+        try:
+            run()
+        except Exception as error:  # noqa: BLE001  (of whatever kind)
+            return TableStatus("public.t", 1).set_aside(error).error
+        return None
+
+    rows = spark.range(1)
+    mapped: Any = fail
+    found = cause(lambda: rows.mapInArrow(mapped, rows.schema).collect())
+    assert found == "OverflowError: date value out of range"
+    found = cause(lambda: spark.sql("CREATE TABLE t ("))
+    assert found is not None
+    assert found.startswith("[PARSE_SYNTAX_ERROR] Syntax error at or near")
+    found = cause(lambda: spark.sql("SELECT 1 / 0, raise_error('it failed')").collect())
+    assert found is not None
+    assert "it failed" in found or "Division by zero" in found
+    assert cause(lambda: {}["x"]) == "KeyError: 'x'"

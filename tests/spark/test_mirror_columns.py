@@ -41,6 +41,7 @@ def test_a_column_is_added_and_dropped(made: MirrorOf, writer: Writer) -> None:
     more = relation(1, ID, X, K, column("n", "numeric", typmod=(10 << 16) + 2 + 4))
     status = follow(made, writer, more, build.insert(1, "3", "7", "c", "1.50"))
     assert status["evolutions"] == ["add column n decimal(10,2)"]
+    assert (status["state"], status["incomplete"]) == ("incomplete", ["n since 0/14"])
     less = relation(1, ID, K, column("n", "numeric", typmod=(10 << 16) + 2 + 4))
     status = follow(made, writer, less, build.update(1, build.row("1", "z", "2.5")))
     assert status["evolutions"][1:] == ["drop column x, which is kept"]
@@ -60,7 +61,35 @@ def test_a_column_is_added_and_dropped(made: MirrorOf, writer: Writer) -> None:
         (3, None),
         (4, 9),
     ]
-    assert status["state"] == "ok"
+    assert status["incomplete"] == ["n since 0/14", "x since 0/28"]
+    assert "null in it, and the log does not have their values: n since" in status["error"]
+    assert status["hint"].endswith("pgwire-codec log add-table --table public.t1 LOG")
+    # A copy of the table has them.
+    every = [build.insert(1, str(n), "k", None, "1") for n in range(5)]
+    status = follow(made, writer, again, build.truncate(1), *every)
+    assert (status["state"], status["incomplete"], status["error"]) == ("ok", [], None)
+
+
+def test_rows_from_before_a_column(made: MirrorOf, writer: Writer) -> None:
+    """They lack its values until all of them were written again."""
+    both = relation(1, ID, X)
+    writer.commit(relation(1, ID), build.insert(1, "1"), build.insert(1, "2"))
+    status = follow(made, writer, both, build.insert(1, "3", "7"))  # of a new target
+    assert (status["state"], status["incomplete"]) == ("incomplete", ["x since 0/14"])
+    status = follow(made, writer, both, build.update(1, build.row("1", "7")))
+    assert (status["state"], status["changes"]) == ("incomplete", 1)
+    status = follow(made, writer, both, build.update(1, build.row("2", "7")))
+    assert (status["state"], status["incomplete"]) == ("ok", [])
+    # Of a target without rows, no row is from before.
+    status = follow(made, writer, both, build.truncate(1))
+    status = follow(made, writer, relation(1, ID, X, K), build.insert(1, "1", None, None))
+    assert (status["state"], status["incomplete"]) == ("ok", [])
+    # A renamed column is another one.
+    status = follow(made, writer, relation(1, ID, X, column("l")), build.insert(1, "2", "1", "l"))
+    assert (status["state"], status["incomplete"]) == ("incomplete", ["l since 0/46"])
+    # Another relation has other rows.
+    status = follow(made, writer, relation(9, ID, name="t1"), build.insert(9, "2"))
+    assert (status["state"], status["incomplete"]) == ("ok", [])
 
 
 @pytest.mark.parametrize("identity", ["n", "f"])
@@ -141,7 +170,7 @@ def test_a_failure_between_the_columns_and_the_rows(
         assert (status["state"], status["error"]) == ("set aside", "RuntimeError: no space left")
     made.resume("public.t1")
     made.run(**options)
-    assert made.status()["public.t1"]["state"] == "ok"
+    assert made.status()["public.t1"]["incomplete"] == ["n since 0/14"]
     found = made.rows("public.t1")
     assert [list(row.values()) for row in found] == [
         [1, 5, "a", None],

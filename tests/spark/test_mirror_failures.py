@@ -275,6 +275,73 @@ def test_a_value_that_does_not_decode(made: MirrorOf, writer: Writer) -> None:
     check(made, *NAMES[:2])
 
 
+def test_another_relation_with_the_name_of_one_that_is_set_aside(
+    made: MirrorOf, writer: Writer
+) -> None:
+    """Values of the dropped table do not concern it."""
+    price = column("price", "numeric", typmod=(10 << 16) + 2 + 4)
+    writer.commit(relation(1, ID, price), build.insert(1, "1", "NaN"))
+    change(writer, 2)
+    made.run()
+    assert made.status()["public.t1"]["state"] == "set aside"
+    # The same text as key, and another value that does not decode.
+    writer.commit(relation(9, ID, price, name="t1"), build.insert(9, "1", "2.50"))
+    writer.flush()
+    made.run()
+    row = made.status()["public.t1"]
+    assert (row["state"], row["error"], row["relation_oid"]) == ("ok", None, 9)
+    assert made.rows("public.t1") == made.expected("public.t1")
+    writer.commit(build.insert(9, "2", "NaN"))
+    writer.flush()
+    made.run()
+    assert made.status()["public.t1"]["state"] == "set aside"
+    change(writer, 2)
+    made.run()
+    row = made.status()["public.t1"]
+    assert (row["state"], row["relation_oid"]) == ("set aside", 9)
+    writer.commit(relation(10, ID, price, name="t1"), build.insert(10, "3", "3.50"))
+    writer.flush()
+    made.run()
+    assert [row["id"] for row in made.rows("public.t1")] == [3]
+
+
+def test_a_table_without_columns(made: MirrorOf, writer: Writer) -> None:
+    writer.commit(relation(1), build.insert(1))
+    change(writer, 2)
+    made.run()
+    row = made.status()["public.t1"]
+    assert row["error"] == "public.t1 has no columns to mirror, and a target has at least one"
+    check(made, NAMES[1])
+
+
+def test_resumed_after_a_kill(
+    made: MirrorOf, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The status has tables of which no micro-batch ended, and the log has a copy of the table."""
+    price = column("price", "numeric", typmod=(10 << 16) + 2 + 4)
+    table = relation(4, ID, price)
+    writer.commit(table, build.insert(4, "1", "1.50"), build.insert(4, "2", "NaN"))
+    change(writer, 1)
+    made.run()
+    assert made.status()["public.t4"]["state"] == "set aside"
+    change(writer, 1, 2, 3)
+    writer.commit(build.truncate(4), build.insert(4, "1", "1.50"))
+    writer.flush()
+    kill_once(monkeypatch, "_run")
+    with pytest.raises(Exception, match="Killed"):
+        made.run()
+    made.resume("public.t4")
+    shutil.rmtree(made.checkpoint)
+    made.run()
+    rows = made.status()
+    assert {name: row["state"] for name, row in rows.items()} == dict.fromkeys(
+        [*NAMES, "public.t4"], "ok"
+    )
+    assert {row["whole_lsn"] for row in rows.values()} == {writer.lsn}
+    assert [row["id"] for row in made.rows("public.t4")] == [1]
+    check(made)
+
+
 def test_resumed_before_a_type_that_does_not_fit(
     made: MirrorOf, writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

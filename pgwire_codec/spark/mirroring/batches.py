@@ -12,15 +12,17 @@ import pyarrow as pa
 
 from pgwire_codec.errors import PgwireError
 from pgwire_codec.log import Log
+from pgwire_codec.log.tables_with_rows import relations_with_rows
+from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.spark.failures import error_in, full_disk
 from pgwire_codec.spark.mirroring.evolution import Policy
 from pgwire_codec.spark.mirroring.lake import Lake
 from pgwire_codec.spark.mirroring.masks import Masks, without_values
 from pgwire_codec.spark.mirroring.row_columns import RowColumns
 from pgwire_codec.spark.mirroring.status import (
+    CURRENT,
     GONE,
     LOGGER,
-    OK,
     REPLAYING,
     REQUESTED,
     SET_ASIDE,
@@ -134,6 +136,8 @@ class MirrorBatches:
                     self._record_unnamed(packed.sparkSession, tables)
                 if tables.ranges:
                     self._apply(packed.sparkSession, tables, batch)
+                else:
+                    self._create(packed.sparkSession, batch)
             # Arrow keeps freed memory: after a snapshot, that of the largest batch.
             pa.default_memory_pool().release_unused()
 
@@ -143,16 +147,20 @@ class MirrorBatches:
         session.conf.set("spark.sql.adaptive.enabled", "true")
 
     def resume(self, session: SparkSession) -> None:
-        """Catch up the tables that are to be resumed, to the commit LSN that the others have."""
+        """Catch up the tables that are to be resumed, to the end of the log."""
         rows = self._lake.status(session, self._known).read()
         requested = {name: row for name, row in rows.items() if row.state in REQUESTED}
         if requested:
-            lsns = [row.whole_lsn or 0 for row in rows.values() if row.state == OK]
-            until = min(lsns, default=self._log.end.lsn)
+            until = self._log.end.lsn
             mirror = self._mirror(session, until)
             work = {
                 name: _requested(mirror, replace(row, changes=0)) for name, row in requested.items()
             }
+            LOGGER.warning(
+                "up to %s, these tables are read from the log: %s",
+                format_lsn(until),
+                ", ".join(requested),
+            )
             self._finish(session, rows, work, until, -1)
 
     def _record_unnamed(self, session: SparkSession, tables: LogTables) -> None:
@@ -175,23 +183,62 @@ class MirrorBatches:
         scope = self._log.relations_at(until)
         work: dict[str, Callable[[], TableStatus]] = {}
         for name, row in rows.items():
-            if row.state == OK and scope.named(name) is None:
+            if row.state in CURRENT and scope.named(name) is None:
                 rows[name] = replace(row, state=GONE)
-        for name, version in self._names.held_in(scope).items():
-            oid = version.relation.oid
-            row = replace(rows.get(name, TableStatus(name, oid)), changes=0, batch=batch)
+        held = {name: each.relation.oid for name, each in self._names.held_in(scope).items()}
+        new = self._new(rows, held, tables)
+        for name, oid in held.items():
+            row = rows.get(name, TableStatus(name, oid))
+            if row.state == SET_ASIDE and row.relation_oid != oid:
+                row = row.of_another_relation(oid)
+            row = replace(row, changes=0, batch=batch)
+            is_ahead = (row.whole_lsn or 0) > until
             is_behind = (row.whole_lsn or 0) < after and oid in known
             if row.state == SET_ASIDE:
                 continue
             if row.state in REQUESTED:
                 work[name] = _requested(mirror, row)
+            elif is_ahead:  # it was resumed
+                continue
             elif name in tables:
                 work[name] = _bound(mirror.apply, row, tables)
-            elif is_behind:
+            elif name in new or (is_behind and name in rows):
                 work[name] = _bound(mirror.catch_up, row)
-            else:
-                rows[name] = replace(rows[name], whole_lsn=until) if name in rows else row
+            elif name in rows:
+                rows[name] = replace(rows[name], whole_lsn=until)
         self._finish(session, rows, work, until, batch)
+
+    def _create(self, session: SparkSession, batch: int) -> None:
+        """Create the targets of new tables without changes."""
+        self._log.refresh()
+        rows = self._lake.status(session, self._known).read()
+        lsns = [row.whole_lsn for row in rows.values() if row.state in CURRENT]
+        until = min((lsn for lsn in lsns if lsn is not None), default=self._log.end.lsn)
+        scope = self._log.relations_at(until)
+        held = {name: each.relation.oid for name, each in self._names.held_in(scope).items()}
+        new = self._new(rows, held, ())
+        if new:
+            mirror = self._mirror(session, until)
+            made = {name: TableStatus(name, oid, batch=batch) for name, oid in held.items()}
+            work = {name: _bound(mirror.catch_up, made[name]) for name in new}
+            self._finish(session, rows, work, until, batch)
+
+    def _new(
+        self,
+        rows: Mapping[str, TableStatus],
+        held: Mapping[str, int],
+        tables: Collection[str],
+    ) -> set[str]:
+        """Return the names of new tables without changes in a micro-batch.
+
+        A relation of which the log has nothing is a partition that is published as its root. It may
+        also have changes that were pruned, of which a new mirror reports the error.
+        """
+        oids = {name: oid for name, oid in held.items() if name not in rows and name not in tables}
+        found = relations_with_rows(self._log, oids.values())
+        if not rows and self._log.begin.lsn:
+            found |= set(self._log.relations_at(self._log.begin.lsn).relations)
+        return {name for name, oid in oids.items() if oid in found}
 
     def _mirror(self, session: SparkSession, until: int) -> TableMirror:
         return TableMirror(
@@ -238,9 +285,11 @@ class MirrorBatches:
         error: Exception,
     ) -> TableStatus:
         """Return the status of a table after an error; ``row`` is the one before, if it had one."""
+        version = self._log.relations_at(until).named(name)
         if row is None:
-            version = self._log.relations_at(until).named(name)
-            row = TableStatus(name, 0 if version is None else version.relation.oid)
+            row = TableStatus(name, 0)
+        if version is not None:
+            row = replace(row, relation_oid=version.relation.oid)
         if self._collects_letters:  # they may have been recorded before the error
             letters = self._mirror(session, until).letters
             row = replace(row, dead_letters=letters.count(row.relation_oid))

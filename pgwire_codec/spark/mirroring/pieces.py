@@ -19,11 +19,23 @@ class Piece:
         Commit LSNs.
     versions : list of Relation
         From the one that is valid before it, if that is known, to that at its end.
+    starts : list of int
+        Commit LSN of the first transaction that has each of them.
     """
 
     after: int
     until: int
     versions: list[Relation]
+    starts: list[int]
+
+    def since(self, column: str) -> int:
+        """Return the commit LSN from which on its newest version has a column."""
+        start = self.starts[-1]
+        for version, begin in zip(reversed(self.versions), reversed(self.starts), strict=True):
+            if all(each.name != column for each in version.columns):
+                break
+            start = begin
+        return start
 
 
 def pieces_of(versions: list[VersionInForce], after: int, until: int) -> list[Piece]:
@@ -31,15 +43,19 @@ def pieces_of(versions: list[VersionInForce], after: int, until: int) -> list[Pi
 
     That is so when the replica identity changes, and when a column goes: earlier rows have it.
     """
-    pieces = [Piece(after, until, [version.relation]) for version in versions[:1]]
+    pieces = [
+        Piece(after, until, [version.relation], [version.commit_lsn]) for version in versions[:1]
+    ]
     for version in versions[1:]:
         last = pieces[-1]
         end = version.commit_lsn - 1
         if end <= last.after or _continues(last.versions[-1], version.relation):
             last.versions.append(version.relation)
+            last.starts.append(version.commit_lsn)
             continue
         pieces[-1] = replace(last, until=end)
-        pieces.append(Piece(end, until, [last.versions[-1], version.relation]))
+        both = [last.versions[-1], version.relation]
+        pieces.append(Piece(end, until, both, [last.starts[-1], version.commit_lsn]))
     return pieces
 
 

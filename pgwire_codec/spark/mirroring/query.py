@@ -14,7 +14,7 @@ from pgwire_codec.spark.mirroring.evolution import POLICIES, Policy
 from pgwire_codec.spark.mirroring.lake import Lake
 from pgwire_codec.spark.mirroring.masks import Masks
 from pgwire_codec.spark.mirroring.row_columns import RowColumns
-from pgwire_codec.spark.mirroring.status import OK, TableStatus
+from pgwire_codec.spark.mirroring.status import CURRENT, TableStatus
 from pgwire_codec.spark.selection import TableNames
 
 if TYPE_CHECKING:
@@ -350,5 +350,5 @@ def _first_lsn(rows: Sequence[TableStatus], log: Log) -> int:
     It is the one at which all tables are whole. The changes before it are in the targets, or are
     read for a table by itself.
     """
-    lsns = [row.whole_lsn or 0 for row in rows if row.state == OK]
+    lsns = [row.whole_lsn or 0 for row in rows if row.state in CURRENT]
     return max(min(lsns, default=0), log.begin.lsn)

@@ -7,7 +7,8 @@ The tables' own commits decide which changes are applied.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from typing import Final
@@ -15,7 +16,7 @@ from typing import Final
 import pyarrow as pa
 
 from pgwire_codec.errors import PgwireError
-from pgwire_codec.protocol.lsn import format_lsn
+from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 from pgwire_codec.spark.failures import cause_of
 from pgwire_codec.spark.mirroring.lake_table import LakeTable
 
@@ -24,8 +25,20 @@ LOGGER: Final = logging.getLogger("pgwire_codec.spark.mirror")
 #: State of a table that the mirror keeps up to date.
 OK: Final = "ok"
 
+#: State of a table that the mirror keeps up to date, and some of whose rows lack values.
+INCOMPLETE: Final = "incomplete"
+
+#: States of tables that the mirror keeps up to date.
+CURRENT: Final = (OK, INCOMPLETE)
+
 #: State of a table whose changes are not applied, because of an error.
 SET_ASIDE: Final = "set aside"
+
+#: Packages whose errors contain those of other processes.
+_FROM_JAVA: Final = ("pyspark", "py4j")
+
+#: Between the name of a column and an LSN.
+_SINCE: Final = " since "
 
 _ERROR_LENGTH: Final = 2000
 
@@ -52,16 +65,16 @@ class TableStatus:
         ``schema.table``.
     relation_oid : int
         OID of the relation.
-    state : {"ok", "gone", "set aside", "resuming", "replaying"}
+    state : {"ok", "incomplete", "gone", "set aside", "resuming", "replaying"}
     error, hint : str or None
-        Reason for which the table is set aside.
+        Reason for which the table is set aside or incomplete, and what to do about it.
     commit_lsn : int or None
         Commit LSN of the last transaction that the target has.
     commit_time : datetime.datetime or None
         Its time.
     whole_lsn : int or None
         The target has all transactions up to this commit LSN. It is the same for all tables in the
-        state ``ok``.
+        state ``ok`` or ``incomplete``, unless one was just resumed.
     version : int or None
         Version of the target at ``whole_lsn``.
     batch : int or None
@@ -76,6 +89,8 @@ class TableStatus:
         Columns that the mirror added to its rows, if they are known.
     dead_letters : int
         Number of changes that the target lacks, because they did not decode.
+    incomplete : tuple of str
+        Columns that are null in rows from before they were there, as ``COLUMN since LSN``.
     """
 
     table: str
@@ -93,14 +108,42 @@ class TableStatus:
     masks: tuple[str, ...] | None = None
     row_columns: tuple[str, ...] | None = None
     dead_letters: int = 0
+    incomplete: tuple[str, ...] = ()
+
+    @property
+    def incomplete_columns(self) -> dict[str, int]:
+        """Commit LSN since which each column of :attr:`incomplete` is there."""
+        parts = (each.rpartition(_SINCE) for each in self.incomplete)
+        return {name: parse_lsn(lsn) for name, _, lsn in parts}
+
+    def kept(self, columns: Mapping[str, int]) -> TableStatus:
+        """Return the status of a table that is up to date, but for values of some columns."""
+        incomplete = tuple(f"{name}{_SINCE}{format_lsn(lsn)}" for name, lsn in columns.items())
+        status = replace(self, incomplete=incomplete)
+        if not columns:
+            return replace(status, state=OK, error=None, hint=None)
+        return replace(
+            status,
+            state=INCOMPLETE,
+            error="rows from before a column was there have null in it, and the log does not have "
+            f"their values: {', '.join(incomplete)}",
+            hint="They have others on the server if the column was renamed, or has a DEFAULT. Have "
+            "the capture copy the table again: pgwire-codec log add-table --table "
+            f"{shlex.quote(self.table)} LOG",
+        )
+
+    def of_another_relation(self, oid: int) -> TableStatus:
+        """Return the status when another relation has the name: its own values do not fail."""
+        return replace(self.kept({}), relation_oid=oid, whole_lsn=None)
 
     def set_aside(self, error: Exception) -> TableStatus:
         """Return the status after an error."""
-        primary, hint = f"{type(error).__name__}: {cause_of(str(error))}", None
+        cause, hint = cause_of(str(error)), None
         if isinstance(error, PgwireError):
-            primary, hint = error.primary, error.hint
-        first, *_ = primary.splitlines()
-        return replace(self, state=SET_ASIDE, error=first[:_ERROR_LENGTH], hint=hint)
+            cause, hint = cause_of(error.primary), error.hint
+        elif type(error).__module__.partition(".")[0] not in _FROM_JAVA:
+            cause = f"{type(error).__name__}: {cause}"
+        return replace(self, state=SET_ASIDE, error=cause[:_ERROR_LENGTH], hint=hint)
 
 
 _SCHEMA: Final = pa.schema(
@@ -122,6 +165,7 @@ _SCHEMA: Final = pa.schema(
         "masks": pa.list_(pa.string()),
         "row_columns": pa.list_(pa.string()),
         "dead_letters": pa.int64(),
+        "incomplete": pa.list_(pa.string()),
     }
 )
 
@@ -206,6 +250,6 @@ def _to_arrow(rows: Iterable[TableStatus]) -> pa.Table:
 def _from_arrow(table: pa.Table) -> dict[str, TableStatus]:
     rows = table.to_pylist()
     for row in rows:
-        for name in ("evolutions", "masks", "row_columns"):
+        for name in ("evolutions", "masks", "row_columns", "incomplete"):
             row[name] = None if row[name] is None else tuple(row[name])
     return {row["table"]: TableStatus(**row) for row in rows}

@@ -22,16 +22,18 @@ from pgwire_codec.spark.mirroring.column_history import COLUMN_LISTS, ColumnHist
 from pgwire_codec.spark.mirroring.dead_letters import DeadLetters
 from pgwire_codec.spark.mirroring.evolution import Policy, evolution_steps
 from pgwire_codec.spark.mirroring.lake import Lake
+from pgwire_codec.spark.mirroring.lake_rows import target_rows
 from pgwire_codec.spark.mirroring.masks import Masks
 from pgwire_codec.spark.mirroring.pieces import Piece, pieces_of
 from pgwire_codec.spark.mirroring.replay import check_history, check_keys, check_moves
 from pgwire_codec.spark.mirroring.row_columns import DELETED, RowColumns
-from pgwire_codec.spark.mirroring.status import LOGGER, OK, RESUMING, TableStatus
+from pgwire_codec.spark.mirroring.status import LOGGER, RESUMING, TableStatus
 from pgwire_codec.spark.mirroring.table_batch import TableBatch
 from pgwire_codec.spark.options import parse_options
 from pgwire_codec.spark.reduction.change_columns import ChangeColumns
 from pgwire_codec.spark.sinks.columns import AddColumn, ClearColumn
-from pgwire_codec.spark.sinks.merge import apply_changes, check_names
+from pgwire_codec.spark.sinks.merge import apply_changes, check_names, create_table
+from pgwire_codec.spark.sinks.sql import quoted
 from pgwire_codec.spark.sinks.survey import Survey
 from pgwire_codec.spark.tables import LogTables
 
@@ -141,7 +143,7 @@ class TableMirror:
         relation = self._relation(status.table)
         begin = self.letters.first_lsn(relation.oid)
         target = self._lake.open(self._spark, relation)
-        status = replace(status, relation_oid=relation.oid, state=OK, error=None, hint=None)
+        status = replace(status, relation_oid=relation.oid)
         status = replace(status, dead_letters=self.letters.count(relation.oid))
         if begin is None:
             return self.catch_up(status)
@@ -245,7 +247,7 @@ class TableMirror:
         is_afresh: bool = False,
     ) -> TableStatus:
         """Apply the changes after ``begin``; with ``is_afresh``, they do not need the target's."""
-        status = replace(status, relation_oid=relation.oid, state=OK, error=None, hint=None)
+        status = replace(status, relation_oid=relation.oid)
         pieces = self._pieces(relation, begin)
         appends = self._row_columns.is_history
         is_whole = (
@@ -272,12 +274,47 @@ class TableMirror:
                     status, target, relation, changes, piece, None, is_afresh=afresh
                 )
             target = self._lake.open(self._spark, relation)
+        if target.schema is None:
+            status = self._create(status, target, relation)
+            target = self._lake.open(self._spark, relation)
         return self._whole(status, target, begin)
+
+    def _create(self, status: TableStatus, target: Target, relation: Relation) -> TableStatus:
+        """Create the target of a table without rows."""
+        piece = Piece(self._until, self._until, [relation], [self._until])
+        changes = self._read(relation.oid, piece, "log")
+        changes, keys = self._rows_of(status, changes, relation)
+        columns = ChangeColumns.of(changes, keys)
+        check_names(columns)
+        create_table(target, changes, columns, self._until, relation.oid)
+        return self._written(status, relation)
+
+    def _rows_of(
+        self, status: TableStatus, changes: DataFrame, relation: Relation
+    ) -> tuple[DataFrame, list[str] | None]:
+        """Return changes as the target has their rows, and the columns that identify a row."""
+        keys = key_columns(relation)
+        changes = self._masks.apply(status.table, changes, keys or [])
+        if not table_columns(changes):
+            raise TableError(
+                f"{status.table} has no columns to mirror, and a target has at least one",
+                hint="Leave the table out: name the others as `tables`.",
+            )
+        changes = self._row_columns.add(status.table, changes, relation)
+        return changes, None if self._row_columns.is_history else keys
+
+    def _written(self, status: TableStatus, relation: Relation) -> TableStatus:
+        """Return the status of a target whose rows have the mirror's form."""
+        return replace(
+            status,
+            masks=self._masks.recorded(status.table, relation),
+            row_columns=self._row_columns.names,
+        )
 
     def _whole(self, status: TableStatus, target: Target, begin: int) -> TableStatus:
         """Return the status of a target that has all changes; those up to ``begin``, it had."""
         return replace(
-            status,
+            status.kept(status.incomplete_columns),
             commit_lsn=target.applied.commit_lsn,
             version=target.version,
             whole_lsn=max(begin, self._until),
@@ -333,13 +370,13 @@ class TableMirror:
         """
         relation = piece.versions[-1]
         is_history = self._row_columns.is_history
-        keys = key_columns(relation)
         self._masks.check_versions(status.table, piece.versions)
-        changes = self._masks.apply(status.table, changes, keys or [])
-        changes = self._row_columns.add(status.table, changes, relation)
-        keys = None if is_history else keys
+        changes, keys = self._rows_of(status, changes, relation)
         replaces = False
         evolutions: Sequence[str] = ()
+        is_new = target.schema is None
+        known = status.incomplete_columns
+        added = _names(relation) - _names(piece.versions[0])
         if target.schema is None:
             if not is_history and keys is None and relation.replica_identity != "f":
                 LOGGER.warning("%s has no replica identity: its rows are appended", status.table)
@@ -366,10 +403,24 @@ class TableMirror:
                 history = ColumnHistory.of(versions, renames=self._renames)
                 if history.renamed:
                     self._check_renamed(status, piece, history)
+                    known = {history.renamed.get(name, name): lsn for name, lsn in known.items()}
+                added = set(history.new) | (
+                    _names(relation) - {*_columns(target), *history.renamed.values()}
+                )
                 evolutions = self._evolve(target, changes, history, keys or [])
                 target = self._lake.open(self._spark, newest)
                 self._row_columns.check_held(status.table, _columns(target))
                 changes = align(changes, _columns(target), fills=keys is not None)
+        lacking: dict[str, int] = {}
+        if not is_history:
+            lacking = {} if replaces or is_new else known
+            has_rows = not (target.is_empty or replaces)
+            since = {name: piece.since(name) for name in sorted(added)}
+            lacking |= {
+                name: lsn
+                for name, lsn in since.items()
+                if has_rows or _changed_before(changes, lsn)
+            }
         deleted = DELETED if self._row_columns.keeps_deleted else None
         columns = ChangeColumns.of(changes, keys, deleted)
         check_names(columns, status.table)
@@ -380,16 +431,41 @@ class TableMirror:
         )  # fmt: skip
         if status.dead_letters and not is_history:
             status = self.letters.without_lost(status, held, survey)
+        if lacking and survey is not None:
+            if survey.truncated is not None:
+                lacking = {name: lsn for name, lsn in lacking.items() if lsn > survey.truncated[0]}
+            lacking = self._with_nulls(newest, relation, lacking)
+        status = status.kept(lacking)
         for evolution in evolutions:
             LOGGER.warning("%s: %s", status.table, evolution)
         return replace(
-            status,
+            self._written(status, relation),
             commit_time=status.commit_time if survey is None else survey.commit_time,
             changes=status.changes + (0 if survey is None else survey.rows),
             evolutions=(*status.evolutions, *evolutions),
-            masks=self._masks.recorded(status.table, relation),
-            row_columns=self._row_columns.names,
         )
+
+    def _with_nulls(
+        self, newest: Relation, relation: Relation, columns: Mapping[str, int]
+    ) -> dict[str, int]:
+        """Return those of some columns that the table still has, and that are null in a row."""
+        from pyspark.sql import functions
+
+        target = self._lake.open(self._spark, newest)
+        held = _names(relation) & _columns(target).keys()
+        found = {name: lsn for name, lsn in columns.items() if name in held}
+        if not found or target.version is None:
+            return {}
+        rows = target_rows(self._spark, self._lake, newest, target.version)
+        if self._row_columns.keeps_deleted:
+            rows = rows.where(f"{DELETED} IS NOT TRUE")
+        rows = rows.toDF(*(f"c{place}" for place in range(len(rows.columns))))
+        places = {name: f"c{place}" for place, name in enumerate(_columns(target))}
+        return {
+            name: lsn
+            for name, lsn in found.items()
+            if rows.where(functions.col(places[name]).isNull()).select(places[name]).head(1)
+        }
 
     def _check_renamed(self, status: TableStatus, piece: Piece, history: ColumnHistory) -> None:
         """Raise ``TableError`` if the transaction of a rename has changes under the former name."""
@@ -426,6 +502,16 @@ class TableMirror:
         if steps:
             target.alter(steps)
         return [*map(str, steps), *dropped]
+
+
+def _names(relation: Relation) -> set[str]:
+    return {column.name for column in relation.columns}
+
+
+def _changed_before(changes: DataFrame, lsn: int) -> bool:
+    """Return whether a transaction before a commit LSN has changes."""
+    name = metadata_names(changes.columns)["_commit_lsn"]
+    return bool(changes.where(f"{quoted(name)} < {lsn}").select(name).head(1))
 
 
 def _columns(target: Target) -> dict[str, Any]:

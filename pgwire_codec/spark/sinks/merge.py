@@ -142,6 +142,20 @@ def apply_changes(
         return _apply(target, batch, survey, replaces), survey
 
 
+def create_table(
+    target: Target, changes: DataFrame, columns: ChangeColumns, commit_lsn: int, relation: int
+) -> None:
+    """Create a target without rows, which has the columns of changes, none of which is applied.
+
+    Its commit records that it has all changes of the relation up to a commit LSN.
+    """
+    from pyspark.sql import functions
+
+    none = columns.numbered(changes).where(functions.lit(False))
+    survey = Survey(commit_lsn, None, relation, None, has_inserts_only=True, rows=0, partitions=1)
+    target.append(_batch(none, columns, survey, Applied()), 0)
+
+
 def _apply(target: Target, batch: Batch, survey: Survey, replaces: bool) -> Merged:
     if replaces:
         return target.replace(batch)
