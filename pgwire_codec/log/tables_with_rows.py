@@ -11,20 +11,34 @@ from collections.abc import Collection
 from pgwire_codec.log.reader import Log
 
 
-def relations_with_rows(log: Log, oids: Collection[int]) -> set[int]:
-    """Return those of some relations that a log has changes of, or describes in its snapshot.
+class TablesWithRows:
+    """Finds the relations that a log has changes of, or describes in its snapshot.
 
-    Changes that do not decode can be those of any relation, and changes that were pruned are not
-    known.
+    Changes that do not decode can be those of any relation. Changes that were pruned are not known.
     """
-    wanted, found = set(oids), set[int]()
-    for number in range(len(log)):
-        if not wanted - found:
-            return found
-        segment = log.segment(number)
-        if not segment.header.snapshot:
-            break
-        found |= wanted & {version.relation.oid for version in segment.versions}
-    for changed in log.plan(relation_oid=wanted - found).changed if wanted - found else ():
-        found |= wanted if changed is None else wanted & changed
-    return found
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._described: set[int] | None = None  # in a snapshot that is complete
+
+    def among(self, oids: Collection[int]) -> set[int]:
+        """Return those of some relations, by OID, as of the last refresh of the log."""
+        wanted = set(oids)
+        if not wanted:
+            return wanted
+        found = wanted & self._in_snapshot()
+        for changed in self._log.plan(relation_oid=wanted - found).changed:
+            found |= wanted if changed is None else wanted & changed
+        return found
+
+    def _in_snapshot(self) -> set[int]:
+        if self._described is not None:
+            return self._described
+        described: set[int] = set()
+        for number in range(len(self._log)):
+            segment = self._log.segment(number)
+            if not segment.header.snapshot:
+                self._described = described
+                break
+            described.update(version.relation.oid for version in segment.versions)
+        return described

@@ -162,6 +162,8 @@ def test_restarts_by_exit_status(name: str) -> None:
     settings = unit(name)
     assert settings["Type"] == "notify"
     assert settings["Restart"] == "on-failure"
+    if name == "mirror":  # a signal to Java would end the micro-batch
+        assert settings["KillMode"] == "mixed"
     assert {int(status) for status in settings["RestartPreventExitStatus"].split()} == {
         USAGE,
         PERMANENT,

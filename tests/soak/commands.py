@@ -57,7 +57,7 @@ class Commands:
         return [*self._spark("mirror"), "--checkpoint", checkpoint, "--parallelism", "2"]
 
     def compare(self) -> list[str]:
-        return [*self._spark("compare"), "--dsn", self.made.dsn, "--publication", "p"]
+        return [*self._spark("compare"), "--dsn", self.made.dsn]
 
     def _spark(self, name: str) -> list[str]:
         return [

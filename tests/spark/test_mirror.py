@@ -88,6 +88,36 @@ def test_status(made: MirrorOf, writer: Writer) -> None:
     ]
 
 
+def test_tables_without_rows(made: MirrorOf, tmp_path: Path) -> None:
+    """They have targets, but not a partition that is published as its root."""
+    empty = relation(1, ID, column("v")), relation(2, ID)
+    with log.LogWriter(tmp_path / "log", SOURCE) as writer:
+        writer.new_session(snapshot=True)
+        append(writer, build.wire(build.transaction(*empty, lsn=10)))
+        writer.flush()
+        made.run("public.t1", commit_columns=True)
+        assert made.rows("public.t1") == []
+        one = made.status()["public.t1"]
+        assert (one["state"], one["whole_lsn"], one["commit_lsn"]) == ("ok", 10, 10)
+        assert one["row_columns"] == ["_commit_lsn", "_commit_time"]
+        root, leaf = relation(3, ID), relation(4, ID)
+        writer.new_session()
+        append(writer, build.wire(build.transaction(root, leaf, build.insert(3, "1"), lsn=20)))
+        writer.flush()
+        made.run(commit_columns=True)
+        rows = made.status()
+        assert {name: (row["state"], row["whole_lsn"]) for name, row in rows.items()} == {
+            f"public.t{oid}": ("ok", 20) for oid in (1, 2, 3)
+        }
+        assert [len(made.rows(f"public.t{oid}")) for oid in (1, 2, 3)] == [0, 0, 1]
+        inserted = build.transaction(empty[0], build.insert(1, "1", "v"), lsn=30)
+        append(writer, build.wire(inserted))
+        writer.flush()
+        made.run(commit_columns=True)
+    [row] = made.rows("public.t1")
+    assert (row["id"], row["v"], row["_commit_lsn"]) == (1, "v", 30)
+
+
 def test_old_versions_of_the_status(
     made: MirrorOf, writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

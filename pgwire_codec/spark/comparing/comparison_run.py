@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from pgwire_codec.errors import PgwireError
 from pgwire_codec.log import Log
 from pgwire_codec.log.relation_history import RelationHistory
-from pgwire_codec.log.tables_with_rows import relations_with_rows
+from pgwire_codec.log.tables_with_rows import TablesWithRows
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.comparing.compared_columns import ComparedColumns
 from pgwire_codec.spark.comparing.log_changes import ChangedRows, changed_rows
@@ -137,7 +137,7 @@ class ComparisonRun:
     def _begin(self, server: ServerState) -> None:
         """Begin the checks of the tables; finish those of tables that cannot be compared."""
         leaves = {oid for each in self._logged.values() if (oid := each.oid) in server.partitions}
-        leaves -= relations_with_rows(self._log, leaves)
+        leaves -= TablesWithRows(self._log).among(leaves)
         logged = {name: each for name, each in self._logged.items() if each.oid not in leaves}
         self._relations = logged | {
             name: table.relation for name, table in server.tables.items() if self._names.match(name)

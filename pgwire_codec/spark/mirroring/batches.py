@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from pgwire_codec.errors import PgwireError
+from pgwire_codec.errors import PgwireError, with_hint
 from pgwire_codec.log import Log
-from pgwire_codec.log.tables_with_rows import relations_with_rows
+from pgwire_codec.log.tables_with_rows import TablesWithRows
 from pgwire_codec.protocol.lsn import format_lsn
-from pgwire_codec.spark.failures import error_in, full_disk
+from pgwire_codec.spark.failures import cause_of, error_in, full_disk
 from pgwire_codec.spark.mirroring.evolution import Policy
 from pgwire_codec.spark.mirroring.lake import Lake
 from pgwire_codec.spark.mirroring.masks import Masks, without_values
@@ -108,6 +108,7 @@ class MirrorBatches:
         collects_letters: bool = False,
     ) -> None:
         self._log = Log(log)
+        self._tables = TablesWithRows(self._log)
         self._names = TableNames.parse(tables)
         self._lake = lake
         self._policy = policy
@@ -147,11 +148,25 @@ class MirrorBatches:
         session.conf.set("spark.sql.adaptive.enabled", "true")
 
     def resume(self, session: SparkSession) -> None:
-        """Catch up the tables that are to be resumed, to the end of the log."""
+        """Catch up the tables that are to be resumed, to the commit LSN that the others have.
+
+        Those that begin after it, such as with a later copy, are caught up to the end of the log.
+        """
+        lsns = self._positions(self._lake.status(session, self._known).read())
+        end = self._log.end.lsn
+        for until in sorted({max(min(lsns, default=end), self._log.begin.lsn), end}):
+            self._resume(session, until)
+
+    def _resume(self, session: SparkSession, until: int) -> None:
         rows = self._lake.status(session, self._known).read()
-        requested = {name: row for name, row in rows.items() if row.state in REQUESTED}
+        scope = self._log.relations_at(until)
+        is_known = until == self._log.end.lsn
+        requested = {
+            name: row
+            for name, row in rows.items()
+            if row.state in REQUESTED and (is_known or scope.named(name) is not None)
+        }
         if requested:
-            until = self._log.end.lsn
             mirror = self._mirror(session, until)
             work = {
                 name: _requested(mirror, replace(row, changes=0)) for name, row in requested.items()
@@ -162,6 +177,12 @@ class MirrorBatches:
                 ", ".join(requested),
             )
             self._finish(session, rows, work, until, -1)
+
+    @staticmethod
+    def _positions(rows: Mapping[str, TableStatus]) -> list[int]:
+        """Return the commit LSNs up to which tables are whole that the mirror keeps up to date."""
+        current = (row.whole_lsn for row in rows.values() if row.state in CURRENT)
+        return [lsn for lsn in current if lsn is not None]
 
     def _record_unnamed(self, session: SparkSession, tables: LogTables) -> None:
         """Record the dead letters that belong to no relation of the log."""
@@ -204,7 +225,7 @@ class MirrorBatches:
                 work[name] = _bound(mirror.apply, row, tables)
             elif name in new or (is_behind and name in rows):
                 work[name] = _bound(mirror.catch_up, row)
-            elif name in rows:
+            elif name in rows and rows[name].state != SET_ASIDE:
                 rows[name] = replace(rows[name], whole_lsn=until)
         self._finish(session, rows, work, until, batch)
 
@@ -212,8 +233,7 @@ class MirrorBatches:
         """Create the targets of new tables without changes."""
         self._log.refresh()
         rows = self._lake.status(session, self._known).read()
-        lsns = [row.whole_lsn for row in rows.values() if row.state in CURRENT]
-        until = min((lsn for lsn in lsns if lsn is not None), default=self._log.end.lsn)
+        until = max(min(self._positions(rows), default=self._log.end.lsn), self._log.begin.lsn)
         scope = self._log.relations_at(until)
         held = {name: each.relation.oid for name, each in self._names.held_in(scope).items()}
         new = self._new(rows, held, ())
@@ -235,7 +255,7 @@ class MirrorBatches:
         also have changes that were pruned, of which a new mirror reports the error.
         """
         oids = {name: oid for name, oid in held.items() if name not in rows and name not in tables}
-        found = relations_with_rows(self._log, oids.values())
+        found = self._tables.among(oids.values())
         if not rows and self._log.begin.lsn:
             found |= set(self._log.relations_at(self._log.begin.lsn).relations)
         return {name for name, oid in oids.items() if oid in found}
@@ -270,6 +290,7 @@ class MirrorBatches:
                 row = replace(row, batch=batch)
                 if row.error is not None and self._masks.patterns:
                     row = replace(row, error=without_values(row.error))
+                LOGGER.warning("%s is set aside: %s", name, with_hint(row.error or "", row.hint))
                 found[name] = row
         rows = self._write(session, rows | found, found, replayed)
         if batch > 0 and batch % _TIDIED_EVERY == 0:
@@ -357,14 +378,11 @@ class MirrorBatches:
         found = {name: each.result() for name, each in running.items()}
         for name, result in found.items():
             if isinstance(result, Exception) and not isinstance(result, PgwireError):
-                LOGGER.warning("%s failed, and is tried again: %s", name, result)
+                LOGGER.warning("%s failed, and is tried again: %s", name, cause_of(str(result)))
                 found[name] = run(name)
             full = full_disk(str(found[name]), name) if isinstance(found[name], Exception) else None
             if full is not None:
                 raise full
-        for name, result in found.items():
-            if isinstance(result, Exception):
-                LOGGER.warning("%s is set aside: %s", name, result)
         return found
 
 
