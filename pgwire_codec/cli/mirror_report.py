@@ -110,7 +110,8 @@ class TerminalTable:
         now = datetime.now(timezone.utc)
         for table in batch.tables:
             lag = lag_seconds(table, now)
-            state = table.state if table.error is None else f"{table.state}: {table.error}"
+            reason = table.error or ", ".join(table.incomplete)
+            state = f"{table.state}: {reason}" if reason else table.state
             if table.dead_letters:
                 state = f"{state}; left out: {format_count(table.dead_letters, 'change')}"
             cells = (

@@ -320,7 +320,7 @@ def test_resumed_after_a_kill(
     """The status has tables of which no micro-batch ended, and the log has a copy of the table."""
     price = column("price", "numeric", typmod=(10 << 16) + 2 + 4)
     table = relation(4, ID, price)
-    # Of a partition of a published root, there are no changes.
+    # A partition of a published root has a Relation, and none of the changes.
     root = relation(9, ID, name="leaf")
     writer.commit(table, root, build.insert(4, "1", "1.50"), build.insert(4, "2", "NaN"))
     change(writer, 1)

@@ -67,7 +67,8 @@ class TableStatus:
         OID of the relation.
     state : {"ok", "incomplete", "gone", "set aside", "resuming", "replaying"}
     error, hint : str or None
-        Reason for which the table is set aside or incomplete, and what to do about it.
+        Reason for which the table is set aside, and what to do about that, or about
+        :attr:`incomplete` columns.
     commit_lsn : int or None
         Commit LSN of the last transaction that the target has.
     commit_time : datetime.datetime or None
@@ -125,11 +126,11 @@ class TableStatus:
         return replace(
             status,
             state=INCOMPLETE,
-            error="rows from before a column was there have null in it, and the log does not have "
-            f"their values: {', '.join(incomplete)}",
-            hint="They have others on the server if the column was renamed, or has a DEFAULT. Have "
-            "the capture copy the table again: pgwire-codec log add-table --table "
-            f"{shlex.quote(self.table)} LOG",
+            error=None,
+            hint="Rows from before a column was there have null in it, and the log does not have "
+            f"their values ({', '.join(incomplete)}). On the server they have others if the column "
+            "was renamed, or has a DEFAULT. Have the capture copy the table again: pgwire-codec "
+            f"log add-table --table {shlex.quote(self.table)} LOG",
         )
 
     def of_another_relation(self, oid: int) -> TableStatus:
