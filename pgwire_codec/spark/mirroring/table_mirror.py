@@ -285,7 +285,7 @@ class TableMirror:
         changes = self._read(relation.oid, piece, "log")
         changes, keys = self._rows_of(status, changes, relation)
         columns = ChangeColumns.of(changes, keys)
-        check_names(columns)
+        check_names(columns, status.table)
         create_table(target, changes, columns, self._until, relation.oid)
         return self._written(status, relation)
 
