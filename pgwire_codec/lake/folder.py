@@ -1,0 +1,205 @@
+"""Files below a folder, on a local disk or in an object store, as tables need them.
+
+A file that is created is durable, and none is overwritten. obstore is the object store of delta-rs
+for Python: its options and credentials are the same.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
+
+import pyarrow as pa
+
+from pgwire_codec.errors import missing_extra
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+#: Options of delta-rs about its own commits, which are not options of the store.
+_OF_COMMITS: Final = ("aws_s3_", "conditional_put", "copy_if_not_exists")
+
+#: Options of the HTTP client, by which obstore keeps them apart from those of the store.
+_OF_CLIENT: Final = frozenset({
+    "allow_http", "allow_invalid_certificates", "connect_timeout", "default_content_type",
+    "http1_only", "http2_only", "pool_idle_timeout", "pool_max_idle_per_host", "proxy_url",
+    "timeout", "user_agent",
+})  # fmt: skip
+
+
+class Folder(Protocol):
+    """Files below a folder. Paths are relative to it, with slashes."""
+
+    uri: str
+
+    def names(self, directory: str, after: str = "") -> list[str]:
+        """Return the names of the files in a directory that follow another one, sorted."""
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        """Return the content of a file, or a part. Raises ``FileNotFoundError``."""
+
+    def open(self, path: str) -> pa.NativeFile:
+        """Open a file to be read at any place. Raises ``FileNotFoundError``."""
+
+    def create(self, path: str, data: bytes | pa.Buffer) -> None:
+        """Create a file as a whole. Raises ``FileExistsError``, and then writes nothing."""
+
+    def writer(self, path: str) -> Any:
+        """Return a context with a file to write a new file into; it is removed after an error."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file if it exists."""
+
+
+def open_folder(uri: str, options: Mapping[str, str] | None = None) -> Folder:
+    """Return the folder with a path or URI; ``options`` are those of delta-rs's stores."""
+    if "://" not in uri:
+        return LocalFolder(Path(uri))
+    if uri.startswith("file://"):
+        return LocalFolder(Path(uri.removeprefix("file://")))
+    return ObjectFolder(uri.rstrip("/"), options or {})
+
+
+class LocalFolder:
+    """Files on a local disk. See :class:`Folder`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.absolute()
+        self.uri = str(self._path)
+
+    def names(self, directory: str, after: str = "") -> list[str]:
+        try:
+            names = os.listdir(self._path / directory)  # noqa: PTH208  (names only)
+        except FileNotFoundError:
+            return []
+        return sorted(name for name in names if name > after)
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        with (self._path / path).open("rb") as file:
+            file.seek(offset)
+            return file.read(-1 if length is None else length)
+
+    def open(self, path: str) -> pa.NativeFile:
+        return pa.memory_map(str(self._path / path))
+
+    def create(self, path: str, data: bytes | pa.Buffer) -> None:
+        target = self._path / path
+        temporary = target.with_name(f".{target.name}.{uuid.uuid4()}.tmp")
+        try:
+            with _new_file(temporary) as file:
+                file.write(data)
+            # Unlike a rename, a link does not replace a file.
+            target.hardlink_to(temporary)
+        finally:
+            temporary.unlink(missing_ok=True)
+        _sync_directory(target.parent)
+
+    @contextmanager
+    def writer(self, path: str) -> Iterator[BinaryIO]:
+        target = self._path / path
+        try:
+            with _new_file(target) as file:
+                yield file
+        except FileExistsError:
+            raise
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
+        _sync_directory(target.parent)
+
+    def remove(self, path: str) -> None:
+        (self._path / path).unlink(missing_ok=True)
+
+
+@contextmanager
+def _new_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a new file, whose content is on disk at the end."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_directory(path: Path) -> None:
+    if os.name == "nt":
+        return  # it has no such call
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class ObjectFolder:
+    """Files in an object store. See :class:`Folder`."""
+
+    def __init__(self, uri: str, options: Mapping[str, str]) -> None:
+        self.uri = uri
+        self._store = _open_store(uri, options)
+
+    def names(self, directory: str, after: str = "") -> list[str]:
+        import obstore
+
+        prefix = f"{directory}/" if directory else ""
+        offset = prefix + after if after else None
+        listed = obstore.list(self._store, prefix or None, offset=offset)
+        paths = [entry["path"] for chunk in listed for entry in chunk]
+        names = [path.removeprefix(prefix) for path in paths]
+        return sorted(name for name in names if "/" not in name)
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        import obstore
+
+        if length is not None:
+            return bytes(obstore.get_range(self._store, path, start=offset, length=length))
+        options: Any = {"range": {"offset": offset}} if offset else None
+        return bytes(obstore.get(self._store, path, options=options).bytes())
+
+    def open(self, path: str) -> pa.NativeFile:
+        import obstore
+
+        file: Any = obstore.open_reader(self._store, path)
+        return pa.PythonFile(file, "r")
+
+    def create(self, path: str, data: bytes | pa.Buffer) -> None:
+        import obstore
+        from obstore.exceptions import AlreadyExistsError
+
+        try:
+            obstore.put(self._store, path, data, mode="create", use_multipart=False)
+        except AlreadyExistsError as error:
+            raise FileExistsError(f"{self.uri}/{path} exists") from error
+
+    @contextmanager
+    def writer(self, path: str) -> Iterator[Any]:
+        import obstore
+
+        # Its name is unique: nothing else creates it.
+        with obstore.open_writer(self._store, path) as file:
+            yield file
+
+    def remove(self, path: str) -> None:
+        import obstore
+
+        with suppress(FileNotFoundError):
+            obstore.delete(self._store, path)
+
+
+def _open_store(uri: str, options: Mapping[str, str]) -> ObjectStore:
+    try:
+        from obstore.store import from_url
+    except ImportError:
+        raise missing_extra("tables in an object store need obstore", "lake") from None
+    lower = {name.lower(): value for name, value in options.items()}
+    client: Any = {name: value for name, value in lower.items() if name in _OF_CLIENT}
+    config: Any = {
+        name: value
+        for name, value in lower.items()
+        if name not in client and not name.startswith(_OF_COMMITS)
+    }
+    return from_url(uri, config=config, client_options=client)

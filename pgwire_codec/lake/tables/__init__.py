@@ -1,0 +1,1 @@
+"""Formats of a lakehouse's tables."""

@@ -1,0 +1,372 @@
+"""DeltaTarget: a Delta table whose commits are written here.
+
+A commit adds data files, marks rows of others in deletion vectors, and records the position, all
+at once. Libraries have no call for that. So actions are written as Delta's protocol describes
+them, in a file that must not exist yet. See "Transaction Log Protocol" in Delta's PROTOCOL.md.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pgwire_codec import __version__
+from pgwire_codec.errors import TableError
+from pgwire_codec.lake.data_files import Bounds, bounded_columns
+from pgwire_codec.lake.folder import Folder, open_folder
+from pgwire_codec.lake.position import Position
+from pgwire_codec.lake.tables.delta_features import (
+    ENABLE_VECTORS,
+    READER_VERSION,
+    TIMESTAMP_NTZ,
+    VECTORS,
+    WRITER_VERSION,
+    check_features,
+)
+from pgwire_codec.lake.tables.delta_log import (
+    Action,
+    DeltaState,
+    commit_path,
+    read_state,
+    refresh,
+    vector_id,
+)
+from pgwire_codec.lake.tables.delta_schema import from_json, to_json
+from pgwire_codec.lake.tables.delta_vectors import read_vector, write_vectors
+from pgwire_codec.lake.tables.target import Commit, CommitConflict, DataFile
+from pgwire_codec.lake.vectors import bitmap
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap64
+
+    from pgwire_codec.lake.data_files import NewFile
+
+#: Columns of which writers and most readers of a table use bounds.
+_BOUNDED: Final = "delta.dataSkippingStatsColumns"
+
+#: Commits that lose their race one after the other before the table is given up.
+_ATTEMPTS: Final = 20
+
+#: Commits since the last checkpoint, and their bytes, after which the next one is written.
+_CHECKPOINT_COMMITS: Final = 20
+_CHECKPOINT_BYTES: Final = 1 << 20
+
+
+class DeltaTarget:
+    """Delta table, for one stream of changes; see :class:`Target`.
+
+    A commit records the last commit LSN under ``app_id``, and the relation under
+    ``{app_id}/relation``.
+
+    Parameters
+    ----------
+    uri : str
+        Path or URI of the table, which need not exist.
+    app_id : str
+        Name of the stream of changes.
+    storage_options : mapping of str to str, optional
+        As for ``deltalake.DeltaTable``.
+    vectors : bool
+        Whether a new table can have deletion vectors. Without them, a file with rows to delete is
+        to be replaced.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        app_id: str,
+        storage_options: Mapping[str, str] | None = None,
+        *,
+        vectors: bool = True,
+    ) -> None:
+        self.folder: Folder = open_folder(uri, storage_options)
+        self.name = uri
+        self._app_id = app_id
+        self._options = dict(storage_options or {})
+        self._vectors = vectors
+        self._state: DeltaState = read_state(self.folder)
+        self._files: dict[str, tuple[dict[str, Any], DataFile]] = {}
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        return from_json(self._state.metadata["schemaString"]) if self._exists else None
+
+    @property
+    def position(self) -> Position:
+        versions = self._state.transactions
+        return Position(versions.get(self._app_id), versions.get(f"{self._app_id}/relation"))
+
+    @property
+    def version(self) -> int | None:
+        return self._state.version if self._exists else None
+
+    @property
+    def files(self) -> list[DataFile]:
+        known, self._files = self._files, {}
+        for path, file in self._state.files.items():
+            found = known.get(path)
+            if found is None or found[0] is not file:
+                found = file, _data_file(path, file)
+            self._files[path] = found
+        return [found for _, found in self._files.values()]
+
+    def vector(self, path: str) -> BitMap64:
+        return self._vector(self._file(path))
+
+    def refresh(self) -> None:
+        """Read the commits that were added since."""
+        refresh(self.folder, self._state)
+
+    def commit(self, commit: Commit) -> None:
+        state, before = self._state, self.position
+        if self._exists:
+            check_features(self.name, state.protocol, state.metadata, appends=commit.appends)
+        elif commit.schema is None:
+            raise TableError(f"{self.name} does not exist")
+        columns = state.metadata, state.protocol
+        touched = {path: vector_id(self._file(path)) for path in commit.deleted}
+        marked = list(self._mark(commit.deleted))
+        identity = str(uuid.uuid4())
+        for _ in range(_ATTEMPTS):
+            if self._put([*self._actions(commit, identity), *marked], identity):
+                self._checkpoint()
+                return
+            if (state.metadata, state.protocol) != columns:
+                raise CommitConflict(f"another commit changed the columns of {self.name}")
+            if self.position != before:
+                raise CommitConflict(f"another mirror wrote changes into {self.name}")
+            for path, vector in touched.items():
+                if path not in state.files or vector_id(state.files[path]) != vector:
+                    raise CommitConflict(f"another commit changed the file {path} of {self.name}")
+        raise TableError(
+            f"{self.name}: {_ATTEMPTS} commits of other writers came before this one",
+            is_transient=True,
+        )
+
+    @property
+    def _exists(self) -> bool:
+        return self._state.version >= 0
+
+    def _file(self, path: str) -> dict[str, Any]:
+        if path not in self._state.files:
+            raise TableError(f"{self.name} has no file {path}")
+        return self._state.files[path]
+
+    def _vector(self, file: Mapping[str, Any]) -> BitMap64:
+        vector = file.get("deletionVector")
+        return bitmap(()) if not vector else read_vector(self.folder, self.name, vector)
+
+    def _put(self, actions: Sequence[Action], identity: str) -> bool:
+        """Write the next commit; return False, with the newest state, if another one was first."""
+        lines = "\n".join(json.dumps(action, separators=(",", ":")) for action in actions)
+        failure: Exception | None = None
+        try:
+            self.folder.create(commit_path(self._state.version + 1), lines.encode())
+        except FileExistsError:
+            pass
+        except Exception as error:  # noqa: BLE001  (the commit may have been written)
+            failure = error
+        commits = refresh(self.folder, self._state)
+        if any(_identity(actions) == identity for actions in commits):
+            return True
+        if failure is not None:
+            raise failure
+        return False
+
+    def _actions(self, commit: Commit, identity: str) -> Iterator[Action]:
+        """Yield the actions of a commit on the present state, but those of marked files."""
+        now, schema = _milliseconds(), commit.schema
+        yield {"commitInfo": self._commit_info(commit, identity, now)}
+        if schema is not None:
+            protocol = self._protocol(schema)
+            if protocol != self._state.protocol:
+                yield {"protocol": protocol}
+            yield {"metaData": self._metadata(schema, now)}
+        if commit.replaces:
+            for file in self._state.files.values():
+                yield {"remove": _removal(file, now)}
+        for new in commit.added:
+            yield {"add": _addition(new, now)}
+        yield from self._transactions(commit.position, now)
+
+    def _mark(self, deleted: Mapping[str, BitMap64]) -> Iterator[Action]:
+        """Write vectors; yield the actions that mark rows, or remove files without other rows."""
+        now = _milliseconds()
+        marked: list[tuple[dict[str, Any], BitMap64]] = []
+        for path, positions in deleted.items():
+            file = self._file(path)
+            vector = self._vector(file) | positions
+            yield {"remove": _removal(file, now)}
+            rows = self._rows(path, file)
+            if len(vector) < rows:
+                statistics = _statistics(file) | {"numRecords": rows, "tightBounds": False}
+                new = {**file, "dataChange": True, "stats": json.dumps(statistics)}
+                marked.append((new, vector))
+        descriptors = write_vectors(self.folder, [vector for _, vector in marked])
+        for (file, _), descriptor in zip(marked, descriptors, strict=True):
+            yield {"add": file | {"deletionVector": descriptor}}
+
+    def _rows(self, path: str, file: Mapping[str, Any]) -> int:
+        """Return the number of a file's rows, deleted ones included."""
+        rows: int | None = _statistics(file).get("numRecords")
+        if rows is not None:
+            return rows
+        with self.folder.open(path) as opened, pq.ParquetFile(opened) as parquet:
+            return int(parquet.metadata.num_rows)
+
+    def _transactions(self, position: Position, now: int) -> Iterator[Action]:
+        for name, value in (
+            (self._app_id, position.commit_lsn),
+            (f"{self._app_id}/relation", position.relation),
+        ):
+            if value is not None:
+                yield {"txn": {"appId": name, "version": value, "lastUpdated": now}}
+
+    def _commit_info(self, commit: Commit, identity: str, now: int) -> dict[str, Any]:
+        if not self._exists:
+            operation = "CREATE TABLE"
+        elif commit.appends or commit.replaces:
+            operation = "WRITE"
+        else:
+            operation = "MERGE"
+        return {
+            "timestamp": now,
+            "operation": operation,
+            "operationParameters": {},
+            "operationMetrics": {name: str(count) for name, count in commit.counts.items()},
+            "isBlindAppend": commit.appends,
+            "engineInfo": f"pgwire_codec/{__version__}",
+            "txnId": identity,
+        }
+
+    def _protocol(self, schema: pa.Schema) -> dict[str, Any]:
+        """Return the protocol that a table with some columns needs."""
+        features = {VECTORS} if self._vectors else set()
+        if any(_has_ntz(column.type) for column in schema):
+            features.add(TIMESTAMP_NTZ)
+        protocol = self._state.protocol
+        if self._exists:
+            missing = features - {VECTORS} - {*(protocol.get("readerFeatures") or ())}
+            if not missing:
+                return protocol
+            if protocol["minWriterVersion"] < WRITER_VERSION:
+                raise TableError(
+                    f"{self.name} has a protocol without features, and needs {', '.join(missing)}",
+                    hint="Remove the table, and let the mirror create it.",
+                )
+            return {
+                "minReaderVersion": READER_VERSION,
+                "minWriterVersion": WRITER_VERSION,
+                "readerFeatures": sorted({*(protocol.get("readerFeatures") or ()), *missing}),
+                "writerFeatures": sorted({*(protocol.get("writerFeatures") or ()), *missing}),
+            }
+        if not features:
+            return {"minReaderVersion": 1, "minWriterVersion": 2}
+        return {
+            "minReaderVersion": READER_VERSION,
+            "minWriterVersion": WRITER_VERSION,
+            "readerFeatures": sorted(features),
+            "writerFeatures": sorted(features),
+        }
+
+    def _metadata(self, schema: pa.Schema, now: int) -> dict[str, Any]:
+        if self._exists:
+            return {**self._state.metadata, "schemaString": to_json(schema)}
+        properties = {_BOUNDED: ",".join(map(_quoted, bounded_columns(schema)))}
+        if self._vectors:
+            properties[ENABLE_VECTORS] = "true"
+        return {
+            "id": str(uuid.uuid4()),
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": to_json(schema),
+            "partitionColumns": [],
+            "configuration": properties,
+            "createdTime": now,
+        }
+
+    def _checkpoint(self) -> None:
+        """Write a checkpoint by delta-rs if the log has grown since the last one."""
+        state = self._state
+        if state.commits < _CHECKPOINT_COMMITS and state.commit_bytes < _CHECKPOINT_BYTES:
+            return
+        import deltalake
+
+        deltalake.DeltaTable(self.folder.uri, storage_options=self._options).create_checkpoint()
+        state.commits = state.commit_bytes = 0
+
+
+def _identity(actions: Iterable[Action]) -> str | None:
+    """Return what a commit of this package records to be recognized."""
+    for action in actions:
+        if "commitInfo" in action:
+            identity: str | None = action["commitInfo"].get("txnId")
+            return identity
+    return None
+
+
+def _statistics(file: Mapping[str, Any]) -> dict[str, Any]:
+    statistics: dict[str, Any] = json.loads(file.get("stats") or "{}")
+    return statistics
+
+
+def _milliseconds() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _data_file(path: str, file: Mapping[str, Any]) -> DataFile:
+    statistics = _statistics(file)
+    bounds = Bounds(
+        statistics.get("minValues", {}),
+        statistics.get("maxValues", {}),
+        statistics.get("nullCount", {}),
+    )
+    deleted = (file.get("deletionVector") or {}).get("cardinality", 0)
+    return DataFile(path, file["size"], statistics.get("numRecords"), bounds, deleted)
+
+
+def _addition(new: NewFile, now: int) -> dict[str, Any]:
+    statistics = {
+        "numRecords": new.rows,
+        "minValues": new.bounds.lower,
+        "maxValues": new.bounds.upper,
+        "nullCount": new.bounds.nulls,
+        "tightBounds": True,
+    }
+    return {
+        "path": new.path,
+        "partitionValues": {},
+        "size": new.size,
+        "modificationTime": now,
+        "dataChange": True,
+        "stats": json.dumps(statistics),
+    }
+
+
+def _removal(file: Mapping[str, Any], now: int) -> dict[str, Any]:
+    removal = {
+        "path": file["path"],
+        "deletionTimestamp": now,
+        "dataChange": True,
+        "extendedFileMetadata": True,
+        "partitionValues": file["partitionValues"],
+        "size": file["size"],
+    }
+    if file.get("deletionVector"):
+        removal["deletionVector"] = file["deletionVector"]
+    return removal
+
+
+def _has_ntz(kind: pa.DataType) -> bool:
+    if pa.types.is_timestamp(kind):
+        return kind.tz is None
+    return any(_has_ntz(kind.field(number).type) for number in range(kind.num_fields))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

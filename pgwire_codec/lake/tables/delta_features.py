@@ -1,0 +1,115 @@
+"""Features of Delta tables: those that this package writes right, and an error for the others.
+
+A writer must support each feature that is in use. Before table features (writer version 7), a
+version implies some, in use or not. So those are looked up in properties and columns. See "Table
+Features" in Delta's PROTOCOL.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from pgwire_codec.errors import TableError
+
+#: Protocol of new tables, with the features that they use.
+READER_VERSION: Final = 3
+WRITER_VERSION: Final = 7
+
+VECTORS: Final = "deletionVectors"
+TIMESTAMP_NTZ: Final = "timestampNtz"
+
+#: Property that allows vectors; the feature alone does not.
+ENABLE_VECTORS: Final = "delta.enableDeletionVectors"
+
+#: Features that ask nothing of a commit that adds files, marks rows and records a position.
+_SUPPORTED: Final = frozenset({
+    VECTORS, TIMESTAMP_NTZ, "domainMetadata", "vacuumProtocolCheck",
+    # Of columns that :func:`_features_in_use` looks for.
+    "variantType", "variantType-preview", "variantShredding-preview",
+})  # fmt: skip
+
+#: Features that can be listed, or implied by a version, and not be in use.
+_LOOKED_UP: Final = frozenset({
+    "appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns",
+    "columnMapping", "identityColumns", "allowColumnDefaults", "rowTracking", "inCommitTimestamp",
+    "inCommitTimestamp-preview", "typeWidening", "typeWidening-preview", "clustering",
+    "icebergCompatV1", "icebergCompatV2",
+})  # fmt: skip
+
+#: Features by the property that puts them to use.
+_BY_PROPERTY: Final = {
+    "delta.appendOnly": "appendOnly",
+    "delta.enableChangeDataFeed": "changeDataFeed",
+    "delta.enableRowTracking": "rowTracking",
+    "delta.enableInCommitTimestamps": "inCommitTimestamp",
+    "delta.enableIcebergCompatV1": "icebergCompatV1",
+    "delta.enableIcebergCompatV2": "icebergCompatV2",
+}
+
+#: Features by the metadata of a column that uses them.
+_BY_METADATA: Final = {
+    "delta.invariants": "invariants",
+    "delta.generationExpression": "generatedColumns",
+    "delta.columnMapping.id": "columnMapping",
+    "delta.identity.start": "identityColumns",
+    "delta.typeChanges": "typeWidening",
+    "CURRENT_DEFAULT": "allowColumnDefaults",
+}
+
+_CONSTRAINT: Final = "delta.constraints."
+
+
+def check_features(
+    name: str, protocol: Mapping[str, Any], metadata: Mapping[str, Any], *, appends: bool
+) -> None:
+    """Raise ``TableError`` if a table uses a feature that a commit would not honour.
+
+    Parameters
+    ----------
+    name : str
+        Table, for the message.
+    protocol, metadata : mapping
+        The actions ``protocol`` and ``metaData`` of the table's log.
+    appends : bool
+        Whether the commit only adds files.
+    """
+    unsupported = sorted(set(_unsupported(protocol, metadata, appends=appends)))
+    if unsupported:
+        raise TableError(
+            f"{name} uses features of Delta that are not supported: {', '.join(unsupported)}",
+            hint="Use a table without them: let the mirror create its table.",
+        )
+
+
+def _unsupported(
+    protocol: Mapping[str, Any], metadata: Mapping[str, Any], *, appends: bool
+) -> Iterator[str]:
+    listed = {*(protocol.get("readerFeatures") or ()), *(protocol.get("writerFeatures") or ())}
+    yield from listed - _SUPPORTED - _LOOKED_UP
+    versions = protocol["minReaderVersion"], protocol["minWriterVersion"]
+    if versions[0] > READER_VERSION or versions[1] > WRITER_VERSION:
+        yield f"protocol {versions}"
+    for feature in _features_in_use(metadata):
+        if not (appends and feature in ("appendOnly", "changeDataFeed")):
+            yield feature
+    if metadata["partitionColumns"]:
+        yield "partitions"
+
+
+def _features_in_use(metadata: Mapping[str, Any]) -> Iterator[str]:
+    properties = metadata["configuration"]
+    for name, value in properties.items():
+        if name.startswith(_CONSTRAINT):
+            yield "checkConstraints"
+        elif name == "delta.columnMapping.mode" and value != "none":
+            yield "columnMapping"
+        elif value == "true" and name in _BY_PROPERTY:
+            yield _BY_PROPERTY[name]
+    for field in json.loads(metadata["schemaString"])["fields"]:
+        for name, feature in _BY_METADATA.items():
+            if name in field["metadata"]:
+                yield feature
+        if "variant" in json.dumps(field["type"]):
+            yield "variantType"

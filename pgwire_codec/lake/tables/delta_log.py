@@ -1,0 +1,175 @@
+"""State of a Delta table: its log, replayed from the last checkpoint, and what a commit adds."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pgwire_codec.errors import TableError
+from pgwire_codec.lake.folder import Folder
+
+#: Action of a commit: a JSON object with one member, whose name is the action's.
+Action: TypeAlias = dict[str, Any]
+
+LOG: Final = "_delta_log"
+_LAST_CHECKPOINT: Final = f"{LOG}/_last_checkpoint"
+_COMMIT: Final = re.compile(r"(\d{20})\.json")
+_CHECKPOINT_COLUMNS: Final = ("protocol", "metaData", "txn", "add")
+
+
+def commit_path(version: int) -> str:
+    """Return the path of a commit in the table's folder."""
+    return f"{LOG}/{version:020}.json"
+
+
+@dataclass(slots=True)
+class DeltaState:
+    """State of a table at a version.
+
+    Attributes
+    ----------
+    version : int
+        Number of the last commit; -1 if the table does not exist.
+    protocol, metadata : dict
+        The newest actions ``protocol`` and ``metaData``.
+    files : dict of str to dict
+        The action ``add`` of each file of the table, by its path in the table's folder.
+    transactions : dict of str to int
+        Newest version of each application, as the actions ``txn`` record it.
+    commits, commit_bytes : int
+        Commits that were read since the last checkpoint, and their bytes.
+    """
+
+    version: int = -1
+    protocol: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    transactions: dict[str, int] = field(default_factory=dict)
+    commits: int = 0
+    commit_bytes: int = 0
+
+    def apply(self, actions: Iterable[Action]) -> None:
+        """Apply the actions of the next commit, or of a checkpoint."""
+        for action in actions:
+            for kind, content in action.items():
+                if kind == "add":
+                    self.files[unquote(content["path"])] = content
+                elif kind == "remove":
+                    path = unquote(content["path"])
+                    removed = self.files.get(path)
+                    # A commit may remove and add a path in any order, with another vector.
+                    if removed is not None and vector_id(removed) == vector_id(content):
+                        del self.files[path]
+                elif kind == "txn":
+                    self.transactions[content["appId"]] = content["version"]
+                elif kind == "metaData":
+                    self.metadata = content
+                elif kind == "protocol":
+                    self.protocol = content
+
+
+def vector_id(file: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """Return what identifies the vector of an action ``add`` or ``remove``; None if it has none."""
+    vector = file.get("deletionVector")
+    if not vector:
+        return None
+    return vector["storageType"], vector["pathOrInlineDv"], vector.get("offset")
+
+
+def read_state(folder: Folder) -> DeltaState:
+    """Return the newest state of a table. Raises ``TableError`` for a log with a gap."""
+    state = DeltaState()
+    checkpoint = _last_checkpoint(folder)
+    if checkpoint is not None:
+        version, parts = checkpoint
+        for part in parts:
+            state.apply(_checkpoint_actions(folder, f"{LOG}/{part}"))
+        state.version = version
+    after = f"{state.version:020}.json" if state.version >= 0 else ""
+    for name in folder.names(LOG, after):
+        commit = _COMMIT.fullmatch(name)
+        if commit is None or int(commit[1]) <= state.version:
+            continue
+        if int(commit[1]) != state.version + 1:
+            raise TableError(
+                f"{folder.uri} has no commit {state.version + 1}, and has commit {int(commit[1])}",
+                hint="Restore the file, or remove the table, and resume it.",
+            )
+        refresh_once(folder, state)
+    return state
+
+
+def refresh(folder: Folder, state: DeltaState) -> list[list[Action]]:
+    """Apply the commits after a state to it; return their actions."""
+    commits = []
+    while (actions := refresh_once(folder, state)) is not None:
+        commits.append(actions)
+    return commits
+
+
+def refresh_once(folder: Folder, state: DeltaState) -> list[Action] | None:
+    """Apply the next commit to a state; return its actions, or None if there is none."""
+    path = commit_path(state.version + 1)
+    try:
+        data = folder.read(path)
+    except FileNotFoundError:
+        return None
+    try:
+        actions: list[Action] = [json.loads(line) for line in data.splitlines() if line]
+    except ValueError as error:
+        raise TableError(
+            f"commit {folder.uri}/{path} is damaged: {error}",
+            hint="Restore the file, or remove the table, and resume it.",
+        ) from error
+    state.apply(actions)
+    state.version += 1
+    state.commits += 1
+    state.commit_bytes += len(data)
+    return actions
+
+
+def _last_checkpoint(folder: Folder) -> tuple[int, list[str]] | None:
+    """Return version and files of the checkpoint that the log names last."""
+    try:
+        last = json.loads(folder.read(_LAST_CHECKPOINT))
+    except FileNotFoundError:
+        return None
+    version, parts = last["version"], last.get("parts")
+    if parts is None:
+        return version, [f"{version:020}.checkpoint.parquet"]
+    numbers = range(1, parts + 1)
+    return version, [f"{version:020}.checkpoint.{n:010}.{parts:010}.parquet" for n in numbers]
+
+
+def _checkpoint_actions(folder: Folder, path: str) -> Iterator[Action]:
+    with folder.open(path) as file, pq.ParquetFile(file) as checkpoint:
+        present = set(checkpoint.schema_arrow.names)
+        columns = [name for name in _CHECKPOINT_COLUMNS if name in present]
+        for batch in checkpoint.iter_batches(columns=columns):
+            for name in columns:
+                column = batch.column(name)
+                rows = column.filter(column.is_valid())
+                yield from ({name: _without_nulls(row, rows.type)} for row in rows.to_pylist())
+
+
+def _without_nulls(value: dict[str, Any], kind: pa.StructType) -> dict[str, Any]:
+    """Return an action as JSON has it: maps are objects, and members that are null are left out."""
+    result: dict[str, Any] = {}
+    for name, member in value.items():
+        member_type = kind.field(name).type
+        if member is None or name.endswith("_parsed"):
+            continue
+        if pa.types.is_map(member_type):
+            result[name] = dict(member)
+        elif pa.types.is_struct(member_type):
+            result[name] = _without_nulls(member, member_type)
+        else:
+            result[name] = member
+    return result

@@ -1,0 +1,105 @@
+"""Deletion vectors of Delta tables: small ones in the commit, others in a file of the table."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from pgwire_codec.errors import TableError
+from pgwire_codec.lake.folder import Folder
+from pgwire_codec.lake.vectors import deserialize, from_blob, serialize, to_blob
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap64
+
+#: Bytes of a vector that are repeated in each commit of its file.
+_INLINE_BYTES: Final = 1 << 10
+
+#: First byte of a file of vectors.
+_FILE_VERSION: Final = b"\x01"
+
+#: Length and checksum around a vector in a file.
+_AROUND: Final = 8
+
+_UUID_DIGITS: Final = 20
+
+_DIGITS: Final = (
+    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+)
+
+
+def write_vectors(folder: Folder, vectors: Sequence[BitMap64]) -> list[dict[str, Any]]:
+    """Return the descriptors of vectors; write large ones into one new file."""
+    descriptors: list[dict[str, Any]] = []
+    identity = uuid.uuid4()
+    file = bytearray(_FILE_VERSION)
+    for vector in vectors:
+        data = serialize(vector)
+        descriptor: dict[str, Any] = {"sizeInBytes": len(data), "cardinality": len(vector)}
+        if len(data) <= _INLINE_BYTES:
+            padded = data + bytes(-len(data) % 4)
+            descriptor |= {"storageType": "i", "pathOrInlineDv": z85_encode(padded)}
+        else:
+            path = z85_encode(identity.bytes)
+            descriptor |= {"storageType": "u", "pathOrInlineDv": path, "offset": len(file)}
+            file += to_blob(vector)
+        descriptors.append(descriptor)
+    if len(file) > len(_FILE_VERSION):
+        folder.create(_path("", identity), bytes(file))
+    return descriptors
+
+
+def read_vector(folder: Folder, table: str, descriptor: Mapping[str, Any]) -> BitMap64:
+    """Return the vector with a descriptor. Raises ``TableError`` if it is missing or damaged."""
+    kind, text = descriptor["storageType"], descriptor["pathOrInlineDv"]
+    size = descriptor["sizeInBytes"]
+    try:
+        if kind == "i":
+            return deserialize(z85_decode(text)[:size])
+        if kind == "u":
+            path = vector_path(descriptor)
+            return from_blob(folder.read(path, descriptor.get("offset", 1), size + _AROUND))
+    except (ValueError, FileNotFoundError) as error:
+        raise TableError(
+            f"a deletion vector of {table} cannot be read: {error}",
+            hint="Restore the file, or remove the table, and resume it.",
+        ) from error
+    raise TableError(
+        f"{table} has deletion vectors in another folder, as a shallow clone does",
+        hint="Use a table with files of its own.",
+    )
+
+
+def vector_path(descriptor: Mapping[str, Any]) -> str:
+    """Return the path of a vector's file in the table's folder."""
+    text: str = descriptor["pathOrInlineDv"]
+    prefix, digits = text[:-_UUID_DIGITS], text[-_UUID_DIGITS:]
+    return _path(prefix, uuid.UUID(bytes=z85_decode(digits)))
+
+
+def _path(prefix: str, identity: uuid.UUID) -> str:
+    name = f"deletion_vector_{identity}.bin"
+    return f"{prefix}/{name}" if prefix else name
+
+
+def z85_encode(data: bytes) -> str:
+    """Return bytes, whose number is divisible by four, as ZeroMQ's RFC 32 encodes them."""
+    digits = []
+    for start in range(0, len(data), 4):
+        number = int.from_bytes(data[start : start + 4], "big")
+        digits += [_DIGITS[number // 85**power % 85] for power in (4, 3, 2, 1, 0)]
+    return "".join(digits)
+
+
+def z85_decode(text: str) -> bytes:
+    """Return the bytes that :func:`z85_encode` encoded. Raises ``ValueError`` for other texts."""
+    if len(text) % 5:
+        raise ValueError(f"{len(text)} digits in base 85 are not a number of words")
+    data = bytearray()
+    for start in range(0, len(text), 5):
+        number = 0
+        for digit in text[start : start + 5]:
+            number = number * 85 + _DIGITS.index(digit)
+        data += number.to_bytes(4, "big")
+    return bytes(data)

@@ -1,0 +1,288 @@
+"""Delta tables: commits of this package, read and continued by other libraries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pgwire_codec.errors import TableError
+from pgwire_codec.lake.data_files import NewFile, write_data_file
+from pgwire_codec.lake.position import Position
+from pgwire_codec.lake.tables.delta import DeltaTarget
+from pgwire_codec.lake.tables.target import Commit, CommitConflict
+from pgwire_codec.lake.vectors import bitmap, positions_of
+
+deltalake: Any = pytest.importorskip("deltalake")
+pl: Any = pytest.importorskip("polars")
+
+SCHEMA = pa.schema([("id", pa.int64()), ("note", pa.string())])
+
+
+def rows(ids: Iterable[int], tag: str = "row") -> pa.RecordBatch:
+    ids = list(ids)
+    return pa.record_batch([ids, [f"{tag} {number}" for number in ids]], SCHEMA)
+
+
+def new_file(target: DeltaTarget, *batches: pa.RecordBatch) -> NewFile:
+    return write_data_file(target.folder, batches[0].schema, batches)
+
+
+def create(path: Path, count: int = 10, **options: Any) -> DeltaTarget:
+    """A table with rows numbered from 0."""
+    target = DeltaTarget(str(path), "mirror", **options)
+    file = new_file(target, rows(range(count)))
+    target.commit(Commit(Position(100, 16384), [file], schema=SCHEMA))
+    return target
+
+
+def read_by(path: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """Rows of a table by each reader, sorted."""
+    table = deltalake.DeltaTable(str(path))
+    query = deltalake.QueryBuilder().register("t", table).execute("SELECT * FROM t")
+    found = {
+        "delta-rs": pa.table(query.read_all()).to_pylist(),
+        "polars": pl.read_delta(str(path)).to_dicts(),
+    }
+    return {name: sorted(tuple(row.values()) for row in many) for name, many in found.items()}
+
+
+def check(path: Path, expected: Iterable[tuple[Any, ...]]) -> None:
+    rows = sorted(expected)
+    for reader, found in read_by(path).items():
+        assert found == rows, reader
+
+
+def test_rows_are_marked_and_added(tmp_path: Path) -> None:
+    target = create(tmp_path)
+    (file,) = target.files
+    assert (file.rows, file.deleted, file.bounds.lower) == (10, 0, {"id": 0, "note": "row 0"})
+    for number in (3, 5):
+        update = new_file(target, rows([number], "new"))
+        target.commit(
+            Commit(Position(200 + number, 16384), [update], {file.path: bitmap([number])})
+        )
+    expected = [(n, f"new {n}" if n in (3, 5) else f"row {n}") for n in range(10)]
+    check(tmp_path, expected)
+    opened = DeltaTarget(str(tmp_path), "mirror")
+    assert opened.position == target.position == Position(205, 16384)
+    assert opened.version == target.version == 2
+    assert opened.schema == SCHEMA
+    assert positions_of(opened.vector(file.path)).tolist() == [3, 5]
+    assert sorted(opened.files, key=str) == sorted(target.files, key=str)
+    assert deltalake.DeltaTable(str(tmp_path)).transaction_version("mirror") == 205
+
+
+def test_a_large_vector_is_a_file(tmp_path: Path) -> None:
+    target = create(tmp_path, 20_000)
+    (file,) = target.files
+    odd = bitmap(range(1, 20_000, 2))
+    target.commit(Commit(Position(200), (), {file.path: odd}))
+    assert len(list(tmp_path.glob("deletion_vector_*.bin"))) == 1
+    check(tmp_path, [(n, f"row {n}") for n in range(0, 20_000, 2)])
+    assert DeltaTarget(str(tmp_path), "mirror").vector(file.path) == odd
+
+
+def test_a_file_without_rows_is_removed(tmp_path: Path) -> None:
+    target = create(tmp_path)
+    (file,) = target.files
+    target.commit(Commit(Position(200), (), {file.path: bitmap(range(4))}))
+    target.commit(Commit(Position(300), (), {file.path: bitmap(range(4, 10))}))
+    assert target.files == []
+    check(tmp_path, [])
+
+
+def test_a_table_is_replaced(tmp_path: Path) -> None:
+    target = create(tmp_path)
+    schema = SCHEMA.append(pa.field("at", pa.timestamp("us")))
+    batch = rows([7]).append_column("at", pa.array([None], pa.timestamp("us")))
+    file = write_data_file(target.folder, schema, [batch])
+    target.commit(Commit(Position(200, 16400), [file], replaces=True, schema=schema))
+    check(tmp_path, [(7, "row 7", None)])
+    assert target.schema == schema
+    assert "timestampNtz" in deltalake.DeltaTable(str(tmp_path)).protocol().reader_features
+
+
+def test_a_checkpoint_is_written_and_read(tmp_path: Path) -> None:
+    target = create(tmp_path, 100)
+    (file,) = target.files
+    for number in range(45):
+        target.commit(
+            Commit(
+                Position(200 + number),
+                [new_file(target, rows([number], "new"))],
+                {file.path: bitmap([number])},
+            )
+        )
+    assert len(list((tmp_path / "_delta_log").glob("*.checkpoint.parquet"))) == 2
+    for path in sorted((tmp_path / "_delta_log").glob("*.json"))[:40]:
+        path.unlink()
+    opened = DeltaTarget(str(tmp_path), "mirror")
+    assert sorted(opened.files, key=str) == sorted(target.files, key=str)
+    assert opened.position == target.position
+    opened.commit(Commit(Position(300), (), {file.path: bitmap([99])}))
+    check(tmp_path, [(n, f"new {n}" if n < 45 else f"row {n}") for n in range(99)])
+
+
+def optimize(path: Path) -> None:
+    deltalake.DeltaTable(str(path)).optimize.compact()
+
+
+def merge(path: Path) -> None:
+    source = pa.table(rows([2], "theirs"))
+    merged = deltalake.DeltaTable(str(path)).merge(source, "t.id = s.id", "s", "t")
+    merged.when_matched_update_all().execute()
+
+
+def delete(path: Path) -> None:
+    deltalake.DeltaTable(str(path)).delete("id = 2")
+
+
+@pytest.mark.parametrize("other", [optimize, merge, delete])
+def test_another_writer_comes_first(tmp_path: Path, other: Callable[[Path], None]) -> None:
+    """If it has changed a touched file, nothing is committed; what follows is decided again."""
+    target = create(tmp_path)
+    target.commit(Commit(Position(150), [new_file(target, rows([10, 11]))]))
+    first = next(file for file in target.files if file.rows == 10)
+    late = Commit(Position(200), [new_file(target, rows([1], "new"))], {first.path: bitmap([1])})
+    other(tmp_path)
+    with pytest.raises(CommitConflict, match="another commit changed the file"):
+        target.commit(late)
+    assert target.position == Position(150, 16384)
+    (second,) = (file for file in target.files if file.bounds.lower["id"] == 0)
+    place = sorted(
+        (row["id"], number)
+        for number, row in enumerate(pa.parquet.read_table(tmp_path / second.path).to_pylist())
+    )[1][1]
+    target.commit(Commit(late.position, late.added, {second.path: bitmap([place])}))
+    expected = {n: f"row {n}" for n in range(12)} | {1: "new 1"}
+    if other is merge:
+        expected[2] = "theirs 2"
+    elif other is delete:
+        del expected[2]
+    check(tmp_path, expected.items())
+
+
+def test_another_writer_appends_first(tmp_path: Path) -> None:
+    target = create(tmp_path)
+    (file,) = target.files
+    deltalake.write_deltalake(str(tmp_path), pa.table(rows([20])), mode="append")
+    target.commit(Commit(Position(200), (), {file.path: bitmap([0])}))
+    assert target.version == 2
+    check(tmp_path, [(n, f"row {n}") for n in (*range(1, 10), 20)])
+
+
+def test_another_mirror_comes_first(tmp_path: Path) -> None:
+    target, other = create(tmp_path), DeltaTarget(str(tmp_path), "mirror")
+    other.commit(Commit(Position(200), [new_file(other, rows([10]))]))
+    with pytest.raises(CommitConflict, match="another mirror"):
+        target.commit(Commit(Position(200), [new_file(target, rows([10]))]))
+    assert target.position == Position(200, 16384)
+
+
+def test_other_columns_come_first(tmp_path: Path) -> None:
+    target = create(tmp_path)
+    field = deltalake.Field("more", deltalake.schema.PrimitiveType("string"))
+    deltalake.DeltaTable(str(tmp_path)).alter.add_columns(field)
+    with pytest.raises(CommitConflict, match="changed the columns"):
+        target.commit(Commit(Position(200), [new_file(target, rows([10]))]))
+
+
+class Failing:
+    """A folder whose next commit fails, before or after it is written."""
+
+    def __init__(self, folder: Any, after: bool) -> None:
+        self._folder, self._after, self._fails = folder, after, True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._folder, name)
+
+    def create(self, path: str, data: bytes) -> None:
+        if self._fails and path.endswith(".json"):
+            self._fails = False
+            if self._after:
+                self._folder.create(path, data)
+            raise OSError("connection reset")
+        self._folder.create(path, data)
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_a_commit_whose_end_is_not_known(tmp_path: Path, written: bool) -> None:
+    target = create(tmp_path)
+    folder = Failing(target.folder, written)
+    commit = Commit(Position(200), [new_file(target, rows([10]))])
+    target.folder = folder  # type: ignore[assignment]
+    if not written:
+        with pytest.raises(OSError, match="connection reset"):
+            target.commit(commit)
+        assert target.position == Position(100, 16384)
+    target.commit(commit)
+    assert target.version == 1
+    check(tmp_path, [(n, f"row {n}") for n in range(11)])
+
+
+def test_a_feature_that_is_not_supported(tmp_path: Path) -> None:
+    target = create(tmp_path, vectors=False)
+    table = deltalake.DeltaTable(str(tmp_path))
+    table.alter.add_constraint({"positive": "id >= 0"})
+    target.refresh()
+    with pytest.raises(TableError, match="not supported: checkConstraints"):
+        target.commit(Commit(Position(200), [new_file(target, rows([10]))]))
+
+
+def test_only_what_may_be_appended_to(tmp_path: Path) -> None:
+    target = create(tmp_path)
+    properties = {"delta.appendOnly": "true"}
+    deltalake.DeltaTable(str(tmp_path)).alter.set_table_properties(properties)
+    target.refresh()
+    (file,) = target.files
+    target.commit(Commit(Position(200), [new_file(target, rows([10]))]))
+    with pytest.raises(TableError, match="not supported: appendOnly"):
+        target.commit(Commit(Position(300), (), {file.path: bitmap([0])}))
+
+
+def test_a_log_with_a_gap_is_an_error(tmp_path: Path) -> None:
+    target = create(tmp_path)
+    for number in range(3):
+        target.commit(Commit(Position(200 + number), [new_file(target, rows([10 + number]))]))
+    log = tmp_path / "_delta_log"
+    (log / f"{2:020}.json").unlink()
+    with pytest.raises(TableError, match="has no commit 2"):
+        DeltaTarget(str(tmp_path), "mirror")
+    (log / f"{2:020}.json").write_text('{"add": {')
+    with pytest.raises(TableError, match="damaged"):
+        DeltaTarget(str(tmp_path), "mirror")
+
+
+def test_a_vector_that_is_missing_or_damaged(tmp_path: Path) -> None:
+    target = create(tmp_path, 20_000)
+    (file,) = target.files
+    target.commit(Commit(Position(200), (), {file.path: bitmap(range(1, 20_000, 2))}))
+    (path,) = tmp_path.glob("deletion_vector_*.bin")
+    data = path.read_bytes()
+    path.write_bytes(data[:100] + b"?" + data[101:])
+    with pytest.raises(TableError, match="does not match its checksum"):
+        target.vector(file.path)
+    path.unlink()
+    with pytest.raises(TableError, match="cannot be read"):
+        target.vector(file.path)
+
+
+def test_commits_are_as_the_protocol_has_them(tmp_path: Path) -> None:
+    target = create(tmp_path)
+    (file,) = target.files
+    target.commit(Commit(Position(200), (), {file.path: bitmap([0])}))
+    path = tmp_path / "_delta_log" / f"{1:020}.json"
+    actions = [json.loads(line) for line in path.read_text().splitlines()]
+    by_kind = {kind: content for action in actions for kind, content in action.items()}
+    assert by_kind["commitInfo"]["operation"] == "MERGE"
+    assert not by_kind["commitInfo"]["isBlindAppend"]
+    assert by_kind["remove"]["path"] == by_kind["add"]["path"] == file.path
+    assert "deletionVector" not in by_kind["remove"]
+    assert by_kind["add"]["deletionVector"]["cardinality"] == 1
+    statistics = json.loads(by_kind["add"]["stats"])
+    assert (statistics["numRecords"], statistics["tightBounds"]) == (10, False)
