@@ -109,16 +109,16 @@ def test_files_that_the_driver_does_not_find(
 def test_a_merge_that_is_done_again(spark: SparkSession, tmp_path: Path) -> None:
     """By a task that Spark starts again, or by another process."""
     from pgwire_codec.spark import Merged, merge_into
-    from pgwire_codec.spark.reduction.change_columns import ChangeColumns
+    from pgwire_codec.spark.reduction.change_columns import columns_of, numbered
     from pgwire_codec.spark.sinks.delta_merge import DeltaMerge
     from pgwire_codec.spark.sinks.delta_record import BatchRecord
 
     target = tmp_path / "t"
     merge_into(inserts(spark, 10, 1, 2), str(target), None)
     changes = inserts(spark, 20, 2, 3)
-    columns = ChangeColumns.of(changes, None)
+    columns = columns_of(changes, None)
     record = BatchRecord("pgwire_codec", 20, 1)
-    rows = columns.numbered(changes).selectExpr("c0", "false AS removed", "1L AS count")
+    rows = numbered(changes, columns).selectExpr("c0", "false AS removed", "1L AS count")
     schema: Any = changes.select("id").schema
     merge = DeltaMerge(str(target), {}, schema, columns, record, 10, False)
     assert merge(rows, None) == Merged(20, inserted=2)
@@ -164,7 +164,7 @@ def test_files_with_a_key(
     """Files are found by their bounds, if these contain their values."""
     from pyspark.sql.types import StructType
 
-    from pgwire_codec.spark.reduction.change_columns import ChangeColumns
+    from pgwire_codec.lake.change_columns import ChangeColumns
     from pgwire_codec.spark.sinks.delta_bounds import bounds_property
     from pgwire_codec.spark.sinks.delta_merge import DeltaMerge
     from pgwire_codec.spark.sinks.delta_record import BatchRecord
@@ -249,9 +249,9 @@ def test_a_replaced_table_with_a_timestamp(spark: SparkSession, tmp_path: Path) 
 
 def merge_into_replaced(spark: SparkSession, changes: DataFrame, target: Path) -> Any:
     """Replace the rows and columns of a target, as a mirror does for another relation."""
-    from pgwire_codec.spark.reduction.change_columns import ChangeColumns
+    from pgwire_codec.spark.reduction.change_columns import columns_of
     from pgwire_codec.spark.sinks.merge import apply_changes, open_target
 
     opened = open_target(spark, "delta-rs", str(target), "pgwire_codec", None)
-    merged, _ = apply_changes(opened, changes, ChangeColumns.of(changes, ["id"]), replaces=True)
+    merged, _ = apply_changes(opened, changes, columns_of(changes, ["id"]), replaces=True)
     return merged

@@ -11,9 +11,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs PySpark (Python 3.11)")
 
-from pgwire_codec.spark.reduction.change_columns import ChangeColumns
-from pgwire_codec.spark.reduction.key_chains import resolve_chains
-from pgwire_codec.spark.reduction.lives import fold, last_states
+from pgwire_codec.lake.change_columns import ChangeColumns
+from pgwire_codec.lake.key_chains import resolve_chains
+from pgwire_codec.lake.key_states import fold, last_states
 from tests.support.histories import KEYS, VALUES, History
 
 TABLE = (*KEYS, *VALUES)

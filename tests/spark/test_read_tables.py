@@ -173,7 +173,8 @@ def test_facts_about_changes(spark: SparkSession, api: Any, tmp_path: Path, name
 
     from pgwire_codec.spark.mirroring.row_columns import RowColumns
     from pgwire_codec.spark.mirroring.table_mirror import TableBatch
-    from pgwire_codec.spark.reduction.change_columns import ChangeColumns
+    from pgwire_codec.spark.reduction.change_columns import columns_of
+    from pgwire_codec.spark.reduction.change_columns import numbered as in_numbers
     from pgwire_codec.spark.sinks.survey import Survey
 
     path = spark_logs.to_log(corpus.capture(name), tmp_path, part_bytes=10_000)
@@ -182,7 +183,7 @@ def test_facts_about_changes(spark: SparkSession, api: Any, tmp_path: Path, name
         unsent = truncates = 0
         for table in tables:
             found = TableBatch.of(tables, table).survey_after(None, RowColumns())
-            numbered = ChangeColumns.of(tables[table], None).numbered(tables[table])
+            numbered = in_numbers(tables[table], columns_of(tables[table], None))
             counted = Survey.of(numbered, -1)
             if counted is None:
                 assert tables.counts[table] == 0

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("pyspark", reason="needs PySpark (Python 3.11)")
 
 from pgwire_codec import spark as api
-from pgwire_codec.spark.reduction.row_counts import count_rows
+from pgwire_codec.lake.row_counts import count_rows
 from tests.support.log_captures import capture_into, flush_lsn
 from tests.support.servers import database
 

@@ -30,7 +30,7 @@ from pgwire_codec.spark.mirroring.row_columns import DELETED, RowColumns
 from pgwire_codec.spark.mirroring.status import LOGGER, RESUMING, TableStatus
 from pgwire_codec.spark.mirroring.table_batch import TableBatch
 from pgwire_codec.spark.options import parse_options
-from pgwire_codec.spark.reduction.change_columns import ChangeColumns
+from pgwire_codec.spark.reduction.change_columns import columns_of
 from pgwire_codec.spark.sinks.columns import AddColumn, ClearColumn
 from pgwire_codec.spark.sinks.merge import apply_changes, check_names, create_table
 from pgwire_codec.spark.sinks.sql import quoted
@@ -422,7 +422,7 @@ class TableMirror:
                 if has_rows or _changed_before(changes, lsn)
             }
         deleted = DELETED if self._row_columns.keeps_deleted else None
-        columns = ChangeColumns.of(changes, keys, deleted)
+        columns = columns_of(changes, keys, deleted)
         check_names(columns, status.table)
         held = target.applied.relation
         _, survey = apply_changes(

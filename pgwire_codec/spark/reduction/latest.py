@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pgwire_codec.spark.reduction.change_columns import ChangeColumns
+from pgwire_codec.spark.reduction.change_columns import columns_of, numbered
 from pgwire_codec.spark.reduction.net_changes import lasting_changes, net_changes
 from pgwire_codec.spark.reduction.row_counts import row_changes
 
@@ -59,8 +59,8 @@ def latest(changes: DataFrame, keys: Sequence[str] | None) -> DataFrame:
     """
     from pyspark.sql import functions
 
-    columns = ChangeColumns.of(changes, keys)
-    lasting = lasting_changes(columns.numbered(changes))
+    columns = columns_of(changes, keys)
+    lasting = lasting_changes(numbered(changes, columns))
     if keys is None:
         rows = row_changes(lasting, columns).where("NOT removed")
         none = functions.lit(None).cast(lasting.schema["_unchanged"].dataType)

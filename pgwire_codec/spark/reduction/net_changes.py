@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pgwire_codec.changes.metadata import RELATION_OID
-from pgwire_codec.spark.reduction.change_columns import ChangeColumns
-from pgwire_codec.spark.reduction.key_chains import CHAIN, resolve_chains
-from pgwire_codec.spark.reduction.lives import ARROW_PLACE, fold, last_states
+from pgwire_codec.lake.change_columns import ChangeColumns
+from pgwire_codec.lake.key_chains import CHAIN, resolve_chains
+from pgwire_codec.lake.key_states import ARROW_PLACE, fold, last_states
+from pgwire_codec.spark.reduction.change_columns import new_key, old_key
 from pgwire_codec.spark.reduction.map_in_arrow import Batches, map_in_arrow
 from pgwire_codec.spark.reduction.partitions import repartitioned
 
@@ -113,8 +114,8 @@ def _events(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
     from pyspark.sql import functions
 
     col = functions.col
-    old = {number: columns.old_key(number).alias(f"o{number}") for number in columns.keys}
-    new = {number: columns.key(number).alias(f"n{number}") for number in columns.keys}
+    old = {number: old_key(columns, number).alias(f"o{number}") for number in columns.keys}
+    new = {number: new_key(columns, number).alias(f"n{number}") for number in columns.keys}
     same = functions.lit(True)
     for number in columns.keys:
         same &= col(f"o{number}").eqNullSafe(col(f"n{number}"))

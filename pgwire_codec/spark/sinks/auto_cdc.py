@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from pgwire_codec.changes.metadata import RELATION_OID
 from pgwire_codec.errors import OptionError, TableError
-from pgwire_codec.spark.reduction.change_columns import ChangeColumns
+from pgwire_codec.lake.change_columns import ChangeColumns
+from pgwire_codec.spark.reduction.change_columns import columns_of, new_key, numbered, old_key
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -76,19 +77,19 @@ def auto_cdc_rows(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
             hint="AUTO CDC finds rows by their key.",
         )
     col = functions.col
-    columns = ChangeColumns.of(changes, keys)
+    columns = columns_of(changes, keys)
     places = ["_commit_lsn", "_seq", *({RELATION_OID} & columns.metadata.keys())]
     truncated = _stop(
         "AUTO CDC cannot apply a truncate",
         hint="Apply it to the target by a full refresh, or use merge_into.",
     )
     op = functions.when(col("_op") == "T", truncated).when(col("_op") == "D", "D").otherwise("U")
-    row = columns.numbered(changes).select(
+    row = numbered(changes, columns).select(
         op.alias("op"),
         (col("_op") == "U").alias("updated"),
         *places,
-        functions.struct(*(columns.key(n).alias(f"c{n}") for n in columns.keys)).alias("key"),
-        functions.struct(*(columns.old_key(n).alias(f"c{n}") for n in columns.keys)).alias("old"),
+        functions.struct(*(new_key(columns, n).alias(f"c{n}") for n in columns.keys)).alias("key"),
+        functions.struct(*(old_key(columns, n).alias(f"c{n}") for n in columns.keys)).alias("old"),
         functions.struct(
             *(_sent(number, columns).alias(f"c{number}") for number in columns.values),
             functions.lit(None).alias(""),  # so that it is a struct if there are keys only

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from pgwire_codec.errors import TableError
+from pgwire_codec.lake.change_columns import ChangeColumns
 from pgwire_codec.protocol.quoting import quote_identifier
 from pgwire_codec.spark.arrow_types import arrow_schema, spark_schema
 from pgwire_codec.spark.failures import error_of
-from pgwire_codec.spark.reduction.change_columns import ChangeColumns
 from pgwire_codec.spark.reduction.map_in_arrow import map_in_arrow
 from pgwire_codec.spark.sinks.delta_bounds import are_bounded
 from pgwire_codec.spark.sinks.delta_record import BatchRecord

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructField, StructType
 
 from pgwire_codec.errors import TableError
 from pgwire_codec.protocol.quoting import quote_identifier
+from pgwire_codec.spark.reduction.change_columns import table_schema
 from pgwire_codec.spark.sinks.columns import (
     AddColumn,
     ClearColumn,
@@ -94,7 +95,7 @@ class DeltaRs:
     def replace(self, batch: Batch) -> Merged:
         with source_of(batch, None, self._path) as source:
             rows = source.rows.where("NOT gone").select(*batch.columns.numbers)
-            with self._replacing(batch.columns.schema(rows)):
+            with self._replacing(table_schema(rows, batch.columns)):
                 inserted = self._write(batch, rows, mode="overwrite")
         return Merged(batch.commit_lsn, inserted=inserted)
 
@@ -128,7 +129,7 @@ class DeltaRs:
         merge = DeltaMerge(
             self._path,
             self._options,
-            batch.columns.schema(rows),
+            table_schema(rows, batch.columns),
             batch.columns,
             self._record(batch),
             self.applied.commit_lsn,
@@ -140,7 +141,7 @@ class DeltaRs:
 
     def _write(self, batch: Batch, rows: DataFrame, mode: Literal["append", "overwrite"]) -> int:
         """Append or replace rows in one commit, and return their number."""
-        schema = batch.columns.schema(rows)
+        schema = table_schema(rows, batch.columns)
         form = TableForm(schema.json())
         if self._table is not None:
             form = TableForm.of(self._table, schema.json() if mode == "overwrite" else None)

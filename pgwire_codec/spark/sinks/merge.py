@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pgwire_codec.errors import OptionError, TableError
+from pgwire_codec.lake.change_columns import ChangeColumns
 from pgwire_codec.spark.kept_rows import kept
-from pgwire_codec.spark.reduction.change_columns import ChangeColumns
+from pgwire_codec.spark.reduction.change_columns import columns_of, numbered
 from pgwire_codec.spark.sinks.delta_rs import DeltaRs
 from pgwire_codec.spark.sinks.delta_spark import DeltaSpark
 from pgwire_codec.spark.sinks.iceberg import Iceberg
@@ -99,7 +100,7 @@ def merge_into(
 
         changes.writeStream.foreachBatch(apply).option("checkpointLocation", ...).start()
     """
-    columns = ChangeColumns.of(changes, keys)
+    columns = columns_of(changes, keys)
     opened = open_target(changes.sparkSession, engine, target, app_id, storage_options)
     check_names(columns)
     _check_columns(opened, columns, target)
@@ -130,14 +131,14 @@ def apply_changes(
         after = held
     else:
         applied = replace(applied, commit_lsn=after)
-    numbered = columns.numbered(changes)
+    rows = numbered(changes, columns)
     if survey is not None and survey.sends_all:  # the changes are used once
-        return _apply(target, _batch(numbered, columns, survey, applied), survey, replaces), survey
-    with kept(numbered):
-        survey = survey or Survey.of(numbered, after)
+        return _apply(target, _batch(rows, columns, survey, applied), survey, replaces), survey
+    with kept(rows):
+        survey = survey or Survey.of(rows, after)
         if survey is None or survey.commit_lsn <= after:
             return Merged(applied.commit_lsn), survey
-        batch = _batch(numbered, columns, survey, applied)
+        batch = _batch(rows, columns, survey, applied)
         batch = replace(batch, commit_lsn=max(batch.commit_lsn, held))
         return _apply(target, batch, survey, replaces), survey
 
@@ -165,7 +166,7 @@ def _apply(target: Target, batch: Batch, survey: Survey, replaces: bool) -> Merg
     return target.merge(batch)
 
 
-def _batch(numbered: DataFrame, columns: ChangeColumns, survey: Survey, applied: Applied) -> Batch:
+def _batch(rows: DataFrame, columns: ChangeColumns, survey: Survey, applied: Applied) -> Batch:
     """Return the changes that a target does not have yet, after the last truncate."""
     from pyspark.sql import functions
 
@@ -173,7 +174,7 @@ def _batch(numbered: DataFrame, columns: ChangeColumns, survey: Survey, applied:
     is_other = None not in (survey.relation, applied.relation) and (
         survey.relation != applied.relation
     )
-    changes = numbered
+    changes = rows
     empties = is_other
     # For a relation that the target does not have, older changes are applied, too.
     if applied.commit_lsn is not None and not is_other:

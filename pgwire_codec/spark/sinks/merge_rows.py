@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pgwire_codec.errors import TableError
+from pgwire_codec.lake.change_columns import ChangeColumns
+from pgwire_codec.lake.unsent_values import Rows, missing_values
 from pgwire_codec.protocol.quoting import quote_identifier
-from pgwire_codec.spark.reduction.change_columns import ChangeColumns
 from pgwire_codec.spark.reduction.net_changes import net_changes, whole_rows
 from pgwire_codec.spark.reduction.row_counts import row_changes
-from pgwire_codec.spark.reduction.unsent_values import Rows, missing_values
 from pgwire_codec.spark.sinks.target import (
     MISSING_ROW_HINT,
     MISSING_ROWS_HINT,

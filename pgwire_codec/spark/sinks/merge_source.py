@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pgwire_codec.errors import TableError
 from pgwire_codec.spark.kept_rows import kept
+from pgwire_codec.spark.reduction.change_columns import table_schema
 from pgwire_codec.spark.reduction.net_changes import net_changes, whole_rows
 from pgwire_codec.spark.reduction.row_counts import comparable, row_changes
 from pgwire_codec.spark.sinks.sql import literal, quoted
@@ -109,7 +110,9 @@ def _keyed(batch: Batch, target: DataFrame | None, name: str, stack: ExitStack) 
     matches = " AND ".join(same_key)
     if batch.sends_all:
         rows = whole_rows(batch.changes, columns, batch.partitions)
-        return MergeSource(rows, columns.schema(rows), matches, updates=values, inserts=values)
+        return MergeSource(
+            rows, table_schema(rows, columns), matches, updates=values, inserts=values
+        )
     net = net_changes(
         batch.changes, columns, lambda rows: stack.enter_context(kept(rows)), batch.partitions
     ).drop(*columns.row_metadata)
@@ -145,7 +148,7 @@ def _keyed(batch: Batch, target: DataFrame | None, name: str, stack: ExitStack) 
             f"ELSE s.c{first} END"
         )
         rows = rows.withColumn("missing", _missing(_shown_key(batch, "r")))
-    return MergeSource(rows, columns.schema(net), matches, updates=updates, inserts=inserts)
+    return MergeSource(rows, table_schema(net, columns), matches, updates=updates, inserts=inserts)
 
 
 def _filled(moved: DataFrame, target: DataFrame, batch: Batch) -> DataFrame:
@@ -235,7 +238,7 @@ def _counted(batch: Batch, target: DataFrame | None, name: str, stack: ExitStack
     ]
     return MergeSource(
         rows,
-        columns.schema(net),
+        table_schema(net, columns),
         " AND ".join(["s.gone", *same]),
         updates=[],
         inserts=[f"s.{number}" for number in numbers],

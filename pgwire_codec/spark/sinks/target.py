@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from pgwire_codec.spark.reduction.change_columns import ChangeColumns
+from pgwire_codec.lake.change_columns import ChangeColumns
 from pgwire_codec.spark.sinks.columns import ColumnStep
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pgwire_codec.spark.reduction.change_columns import ChangeColumns
-from pgwire_codec.spark.reduction.comparison import Mask
-from pgwire_codec.spark.reduction.lives import PLACE
-from pgwire_codec.spark.reduction.unsent_values import Rows, missing_values, unchanged_names
+from pgwire_codec.lake.change_columns import ChangeColumns
+from pgwire_codec.lake.comparison import Mask
+from pgwire_codec.lake.key_states import PLACE
+from pgwire_codec.lake.unsent_values import Rows, missing_values, unchanged_names
 
 #: Columns of lives about their connection to one another.
 CHAIN: Final = ("is_last", "far", "written", "arrived", "left")
@@ -25,7 +25,7 @@ def resolve_chains(lives: pa.Table, columns: ChangeColumns) -> pa.Table:
     ----------
     lives : pyarrow.Table
         Those rows, and the lives that left for another key, as
-        :func:`~pgwire_codec.spark.reduction.lives.fold` yields them.
+        :func:`~pgwire_codec.lake.key_states.fold` yields them.
     columns : ChangeColumns
 
     Returns

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pgwire_codec.spark.reduction.change_columns import ChangeColumns
+from pgwire_codec.lake.change_columns import ChangeColumns
 
 Rows: TypeAlias = "npt.NDArray[np.int64]"
 

@@ -17,9 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pgwire_codec.spark.reduction.change_columns import ChangeColumns
-from pgwire_codec.spark.reduction.comparison import Mask, differs
-from pgwire_codec.spark.reduction.unsent_values import (
+from pgwire_codec.lake.change_columns import ChangeColumns
+from pgwire_codec.lake.comparison import Mask, differs
+from pgwire_codec.lake.unsent_values import (
     Rows,
     missing_values,
     unchanged_names,

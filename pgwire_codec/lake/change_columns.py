@@ -1,0 +1,120 @@
+"""Columns of changes: the table's, the keys, the metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pgwire_codec.changes.metadata import RELATION_OID, metadata_names
+from pgwire_codec.errors import OptionError, TableError
+
+#: Metadata columns of the change that left a row in its last state.
+ROW_METADATA: Final = (
+    "_xid", "_lsn", "_commit_lsn", "_commit_time", "_seq", "_origin", RELATION_OID,
+)  # fmt: skip
+
+_REQUIRED: Final = ("_op", "_commit_lsn", "_seq", "_unchanged")
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeColumns:
+    """Columns of changes.
+
+    A table's columns can have any names, even names that differ in case only, which are the same to
+    Spark. So *numbered* changes name them by their number in :attr:`table`: ``c0``, ``c1``, …; and
+    the metadata columns without further underscores. The fields of ``_before`` have the names of
+    their columns.
+
+    Attributes
+    ----------
+    table : tuple of str
+        The table's columns.
+    keys, values : tuple of int
+        Numbers of the columns that identify a row, and of the others.
+    metadata : dict of str to str
+        Names of the metadata columns that are present, by the name without further underscores.
+    before : tuple of str
+        Fields of ``_before``.
+    deleted : int or None
+        Number of a boolean column, if there is one, that is true in rows that were deleted. Such a
+        row has only a key if an earlier change, and the target, have none of its values.
+    """
+
+    table: tuple[str, ...]
+    keys: tuple[int, ...]
+    values: tuple[int, ...]
+    metadata: dict[str, str]
+    before: tuple[str, ...]
+    deleted: int | None = None
+
+    @classmethod
+    def from_names(
+        cls,
+        names: Sequence[str],
+        before: Sequence[str],
+        keys: Sequence[str] | None,
+        deleted: str | None = None,
+    ) -> ChangeColumns:
+        """Find the columns. Raises ``TableError`` for columns that are not those of changes.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Columns of the changes.
+        before : sequence of str
+            Fields of their ``_before``, if they have it.
+        keys : sequence of str or None
+            Columns that identify a row; without them, all columns are values.
+        deleted : str or None
+            Name of :attr:`deleted`.
+        """
+        if keys is None:
+            keys = ()
+        elif isinstance(keys, str) or not keys:
+            raise OptionError(
+                f"keys must be a list of at least one column, or None, not {keys!r}",
+                hint="None is for a table without a key.",
+            )
+        metadata = metadata_names(names)
+        if missing := [name for name in _REQUIRED if name not in metadata]:
+            raise TableError(
+                f"changes has no column {', '.join(missing)}",
+                hint="Use a DataFrame of changes, as decode_changes returns. The columns of this "
+                f"one are {', '.join(names)}.",
+            )
+        table = tuple(name for name in names if name not in metadata.values())
+        if unknown := [name for name in keys if name not in table]:
+            raise TableError(
+                f"the table has no key column {', '.join(unknown)}",
+                hint=f"Its columns are {', '.join(table)}.",
+            )
+        if before and (unknown := [name for name in keys if name not in before]):
+            raise TableError(
+                f"key column {', '.join(unknown)} is not in the table's replica identity: changes "
+                "of the key cannot be detected",
+                hint=f"The columns of _before are {', '.join(sorted(before))}.",
+            )
+        values = tuple(number for number, name in enumerate(table) if name not in keys)
+        number = None if deleted is None else table.index(deleted)
+        return cls(table, tuple(map(table.index, keys)), values, metadata, tuple(before), number)
+
+    def without_row_metadata(self) -> ChangeColumns:
+        """Return the columns without the metadata that a target has no columns for."""
+        needed = (*_REQUIRED, "_before")
+        metadata = {name: actual for name, actual in self.metadata.items() if name in needed}
+        return replace(self, metadata=metadata)
+
+    @property
+    def numbers(self) -> list[str]:
+        """Names of the table's columns in numbered changes."""
+        return [f"c{number}" for number in range(len(self.table))]
+
+    @property
+    def row_metadata(self) -> list[str]:
+        """Present columns of :data:`ROW_METADATA`."""
+        return [name for name in ROW_METADATA if name in self.metadata]
+
+    def in_before(self, number: int) -> bool:
+        """Return whether ``_before`` has a column."""
+        return self.table[number] in self.before
