@@ -9,8 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-pytest.importorskip("pyspark", reason="needs PySpark (Python 3.11)")
-
 from pgwire_codec.lake.change_columns import ChangeColumns
 from pgwire_codec.lake.key_chains import resolve_chains
 from pgwire_codec.lake.key_states import fold, last_states

@@ -1,0 +1,185 @@
+"""Fold of a table's changes: the last state of each row that they touch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pgwire_codec.errors import TableError
+from pgwire_codec.lake.change_columns import ChangeColumns
+from pgwire_codec.lake.comparison import Mask, differs, mask_of
+from pgwire_codec.lake.key_chains import CHAIN, resolve_chains
+from pgwire_codec.lake.key_codes import group_codes
+from pgwire_codec.lake.key_states import fold as fold_states
+from pgwire_codec.lake.unsent_values import Rows, missing_values
+
+
+@dataclass(frozen=True, slots=True)
+class NetRows:
+    """One row for each key that changes touch.
+
+    Attributes
+    ----------
+    rows : pyarrow.Table
+        The table's columns. A row that is gone has only its key.
+    gone : ndarray of bool
+        Whether the key has no row at the end.
+    roots : pyarrow.Table
+        The key that each row had before the changes; null for an inserted row.
+    missing : dict of str to ndarray
+        By column, the rows whose value the changes do not contain: the row had it before.
+    """
+
+    rows: pa.Table
+    gone: Mask
+    roots: pa.Table
+    missing: dict[str, Rows]
+
+    def __len__(self) -> int:
+        return len(self.gone)
+
+
+def fold(changes: pa.Table, columns: ChangeColumns) -> NetRows:
+    """Return the last state of each row that changes touch.
+
+    Parameters
+    ----------
+    changes : pyarrow.Table
+        Changes of a table with a key, without truncates: the columns of ``columns``.
+    columns : ChangeColumns
+
+    Raises
+    ------
+    TableError
+        For an update without ``_before``: whether it changed the key is unknown then.
+    """
+    batch = _numbered(changes, columns)
+    events = _by_key(_events(batch, columns), columns)
+    states = pa.Table.from_batches(fold_states([events], columns)) if events.num_rows else None
+    names = [f"c{number}" for number in range(len(columns.table))]
+    roots = [f"r{place}" for place in range(len(columns.keys))]
+    keys = [columns.table[number] for number in columns.keys]
+    if states is None:
+        schema = pa.schema([batch.schema.field(name) for name in names])
+        empty = schema.empty_table().rename_columns(columns.table)
+        return NetRows(empty, np.zeros(0, np.bool_), empty.select(keys), {})
+    is_last, far = _mask(states, "is_last"), _mask(states, "far")
+    has_left = pc.is_valid(states.column("left"))
+    near = states.filter(pa.array(is_last & ~far)).drop_columns([*CHAIN])
+    if far.any():
+        chains = states.filter(pc.or_(has_left, states.column("far")))
+        near = pa.concat_tables([near, resolve_chains(chains, columns).select(near.column_names)])
+    gone = _mask(near, "gone")
+    missing = {}
+    for number, rows in missing_values(
+        near.column("unchanged").combine_chunks(), columns.table
+    ).items():
+        lacking = rows[~gone[rows]]
+        if len(lacking):
+            missing[columns.table[number]] = lacking
+    return NetRows(
+        near.select(names).rename_columns(columns.table),
+        gone,
+        near.select(roots).rename_columns(keys),
+        missing,
+    )
+
+
+def _numbered(changes: pa.Table, columns: ChangeColumns) -> pa.RecordBatch:
+    """Return changes in one batch, in their order, with numbered columns."""
+    numbers = {name: f"c{number}" for number, name in enumerate(columns.table)}
+    usual = {actual: name for name, actual in columns.metadata.items()}
+    renamed = changes.rename_columns(
+        [usual.get(name) or numbers[name] for name in changes.column_names]
+    )
+    arrays = {name: _one(renamed.column(name)) for name in renamed.column_names}
+    if columns.before:
+        before = arrays["_before"]
+        members = [numbers.get(name, name) for name in columns.before]
+        arrays["_before"] = pa.StructArray.from_arrays(
+            before.flatten(), names=members, mask=before.is_null()
+        )
+    batch = pa.RecordBatch.from_pydict(arrays)
+    lsn, seq = _places(batch)
+    falls = (lsn[1:] < lsn[:-1]) | ((lsn[1:] == lsn[:-1]) & (seq[1:] < seq[:-1]))
+    if falls.any():
+        batch = batch.take(pa.array(np.lexsort((seq, lsn))))
+    return batch
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _places(batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return commit LSN and number of changes: their places in the total order."""
+    return batch.column("_commit_lsn").to_numpy(), batch.column("_seq").to_numpy()
+
+
+def _events(batch: pa.RecordBatch, columns: ChangeColumns) -> pa.RecordBatch:
+    """Return the changes by key: a change of a row's key counts for both keys."""
+    data = dict(zip(batch.schema.names, batch.columns, strict=True))
+    updated = mask_of(pc.equal(data["_op"], "U"))
+    if updated.any() and not columns.before:
+        raise TableError(
+            "update without _before: changes of the key cannot be detected",
+            hint='Decode with before="key".',
+        )
+    moved = np.zeros(len(batch), np.bool_)
+    old_keys: dict[int, pa.Array] = {}
+    unsent = missing_values(data["_unchanged"], columns.table)
+    if columns.before:
+        before = data["_before"]
+        has_before = mask_of(before.is_valid()) & updated
+        for number in columns.keys:
+            name = f"c{number}"
+            old = pc.struct_field(before, name)
+            if number in unsent:  # a long key is sent in the old tuple only
+                rows = np.arange(len(batch))
+                rows[unsent[number]] += len(batch)
+                data[name] = pa.concat_arrays([data[name], old]).take(pa.array(rows))
+            old_keys[number] = old
+            rows = np.flatnonzero(has_before)
+            if len(rows):
+                at = pa.array(rows)
+                moved[rows[differs(old.take(at), data[name].take(at))]] = True
+    leaving = np.flatnonzero(moved)
+    rows = np.append(np.arange(len(batch)), leaving)
+    # Of the old tuple, only the values are needed after this.
+    if not any(map(columns.in_before, columns.values)):
+        data.pop("_before", None)
+    taken = (
+        {name: column.take(pa.array(rows)) for name, column in data.items()}
+        if len(leaving)
+        else data
+    )
+    for number, old in old_keys.items():
+        if len(leaving):
+            name = f"c{number}"
+            taken[name] = pa.concat_arrays([data[name], old.take(pa.array(leaving))])
+    is_leaving = np.arange(len(rows)) >= len(batch)
+    taken["moved"], taken["leaving"] = pa.array(moved[rows]), pa.array(is_leaving)
+    return pa.RecordBatch.from_pydict(taken)
+
+
+def _by_key(events: pa.RecordBatch, columns: ChangeColumns) -> pa.RecordBatch:
+    """Return events with those of a key one after another, in order."""
+    codes = group_codes([events.column(f"c{number}") for number in columns.keys])
+    leaving = np.flatnonzero(mask_of(events.column("leaving")))
+    if len(leaving):
+        lsn, seq = _places(events)
+        order = np.lexsort((seq, lsn, codes))
+    else:
+        order = np.argsort(codes, kind="stable")
+        if (order[1:] > order[:-1]).all():
+            return events
+    return events.take(pa.array(order))
+
+
+def _mask(table: pa.Table, name: str) -> Mask:
+    mask: Mask = table.column(name).to_numpy()
+    return mask

@@ -1,0 +1,64 @@
+"""Numbers for keys: equal keys, of one column or several, have equal numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Codes = npt.NDArray[np.int64]
+
+
+def group_codes(columns: Sequence[pa.Array]) -> Codes:
+    """Return a number for each row, the same for rows that are equal in all columns."""
+    codes: Codes | None = None
+    for column in columns:
+        found, count = _codes(column)
+        if codes is None:
+            codes = found
+            continue
+        # Numbers of pairs, made small again: the product of several counts would overflow.
+        _, codes = np.unique(codes * count + found, return_inverse=True)
+    assert codes is not None, "a key has at least one column"
+    return codes
+
+
+def match_codes(rows: Sequence[pa.Array], keys: Sequence[pa.Array]) -> tuple[Codes, Codes]:
+    """Return numbers of rows and of keys, the same where they are equal; -1 for another row."""
+    row_codes: Codes | None = None
+    key_codes: Codes | None = None
+    for row, key in zip(rows, keys, strict=True):
+        found = _hashable(key).dictionary_encode(null_encoding="encode")
+        of_key: Codes = found.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        indices = pc.index_in(_hashable(row), value_set=found.dictionary)
+        of_row: Codes = indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        if row_codes is None or key_codes is None:
+            row_codes, key_codes = of_row, of_key
+            continue
+        count = len(found.dictionary)
+        is_known = (row_codes >= 0) & (of_row >= 0)
+        pairs, key_codes = np.unique(key_codes * count + of_key, return_inverse=True)
+        wanted = row_codes * count + of_row
+        places = np.minimum(np.searchsorted(pairs, wanted), len(pairs) - 1)
+        row_codes = np.where(is_known & (pairs[places] == wanted), places, -1)
+    assert row_codes is not None, "a key has at least one column"
+    assert key_codes is not None
+    return row_codes, key_codes
+
+
+def _codes(column: pa.Array) -> tuple[Codes, int]:
+    found = _hashable(column).dictionary_encode(null_encoding="encode")
+    codes: Codes = found.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes, len(found.dictionary)
+
+
+def _hashable(column: pa.Array) -> pa.Array:
+    """Return a column that Arrow can hash: lists as texts."""
+    if pa.types.is_nested(column.type):
+        return pa.array(
+            [None if value is None else repr(value) for value in column.to_pylist()], pa.string()
+        )
+    return column

@@ -1,0 +1,130 @@
+"""Merge of net rows into a table: rows to delete by position, and rows to add."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from pgwire_codec.errors import TableError
+from pgwire_codec.lake.comparison import Mask
+from pgwire_codec.lake.fold import NetRows
+from pgwire_codec.lake.key_codes import match_codes
+from pgwire_codec.lake.lookup import FoundRows, Numbers, Readable, find_rows, key_text, read_rows
+from pgwire_codec.lake.vectors import bitmap
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap64
+
+
+@dataclass(frozen=True, slots=True)
+class TableMerge:
+    """What a merge changes of a table.
+
+    Attributes
+    ----------
+    added : pyarrow.Table
+        Rows to add: new ones, and the new versions of others.
+    deleted : mapping of str to BitMap64
+        Positions of the rows to delete, by the file's path.
+    inserted, updated, removed : int
+        Numbers of rows.
+    """
+
+    added: pa.Table
+    deleted: Mapping[str, BitMap64] = field(default_factory=dict)
+    inserted: int = 0
+    updated: int = 0
+    removed: int = 0
+
+
+def merge_rows(target: Readable, net: NetRows) -> TableMerge:
+    """Return what brings a table to the state of net rows.
+
+    A row that is to be deleted and is missing is deleted already. A row with all values that is
+    missing is inserted.
+
+    Raises
+    ------
+    TableError
+        If the table lacks a row that values are needed of, or has two rows with a key.
+    """
+    keys = net.rows.select(net.roots.column_names)
+    wanted, row_of_key, row_of_root = _wanted(keys, net.roots)
+    found = find_rows(target, wanted)
+    exists = np.append(found.exists, False)
+    has_root = exists[row_of_root]
+    _check_missing(target, net, row_of_root, has_root)
+    rows = _filled(target, net, found, row_of_root)
+    places = np.unique(np.append(row_of_key, row_of_root))
+    places = places[(places >= 0) & exists[places]]
+    existed = exists[row_of_key] | has_root
+    return TableMerge(
+        added=rows.filter(pa.array(~net.gone)),
+        deleted=_positions(found, places),
+        inserted=int(np.count_nonzero(~net.gone & ~existed)),
+        updated=int(np.count_nonzero(~net.gone & existed)),
+        removed=int(np.count_nonzero(net.gone & exists[row_of_key])),
+    )
+
+
+def _wanted(keys: pa.Table, roots: pa.Table) -> tuple[pa.Table, Numbers, Numbers]:
+    """Return the keys to look up, each once, and their numbers for the keys and the roots."""
+    arrays = [column.combine_chunks() for column in keys.columns]
+    root_arrays = [column.combine_chunks() for column in roots.columns]
+    born = np.all(
+        [column.is_null().to_numpy(zero_copy_only=False) for column in root_arrays], axis=0
+    )
+    root_codes, key_codes = match_codes(root_arrays, arrays)
+    number_of_code = np.full(int(key_codes.max(initial=-1)) + 2, -1)
+    number_of_code[key_codes] = np.arange(len(keys))
+    row_of_root = np.where(born, -1, number_of_code[root_codes])
+    # Each root is also the key of a row that is gone, unless it was not touched under that name.
+    others = np.flatnonzero(~born & (row_of_root < 0))
+    row_of_root[others] = len(keys) + np.arange(len(others))
+    wanted = pa.concat_tables([keys, roots.take(pa.array(others))])
+    return wanted, np.arange(len(keys)), row_of_root
+
+
+def _check_missing(target: Readable, net: NetRows, row_of_root: Numbers, has_root: Mask) -> None:
+    """Raise ``TableError`` for a row whose unsent values the table does not have."""
+    for rows in net.missing.values():
+        lacking = rows[~has_root[rows]]
+        if len(lacking):
+            row = int(lacking[0])
+            keys = net.roots if row_of_root[row] >= 0 else net.rows.select(net.roots.column_names)
+            raise TableError(
+                f"{target.name} has no row {key_text(keys, row)}, which an update changed without "
+                "sending all values (unchanged TOAST): earlier changes are missing there",
+                hint="Apply them first, in the order of their commits. Or set REPLICA IDENTITY "
+                "FULL, with which the server sends whole rows.",
+            )
+
+
+def _filled(target: Readable, net: NetRows, found: FoundRows, row_of_root: Numbers) -> pa.Table:
+    """Return the rows with the values that the changes did not send."""
+    rows = net.rows
+    if not net.missing:
+        return rows
+    lacking = np.unique(np.concatenate(list(net.missing.values())))
+    schema = pa.schema([rows.schema.field(name) for name in net.missing])
+    values = read_rows(target, found, row_of_root[lacking], schema)
+    for name, missing in net.missing.items():
+        column, old = rows.column(name), values.column(name)
+        take = np.arange(len(rows))
+        take[missing] = len(rows) + np.searchsorted(lacking, missing)
+        both = pa.chunked_array([*column.chunks, *old.chunks], column.type)
+        place = rows.column_names.index(name)
+        rows = rows.set_column(place, rows.schema.field(name), both.take(pa.array(take)))
+    return rows
+
+
+def _positions(found: FoundRows, places: Numbers) -> dict[str, BitMap64]:
+    positions: dict[str, BitMap64] = {}
+    for number in np.unique(found.file[places]).tolist():
+        here = found.position[places[found.file[places] == number]]
+        positions[found.files[number].path] = bitmap(here.tolist())
+    return positions
