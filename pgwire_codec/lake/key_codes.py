@@ -27,14 +27,19 @@ def group_codes(columns: Sequence[pa.Array]) -> Codes:
 
 
 def match_codes(rows: Sequence[pa.Array], keys: Sequence[pa.Array]) -> tuple[Codes, Codes]:
-    """Return numbers of rows and of keys, the same where they are equal; -1 for another row."""
+    """Return numbers of rows and of keys, the same where they are equal; -1 for another row.
+
+    No key occurs twice.
+    """
+    if len(keys) == 1:
+        indices = pc.index_in(_hashable(rows[0]), value_set=_hashable(keys[0]))
+        return _numbers(indices.fill_null(-1)), np.arange(len(keys[0]))
     row_codes: Codes | None = None
     key_codes: Codes | None = None
     for row, key in zip(rows, keys, strict=True):
         found = _hashable(key).dictionary_encode(null_encoding="encode")
-        of_key: Codes = found.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        indices = pc.index_in(_hashable(row), value_set=found.dictionary)
-        of_row: Codes = indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        of_key = _numbers(found.indices)
+        of_row = _numbers(pc.index_in(_hashable(row), value_set=found.dictionary).fill_null(-1))
         if row_codes is None or key_codes is None:
             row_codes, key_codes = of_row, of_key
             continue
@@ -51,8 +56,12 @@ def match_codes(rows: Sequence[pa.Array], keys: Sequence[pa.Array]) -> tuple[Cod
 
 def _codes(column: pa.Array) -> tuple[Codes, int]:
     found = _hashable(column).dictionary_encode(null_encoding="encode")
-    codes: Codes = found.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes, len(found.dictionary)
+    return _numbers(found.indices), len(found.dictionary)
+
+
+def _numbers(indices: pa.Array) -> Codes:
+    numbers: Codes = indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return numbers
 
 
 def _hashable(column: pa.Array) -> pa.Array:

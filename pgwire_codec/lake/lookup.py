@@ -96,10 +96,14 @@ def find_rows(target: Readable, keys: pa.Table) -> FoundRows:
                 by_code = np.full(int(key_codes.max()) + 1, -1)
                 by_code[key_codes] = np.arange(len(key_codes))
                 owners = by_code[row_codes[hits]]
-                twice = found.file[owners] >= 0
-                _, counts = np.unique(owners, return_counts=True)
-                if twice.any() or (counts > 1).any():
-                    raise _twice(target.name, keys, owners, twice)
+                again = found.file[owners] >= 0
+                counts = np.bincount(owners[~again], minlength=len(keys))
+                if again.any() or counts.max(initial=0) > 1:
+                    place = owners[again][0] if again.any() else int(np.argmax(counts))
+                    raise TableError(
+                        f"{target.name} has two rows with the key {key_text(keys, int(place))}",
+                        hint="Remove one of them, or remove the table, and resume it.",
+                    )
                 found.file[owners] = number
                 found.position[owners] = positions
     return found
@@ -209,15 +213,6 @@ class _Filter:
         numbers = values.to_numpy()
         place = int(np.searchsorted(numbers, lower))
         return place < len(numbers) and bool(numbers[place] <= upper)
-
-
-def _twice(name: str, keys: pa.Table, owners: Numbers, twice: Any) -> TableError:
-    unique, counts = np.unique(owners, return_counts=True)
-    place = owners[twice][0] if twice.any() else unique[counts > 1][0]
-    return TableError(
-        f"{name} has two rows with the key {key_text(keys, int(place))}",
-        hint="Remove one of them, or remove the table, and resume it.",
-    )
 
 
 def key_text(keys: pa.Table, number: int) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from pgwire_codec.errors import TableError
-from pgwire_codec.lake.comparison import Mask
+from pgwire_codec.lake.comparison import Mask, differs, mask_of
 from pgwire_codec.lake.fold import NetRows
 from pgwire_codec.lake.key_codes import match_codes
 from pgwire_codec.lake.lookup import FoundRows, Numbers, Readable, find_rows, key_text, read_rows
@@ -53,40 +53,43 @@ def merge_rows(target: Readable, net: NetRows) -> TableMerge:
         If the table lacks a row that values are needed of, or has two rows with a key.
     """
     keys = net.rows.select(net.roots.column_names)
-    wanted, row_of_key, row_of_root = _wanted(keys, net.roots)
-    found = find_rows(target, wanted)
-    exists = np.append(found.exists, False)
-    has_root = exists[row_of_root]
+    row_of_root = _row_of_root(keys, net.roots)
+    found = find_rows(target, keys)
+    has_root = (row_of_root >= 0) & found.exists[row_of_root]
     _check_missing(target, net, row_of_root, has_root)
     rows = _filled(target, net, found, row_of_root)
-    places = np.unique(np.append(row_of_key, row_of_root))
-    places = places[(places >= 0) & exists[places]]
-    existed = exists[row_of_key] | has_root
+    existed = found.exists | has_root
     return TableMerge(
         added=rows.filter(pa.array(~net.gone)),
-        deleted=_positions(found, places),
+        deleted=_positions(found),
         inserted=int(np.count_nonzero(~net.gone & ~existed)),
         updated=int(np.count_nonzero(~net.gone & existed)),
-        removed=int(np.count_nonzero(net.gone & exists[row_of_key])),
+        removed=int(np.count_nonzero(net.gone & found.exists)),
     )
 
 
-def _wanted(keys: pa.Table, roots: pa.Table) -> tuple[pa.Table, Numbers, Numbers]:
-    """Return the keys to look up, each once, and their numbers for the keys and the roots."""
+def _row_of_root(keys: pa.Table, roots: pa.Table) -> Numbers:
+    """Return the number of the row that has each row's root as its key; -1 for a new row."""
     arrays = [column.combine_chunks() for column in keys.columns]
     root_arrays = [column.combine_chunks() for column in roots.columns]
-    born = np.all(
-        [column.is_null().to_numpy(zero_copy_only=False) for column in root_arrays], axis=0
-    )
-    root_codes, key_codes = match_codes(root_arrays, arrays)
-    number_of_code = np.full(int(key_codes.max(initial=-1)) + 2, -1)
-    number_of_code[key_codes] = np.arange(len(keys))
-    row_of_root = np.where(born, -1, number_of_code[root_codes])
-    # Each root is also the key of a row that is gone, unless it was not touched under that name.
-    others = np.flatnonzero(~born & (row_of_root < 0))
-    row_of_root[others] = len(keys) + np.arange(len(others))
-    wanted = pa.concat_tables([keys, roots.take(pa.array(others))])
-    return wanted, np.arange(len(keys)), row_of_root
+    born = np.ones(len(keys), np.bool_)
+    for column in root_arrays:
+        born &= mask_of(column.is_null())
+    moved = np.zeros(len(keys), np.bool_)
+    for key, root in zip(arrays, root_arrays, strict=True):
+        moved |= differs(key, root)
+    moved &= ~born
+    row_of_root = np.where(born, -1, np.arange(len(keys)))
+    if moved.any():
+        rows = np.flatnonzero(moved)
+        chosen = [column.take(pa.array(rows)) for column in root_arrays]
+        root_codes, key_codes = match_codes(chosen, arrays)
+        number_of_code = np.full(int(key_codes.max()) + 2, -1)
+        number_of_code[key_codes] = np.arange(len(keys))
+        # A root is the key of a row that is gone, or of another one by now.
+        row_of_root[rows] = number_of_code[root_codes]
+        assert (row_of_root[rows] >= 0).all(), "a row has an unknown origin"
+    return row_of_root
 
 
 def _check_missing(target: Readable, net: NetRows, row_of_root: Numbers, has_root: Mask) -> None:
@@ -122,9 +125,10 @@ def _filled(target: Readable, net: NetRows, found: FoundRows, row_of_root: Numbe
     return rows
 
 
-def _positions(found: FoundRows, places: Numbers) -> dict[str, BitMap64]:
+def _positions(found: FoundRows) -> dict[str, BitMap64]:
+    """Return the positions of all rows that were found, by the file's path."""
     positions: dict[str, BitMap64] = {}
-    for number in np.unique(found.file[places]).tolist():
-        here = found.position[places[found.file[places] == number]]
-        positions[found.files[number].path] = bitmap(here.tolist())
+    for number in np.unique(found.file[found.exists]).tolist():
+        here = found.position[found.file == number]
+        positions[found.files[number].path] = bitmap(here)
     return positions
