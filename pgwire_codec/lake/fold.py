@@ -15,6 +15,7 @@ from pgwire_codec.lake.comparison import Mask, differs, mask_of
 from pgwire_codec.lake.key_chains import CHAIN, resolve_chains
 from pgwire_codec.lake.key_codes import group_codes
 from pgwire_codec.lake.key_states import fold as fold_states
+from pgwire_codec.lake.row_counts import ROW_HASH, count_rows, split_updates
 from pgwire_codec.lake.unsent_values import Rows, missing_values
 
 
@@ -86,6 +87,61 @@ def fold(changes: pa.Table, columns: ChangeColumns) -> NetRows:
         gone,
         near.select(roots).rename_columns(keys),
         missing,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NetCounts:
+    """Rows of a table without a key that changes add and remove on balance.
+
+    Attributes
+    ----------
+    added : pyarrow.Table
+        Rows that the changes add.
+    removed : pyarrow.Table
+        Rows from before the changes that they remove, each different one once.
+    counts : ndarray of int64
+        How many of each removed row.
+    """
+
+    added: pa.Table
+    removed: pa.Table
+    counts: Rows
+
+
+def count(changes: pa.Table, columns: ChangeColumns) -> NetCounts:
+    """Return the rows that changes of a table without a key add and remove.
+
+    Parameters
+    ----------
+    changes : pyarrow.Table
+        Changes without truncates: the columns of ``columns``.
+    columns : ChangeColumns
+        Without keys.
+
+    Raises
+    ------
+    TableError
+        For a change without its whole old row.
+    """
+    names = [f"c{number}" for number in range(len(columns.table))]
+    batch = split_updates(_numbered(changes, columns), columns.without_row_metadata())
+    codes = group_codes([batch.column(name) for name in names])
+    lsn, seq = _places(batch)
+    order = np.lexsort((mask_of(batch.column("removed")), -seq, -lsn, codes))
+    batch = batch.append_column(ROW_HASH, pa.array(codes)).take(pa.array(order))
+    counted = list(count_rows([batch], [], names))
+    if not counted:
+        empty = batch.select(names).rename_columns(columns.table).slice(0, 0)
+        nothing = pa.Table.from_batches([empty])
+        return NetCounts(nothing, nothing, np.zeros(0, np.int64))
+    rows = pa.Table.from_batches(counted)
+    is_removed = _mask(rows, "removed")
+    data = rows.select(names).rename_columns(columns.table)
+    return NetCounts(
+        data.filter(pa.array(~is_removed)),
+        data.filter(pa.array(is_removed)),
+        rows.column("count").to_numpy()[is_removed],
     )
 
 

@@ -65,9 +65,20 @@ def _numbers(indices: pa.Array) -> Codes:
 
 
 def _hashable(column: pa.Array) -> pa.Array:
-    """Return a column that Arrow can hash: lists as texts."""
+    """Return a column whose equal values Arrow finds: floats by their bits, lists as texts.
+
+    So -0.0 and 0.0 differ, and NaN equals NaN.
+    """
+    if pa.types.is_floating(column.type):
+        return _bits(column)
     if pa.types.is_nested(column.type):
-        return pa.array(
-            [None if value is None else repr(value) for value in column.to_pylist()], pa.string()
-        )
+        texts = [None if value is None else repr(value) for value in column.to_pylist()]
+        return pa.array(texts, pa.string())
     return column
+
+
+def _bits(column: pa.Array) -> pa.Array:
+    values = column.fill_null(0).to_numpy(zero_copy_only=False)
+    usual = np.where(np.isnan(values), np.nan, values).astype(values.dtype)
+    bits = usual.view(f"i{usual.dtype.itemsize}")
+    return pa.array(bits, mask=column.is_null().to_numpy(zero_copy_only=False))

@@ -80,33 +80,66 @@ def find_rows(target: Readable, keys: pa.Table) -> FoundRows:
     for number, file in enumerate(files):
         if not all(each.may_match_file(file) for each in filters):
             continue
-        deleted: Numbers | None = None
-        with target.folder.open(file.path) as opened, pq.ParquetFile(opened) as parquet:
-            for start, rows in _key_rows(parquet, keys.schema, filters):
-                row_codes, key_codes = match_codes(rows, columns)
-                hits = np.flatnonzero(row_codes >= 0)
-                if not len(hits):
-                    continue
-                positions = hits + start
-                if file.deleted:
-                    if deleted is None:
-                        deleted = positions_of(target.vector(file.path)).astype(np.int64)
-                    lives = ~np.isin(positions, deleted)
-                    hits, positions = hits[lives], positions[lives]
-                by_code = np.full(int(key_codes.max()) + 1, -1)
-                by_code[key_codes] = np.arange(len(key_codes))
-                owners = by_code[row_codes[hits]]
-                again = found.file[owners] >= 0
-                counts = np.bincount(owners[~again], minlength=len(keys))
-                if again.any() or counts.max(initial=0) > 1:
-                    place = owners[again][0] if again.any() else int(np.argmax(counts))
-                    raise TableError(
-                        f"{target.name} has two rows with the key {key_text(keys, int(place))}",
-                        hint="Remove one of them, or remove the table, and resume it.",
-                    )
-                found.file[owners] = number
-                found.position[owners] = positions
+        for positions, owners in _matches(target, file, keys.schema, columns, filters):
+            again = found.file[owners] >= 0
+            counts = np.bincount(owners[~again], minlength=len(keys))
+            if again.any() or counts.max(initial=0) > 1:
+                place = owners[again][0] if again.any() else int(np.argmax(counts))
+                raise TableError(
+                    f"{target.name} has two rows with the key {key_text(keys, int(place))}",
+                    hint="Remove one of them, or remove the table, and resume it.",
+                )
+            found.file[owners] = number
+            found.position[owners] = positions
     return found
+
+
+def find_copies(target: Readable, rows: pa.Table, counts: Numbers) -> dict[str, Numbers]:
+    """Return positions of as many equal rows as are asked for, by the file's path.
+
+    Parameters
+    ----------
+    target : Target
+    rows : pyarrow.Table
+        Columns of the table; each row once.
+    counts : ndarray of int64
+        How many of each row.
+
+    Raises
+    ------
+    TableError
+        If the table has fewer.
+    """
+    missing = counts.copy()
+    positions: dict[str, Numbers] = {}
+    columns = [column.combine_chunks() for column in rows.columns]
+    filters = [
+        _Filter(name, column) for name, column in zip(rows.column_names, columns, strict=True)
+    ]
+    for file in target.files if len(rows) else ():
+        if not missing.any():
+            break
+        if not all(each.may_match_file(file) for each in filters):
+            continue
+        for hits, owners in _matches(target, file, rows.schema, columns, filters):
+            # The n-th row that equals another one is wanted if that one lacks n.
+            order = np.argsort(owners, kind="stable")
+            hits, owners = hits[order], owners[order]
+            starts = np.searchsorted(owners, owners)
+            wanted = np.arange(len(owners)) - starts < missing[owners]
+            hits, owners = hits[wanted], owners[wanted]
+            missing -= np.bincount(owners, minlength=len(missing))
+            if len(hits):
+                known = positions.get(file.path, hits[:0])
+                positions[file.path] = np.append(known, hits)
+    if missing.any():
+        row = int(np.argmax(missing))
+        raise TableError(
+            f"{target.name} has {counts[row] - missing[row]} rows with {key_text(rows, row)}, of "
+            f"which the changes remove {counts[row]}: earlier changes are missing there",
+            hint="Apply them first, in the order of their commits.",
+        )
+    return positions
 
 
 def read_rows(target: Readable, found: FoundRows, wanted: Numbers, schema: pa.Schema) -> pa.Table:
@@ -128,6 +161,32 @@ def read_rows(target: Readable, found: FoundRows, wanted: Numbers, schema: pa.Sc
         return schema.empty_table()
     inverse = np.argsort(np.concatenate(order), kind="stable")
     return pa.concat_tables(parts).take(pa.array(inverse))
+
+
+def _matches(
+    target: Readable,
+    file: DataFile,
+    schema: pa.Schema,
+    columns: Sequence[pa.Array],
+    filters: Sequence[_Filter],
+) -> Iterator[tuple[Numbers, Numbers]]:
+    """Yield positions of a file's rows that equal some rows, and the numbers of these."""
+    deleted: Numbers | None = None
+    with target.folder.open(file.path) as opened, pq.ParquetFile(opened) as parquet:
+        for start, rows in _key_rows(parquet, schema, filters):
+            row_codes, key_codes = match_codes(rows, columns)
+            hits = np.flatnonzero(row_codes >= 0)
+            if not len(hits):
+                continue
+            positions = hits + start
+            if file.deleted:
+                if deleted is None:
+                    deleted = positions_of(target.vector(file.path)).astype(np.int64)
+                lives = ~np.isin(positions, deleted)
+                hits, positions = hits[lives], positions[lives]
+            by_code = np.full(int(key_codes.max()) + 1, -1)
+            by_code[key_codes] = np.arange(len(key_codes))
+            yield positions, by_code[row_codes[hits]]
 
 
 def _taken(parquet: pq.ParquetFile, positions: Numbers, schema: pa.Schema) -> pa.Table:

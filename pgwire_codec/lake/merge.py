@@ -11,9 +11,17 @@ import pyarrow as pa
 
 from pgwire_codec.errors import TableError
 from pgwire_codec.lake.comparison import Mask, differs, mask_of
-from pgwire_codec.lake.fold import NetRows
+from pgwire_codec.lake.fold import NetCounts, NetRows
 from pgwire_codec.lake.key_codes import match_codes
-from pgwire_codec.lake.lookup import FoundRows, Numbers, Readable, find_rows, key_text, read_rows
+from pgwire_codec.lake.lookup import (
+    FoundRows,
+    Numbers,
+    Readable,
+    find_copies,
+    find_rows,
+    key_text,
+    read_rows,
+)
 from pgwire_codec.lake.vectors import bitmap
 
 if TYPE_CHECKING:
@@ -65,6 +73,23 @@ def merge_rows(target: Readable, net: NetRows) -> TableMerge:
         inserted=int(np.count_nonzero(~net.gone & ~existed)),
         updated=int(np.count_nonzero(~net.gone & existed)),
         removed=int(np.count_nonzero(net.gone & found.exists)),
+    )
+
+
+def merge_counts(target: Readable, net: NetCounts) -> TableMerge:
+    """Return what adds and removes rows of a table without a key.
+
+    Raises
+    ------
+    TableError
+        If the table lacks a row that is to be removed.
+    """
+    found = find_copies(target, net.removed, net.counts)
+    return TableMerge(
+        added=net.added,
+        deleted={path: bitmap(positions) for path, positions in found.items()},
+        inserted=len(net.added),
+        removed=int(net.counts.sum()),
     )
 
 

@@ -87,6 +87,15 @@ def test_a_large_vector_is_a_file(tmp_path: Path) -> None:
     assert DeltaTarget(str(tmp_path), "mirror").vector(file.path) == odd
 
 
+def test_rows_that_are_deleted_already(tmp_path: Path) -> None:
+    target = create(tmp_path)
+    (file,) = target.files
+    for _ in range(2):
+        target.commit(Commit(Position(200), (), {file.path: bitmap([4])}))
+    target.commit(Commit(Position(300), (), {file.path: bitmap([])}))
+    check(tmp_path, [(n, f"row {n}") for n in range(10) if n != 4])
+
+
 def test_a_file_without_rows_is_removed(tmp_path: Path) -> None:
     target = create(tmp_path)
     (file,) = target.files

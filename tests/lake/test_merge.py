@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,10 +15,10 @@ import pytest
 from pgwire_codec.errors import TableError
 from pgwire_codec.lake.change_columns import ChangeColumns
 from pgwire_codec.lake.data_files import write_data_file
-from pgwire_codec.lake.fold import fold
+from pgwire_codec.lake.fold import count, fold
 from pgwire_codec.lake.key_codes import group_codes, match_codes
 from pgwire_codec.lake.lookup import find_rows, read_rows
-from pgwire_codec.lake.merge import merge_rows
+from pgwire_codec.lake.merge import merge_counts, merge_rows
 from pgwire_codec.lake.position import Position
 from pgwire_codec.lake.tables.delta import DeltaTarget
 from pgwire_codec.lake.tables.target import Commit
@@ -98,6 +100,62 @@ def test_micro_batches_of_a_history(tmp_path: Path, seed: int, full: bool) -> No
             continue
         apply(target, changes_of(batch, full=full))
         assert rows_of(tmp_path) == history.expected()
+
+
+#: Columns of a table without a key; values that are equal only as texts.
+PLAIN = pa.schema([("a", pa.float64()), ("b", NAMES), ("c", pa.decimal128(5, 1))])
+PLAIN_VALUES = ([0.0, -0.0, float("nan"), None], [["x"], [], None], [Decimal("1.0"), None])
+
+
+def plain_changes(rows: list[tuple[Any, ...]]) -> pa.Table:
+    """Changes (op, old row, new row) of one transaction each."""
+    struct = pa.struct(list(PLAIN))
+    schema = pa.schema([*PLAIN, *METADATA.items(), ("_before", struct)])
+    names = PLAIN.names
+    table = []
+    for number, (op, old, new) in enumerate(rows):
+        # A delete has its old row in the table's columns.
+        row = dict(zip(names, old if op == "D" else new, strict=True))
+        before = dict(zip(names, old, strict=True)) if op == "U" else None
+        table.append(row | {"_op": op, "_commit_lsn": number, "_seq": 0, "_before": before})
+    return pa.Table.from_pylist(table, schema)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_equal_rows_are_counted(tmp_path: Path, seed: int) -> None:
+    chance, target = Random(seed), DeltaTarget(str(tmp_path), "mirror")
+    target.commit(Commit(Position(0), schema=PLAIN))
+    rows: list[Any] = []
+    for lsn in range(1, 16):
+        changes: list[tuple[Any, ...]] = []
+        for _ in range(chance.randrange(1, 20)):
+            new = tuple(chance.choice(values) for values in PLAIN_VALUES)
+            op = chance.choice("IUD") if rows else "I"
+            old = None if op == "I" else rows.pop(chance.randrange(len(rows)))
+            rows += [] if op == "D" else [new]
+            changes.append((op, old, new))
+        table = plain_changes(changes)
+        before = [field.name for field in table.schema.field("_before").type]
+        net = count(table, ChangeColumns.from_names(table.column_names, before, None))
+        merge = merge_counts(target, net)
+        added = [write_data_file(target.folder, PLAIN, merge.added.to_batches())]
+        target.commit(Commit(Position(lsn), added, merge.deleted))
+        read = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(tmp_path)))
+        found = pa.table(read.execute("SELECT * FROM t").read_all()).to_pylist()
+        assert Counter(repr(tuple(row.values())) for row in found) == Counter(map(repr, rows))
+
+
+def test_a_row_that_is_removed_too_often(tmp_path: Path) -> None:
+    target = DeltaTarget(str(tmp_path), "mirror")
+    row = (1.5, None, None)
+    table = plain_changes([("I", None, row)])
+    rows = table.select(PLAIN.names)
+    file = write_data_file(target.folder, PLAIN, rows.to_batches())
+    target.commit(Commit(Position(0), [file], schema=PLAIN))
+    removals = plain_changes([("D", row, row), ("D", row, row)])
+    columns = ChangeColumns.from_names(removals.column_names, PLAIN.names, None)
+    with pytest.raises(TableError, match=r"has 1 rows with a = 1\.5, .* remove 2"):
+        merge_counts(target, count(removals, columns))
 
 
 def test_changes_in_any_order_and_twice() -> None:

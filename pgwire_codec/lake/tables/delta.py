@@ -201,7 +201,10 @@ class DeltaTarget:
         marked: list[tuple[dict[str, Any], BitMap64]] = []
         for path, positions in deleted.items():
             file = self._file(path)
-            vector = self._vector(file) | positions
+            before = self._vector(file)
+            vector = before | positions
+            if len(vector) == len(before):
+                continue  # the same file with the same vector cannot be removed and added
             yield {"remove": _removal(file, now)}
             rows = self._rows(path, file)
             if len(vector) < rows:
