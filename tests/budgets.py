@@ -16,6 +16,7 @@ BUDGETS: Final[dict[str, dict[str, int]]] = {
         "tests/demo": 60,
         "tests/deploy": 40,
         "tests/families": 160,
+        "tests/lake": 60,
         "tests/log": 450,
         "tests/metrics": 60,
         "tests/protocol": 20,

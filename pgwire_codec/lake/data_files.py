@@ -117,7 +117,7 @@ class BoundsBuilder:
 
 
 def _upper_text(text: str) -> str | None:
-    """Return a short text that is not below another one; None if there is none.
+    """Return a short text that is not below another one; None if no such text exists.
 
     Texts are compared by their bytes in UTF-8, which have the order of the code points.
     """

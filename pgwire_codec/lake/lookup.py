@@ -45,7 +45,7 @@ class FoundRows:
 
     @property
     def exists(self) -> npt.NDArray[np.bool_]:
-        """Whether each key has a row."""
+        """True for each key that has a row."""
         return self.file >= 0
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableMerge:
-    """What a merge changes of a table.
+    """Changes of a table by a merge.
 
     Attributes
     ----------

@@ -115,7 +115,7 @@ def refresh(folder: Folder, state: DeltaState) -> list[list[Action]]:
 
 
 def refresh_once(folder: Folder, state: DeltaState) -> list[Action] | None:
-    """Apply the next commit to a state; return its actions, or None if there is none."""
+    """Apply the next commit to a state; return its actions, or None at the log's end."""
     path = commit_path(state.version + 1)
     try:
         data = folder.read(path)

@@ -1,4 +1,4 @@
-"""What a table of any format is made of, and what a commit changes of it."""
+"""Tables of any format: their files, and the changes of a commit."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What a commit changes of a table.
+    """Changes of a table by a commit.
 
     Attributes
     ----------
