@@ -183,7 +183,7 @@ def _events(batch: pa.RecordBatch, columns: ChangeColumns) -> pa.RecordBatch:
     if updated.any() and not columns.before:
         raise TableError(
             "update without _before: changes of the key cannot be detected",
-            hint='Decode with before="key".',
+            hint='Decode with `before="key"`.',
         )
     moved = np.zeros(len(batch), np.bool_)
     old_keys: dict[int, pa.Array] = {}
