@@ -284,7 +284,7 @@ class TableMirror:
         piece = Piece(self._until, self._until, [relation], [self._until])
         changes = self._read(relation.oid, piece, "log")
         changes, keys = self._rows_of(status, changes, relation)
-        columns = ChangeColumns.of(changes, keys)
+        columns = columns_of(changes, keys)
         check_names(columns, status.table)
         create_table(target, changes, columns, self._until, relation.oid)
         return self._written(status, relation)
