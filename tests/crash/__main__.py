@@ -20,15 +20,18 @@ from tests.crash.harness import Interruption, Outcome, run
 from tests.crash.mirror_kills import MirrorOutcome
 from tests.crash.mirror_kills import run as mirror_run
 from tests.crash.promotions import run as promotions_run
+from tests.crash.trial import TrialOutcome
+from tests.crash.trial import run as trial_run
 from tests.support.servers import database
 from tests.support.standbys import cluster, database_of
 
 MAJORS = (16, 18)
 _PROMOTIONS = 4  # of one cluster, one after the other
 _MIRROR_KILLS = 6  # of the mirror of one log, one after the other
+_TRIAL_KILLS = (48, 20)  # of the capture, and of the mirror
 
 #: A run in a folder, with a seed.
-_Run = Callable[[Path, int], Outcome | MirrorOutcome]
+_Run = Callable[[Path, int], Outcome | MirrorOutcome | TrialOutcome]
 
 
 def main() -> int:
@@ -37,6 +40,7 @@ def main() -> int:
     parser.add_argument("--restarts", type=int, default=20, help="runs that restart the server")
     parser.add_argument("--promotions", type=int, default=0, help="promotions of a standby")
     parser.add_argument("--mirror-kills", type=int, default=0, help="kills of a mirror's driver")
+    parser.add_argument("--trials", type=int, default=0, help="runs of 28 tables, 48 and 20 kills")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30), help="of the first")
     asked = parser.parse_args()
     kinds: list[Interruption] = ["kill"] * asked.kills
@@ -56,6 +60,7 @@ def main() -> int:
                 ("mirror", partial(servers.kill_mirror, kills))
                 for kills in _chains(asked.mirror_kills, _MIRROR_KILLS)
             ),
+            *[("trial", servers.try_all)] * asked.trials,
         ]
         for number, (kind, one) in enumerate(runs):
             seed = asked.seed + number
@@ -104,6 +109,10 @@ class _Servers:
     def kill_mirror(self, kills: int, folder: Path, seed: int) -> MirrorOutcome:
         with database(self._of(seed)) as made:
             return mirror_run(made, folder, seed, kills)
+
+    def try_all(self, folder: Path, seed: int) -> TrialOutcome:
+        with database(self._of(seed)) as made:
+            return trial_run(made, folder, seed, *_TRIAL_KILLS)
 
     def _of(self, seed: int) -> EmbeddedServer:
         major = _major(seed)
