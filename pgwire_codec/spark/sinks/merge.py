@@ -152,7 +152,7 @@ def create_table(
     """
     from pyspark.sql import functions
 
-    none = columns.numbered(changes).where(functions.lit(False))
+    none = numbered(changes, columns).where(functions.lit(False))
     survey = Survey(commit_lsn, None, relation, None, has_inserts_only=True, rows=0, partitions=1)
     target.append(_batch(none, columns, survey, Applied()), 0)
 
