@@ -33,7 +33,7 @@ EXEMPT = {
     ("Retention", "keep"): "of Retention's own arguments",
     ("Retention", "max_bytes"): "of Retention's own arguments",
     ("Retention", "consumers"): "of Retention's own arguments",
-    ("ChangeColumns", "before"): "a mirror decodes with it",
+    ("old_key", "before"): "a mirror decodes with it",
     ("_no_old_row", "before"): "the argument of decode_changes, whose DataFrame this is",
     ("ParquetHistory", "history"): "only a mirror writes to such a target",
     ("RowColumns", "on_schema_change"): "a replay raises no error of the columns",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -150,6 +149,8 @@ class _Fulfilment:
 
     def _copy(self) -> None:
         """Continue the log up to the copy, unless a capture begins meanwhile."""
+        from concurrent.futures import ThreadPoolExecutor
+
         from pgwire_codec.capture import LogCapture, PluginOptions, SegmentOptions
         from pgwire_codec.cli.capture import capture
         from pgwire_codec.log import Log
