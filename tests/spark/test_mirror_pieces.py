@@ -58,6 +58,20 @@ def test_pieces_end_where_a_column_goes(tmp_path: Path) -> None:
     ]
 
 
+def test_columns_that_change_in_the_first_transaction(tmp_path: Path) -> None:
+    """No piece ends before it, where the log has no relation."""
+    writer = Writer(tmp_path)
+    writer.commit(relation(2, ID), build.insert(2, "1"))
+    row = build.insert(1, "1", "5", "a")
+    writer.commit(relation(1, ID, X, K), row, relation(1, ID, Y, K), row)
+    writer.commit(relation(1, ID, K), build.insert(1, "2", "b"))
+    writer.flush()
+    assert shown(tmp_path) == [
+        (0, 29, ["id x k", "id y k"]),
+        (29, 30, ["id y k", "id k"]),
+    ]
+
+
 @pytest.mark.parametrize("is_mixed", [True, False])
 def test_a_rename_after_other_changes_of_its_transaction(tmp_path: Path, is_mixed: bool) -> None:
     writer = Writer(tmp_path)

@@ -49,7 +49,9 @@ def pieces_of(versions: list[VersionInForce], after: int, until: int) -> list[Pi
     for version in versions[1:]:
         last = pieces[-1]
         end = version.commit_lsn - 1
-        if end <= last.after or _continues(last.versions[-1], version.relation):
+        # A transaction is not cut, even if several versions came in it.
+        is_inside = end <= last.after or version.commit_lsn == last.starts[-1]
+        if is_inside or _continues(last.versions[-1], version.relation):
             last.versions.append(version.relation)
             last.starts.append(version.commit_lsn)
             continue
