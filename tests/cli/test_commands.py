@@ -68,7 +68,7 @@ def test_demo_passes_its_options_on(
     given: dict[str, object] = {}
     table = SimpleNamespace(
         table="s.t", state=state, server_rows=2, target_rows=1, differing=1, unsettled=0,
-        lsn=16, error=None, hint=None, differences=(),
+        lsn=16, error=None, hint=None, differences=(), uncompared={},
     )  # fmt: skip
 
     def main(**options: object) -> object:

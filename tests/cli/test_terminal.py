@@ -68,7 +68,7 @@ def test_log_info(evil: Path) -> None:
     output, status = shown("log", "info", str(evil), columns=1000)
     assert status == 0
     assert is_clean(OURS.sub("", output))
-    assert f"{ESCAPED}.{ESCAPED}" in output
+    assert f'"{ESCAPED}"."{ESCAPED}"' in output
 
 
 def test_log_verify(evil: Path) -> None:

@@ -313,7 +313,7 @@ def _disturb(
 def _differences(made: Database, table: str, path: Path, status: dict[str, Any]) -> Iterator[str]:
     """Yield differences of a table that its status does not explain."""
     state = status["state"]
-    if state != "ok" and not (status["error"] and status["hint"]):
+    if state != "ok" and not ((status["error"] or status["incomplete"]) and status["hint"]):
         yield f"{state} without a reason or a hint: {status}"
     if state not in ("ok", "incomplete"):
         return
