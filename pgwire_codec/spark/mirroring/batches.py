@@ -213,13 +213,13 @@ class MirrorBatches:
             if row.state == SET_ASIDE and row.relation_oid != oid:
                 row = row.of_another_relation(oid)
             row = replace(row, changes=0, batch=batch)
-            is_ahead = (row.whole_lsn or 0) > until
+            has_all = (row.whole_lsn or 0) >= until
             is_behind = (row.whole_lsn or 0) < after and oid in known
             if row.state == SET_ASIDE:
                 continue
             if row.state in REQUESTED:
                 work[name] = _requested(mirror, row)
-            elif is_ahead:  # it was resumed
+            elif has_all:  # it was resumed
                 continue
             elif name in tables:
                 work[name] = _bound(mirror.apply, row, tables)
