@@ -46,11 +46,6 @@ def slot(made: Database) -> dict[str, Any]:
     return dict(row)
 
 
-def notes_of(capture: Any) -> list[str]:
-    """Notes but those about publications: a standby keeps the slot's catalog_xmin old."""
-    return [note for note in capture.notes if not note.startswith("publication")]
-
-
 def drop_slot(made: Database) -> None:
     made.execute(f"SELECT pg_drop_replication_slot('{made.slot}')")
 
@@ -146,21 +141,21 @@ class TestCreation:
 class TestNotes:
     def test_a_slot_without_failover(self, made: Database) -> None:
         with opened(made, failover=True) as capture:
-            [note] = notes_of(capture)
+            [note] = capture.notes
         assert f'ALTER_REPLICATION_SLOT "{made.slot}" (FAILOVER true);' in note
         alter_slot(made)
         assert slot(made)["failover"]
         with opened(made, failover=True) as capture:
-            assert notes_of(capture) == []
+            assert capture.notes == []
 
     def test_nobody_asked(self, made: Database) -> None:
         with opened(made) as capture:
-            assert notes_of(capture) == []
+            assert capture.notes == []
 
     def test_standbys_that_are_not_awaited(self, pair: Cluster, made: Database) -> None:
         alter_slot(made)
         with awaited(pair, ""), opened(made) as capture:
-            [note] = notes_of(capture)
+            [note] = capture.notes
         assert "synchronized_standby_slots is empty" in note
 
     def test_awaited_standbys_that_are_not_there(

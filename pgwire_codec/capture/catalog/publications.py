@@ -114,8 +114,9 @@ def younger_publications(cursor: Any, names: Sequence[str], slot: str) -> list[s
     """Return the publications that may not exist yet at the first changes that a slot sends.
 
     Their rows are of transactions that a change of the slot may precede. An altered publication
-    has a new row, too. A slot that was created beside an older one has the catalogs' horizon of
-    that one: then nothing is known, and the list is empty.
+    has a new row, too. A slot that was created beside an older one, or beside that of a standby
+    with feedback, has the catalogs' horizon of that one: then nothing is known, and the list is
+    empty.
     """
     cursor.execute(
         "SELECT p.pubname FROM pg_publication p, pg_replication_slots s"
@@ -123,7 +124,8 @@ def younger_publications(cursor: Any, names: Sequence[str], slot: str) -> list[s
         # A row that is older than 2 billion transactions has a negative age.
         " AND age(p.xmin) BETWEEN 0 AND age(s.catalog_xmin)"
         " AND NOT EXISTS (SELECT FROM pg_replication_slots o"
-        "  WHERE o.slot_name <> s.slot_name AND o.catalog_xmin = s.catalog_xmin)"
+        "  WHERE o.slot_name <> s.slot_name AND (o.catalog_xmin = s.catalog_xmin"
+        "   OR o.slot_type = 'physical' AND coalesce(o.xmin, o.catalog_xmin) IS NOT NULL))"
         " ORDER BY p.pubname",
         (list(names), slot),
     )
