@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 
 from pgwire_codec.lake.folder import Folder
 
-#: Rows of a row group, which a lookup reads or skips as a whole.
+#: Rows of a row group, which a lookup reads or skips as a whole, and their bytes in memory.
 _GROUP_ROWS: Final = 1 << 18
+_GROUP_BYTES: Final = 64 << 20
 
 #: Columns that have bounds. A commit has them for each of its files.
 _MOST_BOUNDS: Final = 32
@@ -156,12 +157,29 @@ def write_data_file(
             version="2.6",
             coerce_timestamps="us",
         ) as writer:
-            for batch in batches:
-                writer.write_batch(batch, row_group_size=_GROUP_ROWS)
-                bounds.add(batch)
-                rows += batch.num_rows
+            for group in _groups(batches):
+                most = len(group) if len(group) < 2 * _GROUP_ROWS else _GROUP_ROWS
+                writer.write_table(group, row_group_size=most)
+                for batch in group.to_batches():
+                    bounds.add(batch)
+                rows += len(group)
         size = sink.tell()
     return NewFile(path, size, rows, bounds.build())
+
+
+def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield batches together, as many as make a row group."""
+    buffered: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        buffered.append(batch)
+        rows += len(batch)
+        size += batch.nbytes
+        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
+            yield pa.Table.from_batches(buffered)
+            buffered, rows, size = [], 0, 0
+    if buffered:
+        yield pa.Table.from_batches(buffered)
 
 
 def _with_statistics(schema: pa.Schema) -> list[str] | bool:

@@ -8,21 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pgwire_codec.errors import TableError
-from pgwire_codec.lake.folder import Folder
 from pgwire_codec.lake.key_codes import match_codes
-from pgwire_codec.lake.tables.target import DataFile, Target
-from pgwire_codec.lake.vectors import positions_of
-
-Numbers = npt.NDArray[np.int64]
+from pgwire_codec.lake.table_files import DataFile, Numbers, OpenFile, TableFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +26,7 @@ class FoundRows:
 
     Attributes
     ----------
-    files : list of DataFile
+    files : tuple of DataFile
         Files of the table.
     file : ndarray
         For each key, the number of the file that has its row; -1 if no file has it.
@@ -39,7 +34,7 @@ class FoundRows:
         For each key, the row's position in that file.
     """
 
-    files: list[DataFile]
+    files: tuple[DataFile, ...]
     file: Numbers
     position: Numbers
 
@@ -49,18 +44,12 @@ class FoundRows:
         return self.file >= 0
 
 
-class Readable(Target, Protocol):
-    """A table whose files are in a folder."""
-
-    folder: Folder
-
-
-def find_rows(target: Readable, keys: pa.Table) -> FoundRows:
+def find_rows(target: TableFiles, keys: pa.Table) -> FoundRows:
     """Return the rows of a table that have some keys.
 
     Parameters
     ----------
-    target : Target
+    target : TableFiles
     keys : pyarrow.Table
         Key columns, with their names; each key once.
 
@@ -94,12 +83,12 @@ def find_rows(target: Readable, keys: pa.Table) -> FoundRows:
     return found
 
 
-def find_copies(target: Readable, rows: pa.Table, counts: Numbers) -> dict[str, Numbers]:
+def find_copies(target: TableFiles, rows: pa.Table, counts: Numbers) -> dict[str, Numbers]:
     """Return positions of as many equal rows as are asked for, by the file's path.
 
     Parameters
     ----------
-    target : Target
+    target : TableFiles
     rows : pyarrow.Table
         Columns of the table; each row once.
     counts : ndarray of int64
@@ -142,7 +131,7 @@ def find_copies(target: Readable, rows: pa.Table, counts: Numbers) -> dict[str, 
     return positions
 
 
-def read_rows(target: Readable, found: FoundRows, wanted: Numbers, schema: pa.Schema) -> pa.Table:
+def read_rows(target: TableFiles, found: FoundRows, wanted: Numbers, schema: pa.Schema) -> pa.Table:
     """Return columns of the rows of some keys, in the order of ``wanted``.
 
     ``wanted`` has numbers of keys whose rows were found. Columns that a file lacks are null.
@@ -151,11 +140,8 @@ def read_rows(target: Readable, found: FoundRows, wanted: Numbers, schema: pa.Sc
     for number in np.unique(found.file[wanted]).tolist():
         chosen = np.flatnonzero(found.file[wanted] == number)
         positions = found.position[wanted[chosen]]
-        with (
-            target.folder.open(found.files[number].path) as opened,
-            pq.ParquetFile(opened) as parquet,
-        ):
-            parts.append(_taken(parquet, positions, schema))
+        with target.open(found.files[number]) as file:
+            parts.append(file.take(positions, schema))
         order.append(chosen)
     if not parts:
         return schema.empty_table()
@@ -164,7 +150,7 @@ def read_rows(target: Readable, found: FoundRows, wanted: Numbers, schema: pa.Sc
 
 
 def _matches(
-    target: Readable,
+    target: TableFiles,
     file: DataFile,
     schema: pa.Schema,
     columns: Sequence[pa.Array],
@@ -172,8 +158,8 @@ def _matches(
 ) -> Iterator[tuple[Numbers, Numbers]]:
     """Yield positions of a file's rows that equal some rows, and the numbers of these."""
     deleted: Numbers | None = None
-    with target.folder.open(file.path) as opened, pq.ParquetFile(opened) as parquet:
-        for start, rows in _key_rows(parquet, schema, filters):
+    with target.open(file) as opened:
+        for start, rows in _key_rows(opened, schema, filters):
             row_codes, key_codes = match_codes(rows, columns)
             hits = np.flatnonzero(row_codes >= 0)
             if not len(hits):
@@ -181,7 +167,7 @@ def _matches(
             positions = hits + start
             if file.deleted:
                 if deleted is None:
-                    deleted = positions_of(target.vector(file.path)).astype(np.int64)
+                    deleted = target.deleted_positions(file)
                 lives = ~np.isin(positions, deleted)
                 hits, positions = hits[lives], positions[lives]
             by_code = np.full(int(key_codes.max()) + 1, -1)
@@ -189,51 +175,14 @@ def _matches(
             yield positions, by_code[row_codes[hits]]
 
 
-def _taken(parquet: pq.ParquetFile, positions: Numbers, schema: pa.Schema) -> pa.Table:
-    """Return rows of a file at some positions, in their order."""
-    starts = _group_starts(parquet)
-    groups = np.searchsorted(starts, positions, side="right") - 1
-    parts, order = [], []
-    for group in np.unique(groups).tolist():
-        chosen = np.flatnonzero(groups == group)
-        rows = _read(parquet, group, schema)
-        parts.append(rows.take(pa.array(positions[chosen] - starts[group])))
-        order.append(chosen)
-    inverse = np.argsort(np.concatenate(order), kind="stable")
-    return pa.concat_tables(parts).take(pa.array(inverse))
-
-
-def _group_starts(parquet: pq.ParquetFile) -> Numbers:
-    """Return the position of the first row of each row group."""
-    metadata = parquet.metadata
-    counts = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
-    starts: Numbers = np.append(0, np.cumsum(counts)[:-1]).astype(np.int64)
-    return starts
-
-
-def _read(parquet: pq.ParquetFile, group: int, schema: pa.Schema) -> pa.Table:
-    """Return columns of a row group, in the types of a schema; null if the file lacks them."""
-    present = set(parquet.schema_arrow.names)
-    rows = parquet.read_row_group(group, columns=[name for name in schema.names if name in present])
-    for place, column in enumerate(schema):
-        if column.name not in present:
-            rows = rows.add_column(place, column, pa.nulls(len(rows), column.type))
-    return rows.select(schema.names).cast(schema)
-
-
 def _key_rows(
-    parquet: pq.ParquetFile, schema: pa.Schema, filters: Sequence[_Filter]
+    file: OpenFile, schema: pa.Schema, filters: Sequence[_Filter]
 ) -> Iterator[tuple[int, list[pa.Array]]]:
     """Yield the first position and the key columns of each row group that may have a key."""
-    start = 0
-    metadata = parquet.metadata
-    places = {metadata.schema.column(n).path: n for n in range(metadata.num_columns)}
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        if all(each.may_match_group(group, places) for each in filters):
-            rows = _read(parquet, number, schema)
+    for number, start in enumerate(file.starts.tolist()):
+        if all(each.may_match_group(file, number) for each in filters):
+            rows = file.read(number, schema)
             yield start, [column.combine_chunks() for column in rows.columns]
-        start += group.num_rows
 
 
 class _Filter:
@@ -251,11 +200,9 @@ class _Filter:
         """Return whether a file may have one of the values."""
         return self._may_match(file.bounds.lower.get(self._name), file.bounds.upper.get(self._name))
 
-    def may_match_group(self, group: pq.RowGroupMetaData, places: dict[str, int]) -> bool:
+    def may_match_group(self, file: OpenFile, group: int) -> bool:
         """Return whether a row group may have one of the values."""
-        if self._name not in places:
-            return True
-        statistics = group.column(places[self._name]).statistics
+        statistics = file.statistics(group, self._name)
         if statistics is None or not statistics.has_min_max:
             return True
         return self._may_match(statistics.min, statistics.max)

@@ -15,13 +15,12 @@ from pgwire_codec.lake.fold import NetCounts, NetRows
 from pgwire_codec.lake.key_codes import match_codes
 from pgwire_codec.lake.lookup import (
     FoundRows,
-    Numbers,
-    Readable,
     find_copies,
     find_rows,
     key_text,
     read_rows,
 )
+from pgwire_codec.lake.table_files import Numbers, TableFiles
 from pgwire_codec.lake.vectors import bitmap
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ class TableMerge:
     removed: int = 0
 
 
-def merge_rows(target: Readable, net: NetRows) -> TableMerge:
+def merge_rows(target: TableFiles, net: NetRows) -> TableMerge:
     """Return what brings a table to the state of net rows.
 
     A row that is to be deleted and is missing is deleted already. A row with all values that is
@@ -76,7 +75,7 @@ def merge_rows(target: Readable, net: NetRows) -> TableMerge:
     )
 
 
-def merge_counts(target: Readable, net: NetCounts) -> TableMerge:
+def merge_counts(target: TableFiles, net: NetCounts) -> TableMerge:
     """Return what adds and removes rows of a table without a key.
 
     Raises
@@ -117,7 +116,7 @@ def _row_of_root(keys: pa.Table, roots: pa.Table) -> Numbers:
     return row_of_root
 
 
-def _check_missing(target: Readable, net: NetRows, row_of_root: Numbers, has_root: Mask) -> None:
+def _check_missing(target: TableFiles, net: NetRows, row_of_root: Numbers, has_root: Mask) -> None:
     """Raise ``TableError`` for a row whose unsent values the table does not have."""
     for rows in net.missing.values():
         lacking = rows[~has_root[rows]]
@@ -132,7 +131,7 @@ def _check_missing(target: Readable, net: NetRows, row_of_root: Numbers, has_roo
             )
 
 
-def _filled(target: Readable, net: NetRows, found: FoundRows, row_of_root: Numbers) -> pa.Table:
+def _filled(target: TableFiles, net: NetRows, found: FoundRows, row_of_root: Numbers) -> pa.Table:
     """Return the rows with the values that the changes did not send."""
     rows = net.rows
     if not net.missing:

@@ -11,12 +11,14 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from pgwire_codec.errors import missing_extra
+from pgwire_codec.lake.folder import Folder
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -26,6 +28,35 @@ Positions = npt.NDArray[np.uint64]
 _MAGIC: Final = struct.pack("<i", 1681511377)
 _LENGTH: Final = struct.Struct(">i")
 _CHECKSUM: Final = struct.Struct(">I")
+
+#: Bytes of length and checksum around a vector in a file.
+AROUND: Final = _LENGTH.size + _CHECKSUM.size
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVector:
+    """A vector in a file of its table, or with its bytes at hand.
+
+    Attributes
+    ----------
+    path : str
+        Path of the file in the table's folder; empty without a file.
+    offset, size : int
+        Place of the blob in the file, and its bytes.
+    inline : bytes or None
+        Magic number and bitmap of a vector without a file.
+    """
+
+    path: str = ""
+    offset: int = 0
+    size: int = 0
+    inline: bytes | None = None
+
+    def read(self, folder: Folder) -> BitMap64:
+        """Return the vector. Raises ``ValueError`` or ``FileNotFoundError``."""
+        if self.inline is not None:
+            return deserialize(self.inline)
+        return from_blob(folder.read(self.path, self.offset, self.size))
 
 
 def bitmap(positions: Iterable[int]) -> BitMap64:

@@ -69,7 +69,7 @@ def rows_of(path: Path) -> dict[Any, Any]:
 
 
 def apply(target: DeltaTarget, changes: pa.Table) -> None:
-    merge = merge_rows(target, fold(changes, columns_of(changes)))
+    merge = merge_rows(target.files, fold(changes, columns_of(changes)))
     added = (
         [write_data_file(target.folder, SCHEMA, merge.added.to_batches())]
         if len(merge.added)
@@ -137,7 +137,7 @@ def test_equal_rows_are_counted(tmp_path: Path, seed: int) -> None:
         table = plain_changes(changes)
         before = [field.name for field in table.schema.field("_before").type]
         net = count(table, ChangeColumns.from_names(table.column_names, before, None))
-        merge = merge_counts(target, net)
+        merge = merge_counts(target.files, net)
         added = [write_data_file(target.folder, PLAIN, merge.added.to_batches())]
         target.commit(Commit(Position(lsn), added, merge.deleted))
         read = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(tmp_path)))
@@ -155,7 +155,7 @@ def test_a_row_that_is_removed_too_often(tmp_path: Path) -> None:
     removals = plain_changes([("D", row, row), ("D", row, row)])
     columns = ChangeColumns.from_names(removals.column_names, PLAIN.names, None)
     with pytest.raises(TableError, match=r"has 1 rows with a = 1\.5, .* remove 2"):
-        merge_counts(target, count(removals, columns))
+        merge_counts(target.files, count(removals, columns))
 
 
 def test_changes_in_any_order_and_twice() -> None:
@@ -233,15 +233,15 @@ def test_rows_of_several_files_and_row_groups(tmp_path: Path) -> None:
     ids = np.random.default_rng(1).permutation(count)[:1000]
     ids[3] = count + 5
     keys = pa.table({"id": pa.array(ids, pa.int32())})
-    found = find_rows(target, keys)
+    found = find_rows(target.files, keys)
     assert np.flatnonzero(~found.exists).tolist() == [3]
     wanted = np.flatnonzero(found.exists)
-    values = read_rows(target, found, wanted, pa.schema([SCHEMA.field("v")]))
+    values = read_rows(target.files, found, wanted, pa.schema([SCHEMA.field("v")]))
     assert values.column("v").to_pylist() == [f"v{number}" for number in ids[wanted]]
     both = keys.add_column(0, "shelf", pa.array(ids % 7, pa.int32()))
-    assert np.array_equal(find_rows(target, both).position, found.position)
+    assert np.array_equal(find_rows(target.files, both).position, found.position)
     wrong = keys.add_column(0, "shelf", pa.array((ids + 1) % 7, pa.int32()))
-    assert not find_rows(target, wrong).exists.any()
+    assert not find_rows(target.files, wrong).exists.any()
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ from pgwire_codec.errors import TableError
 from pgwire_codec.lake.data_files import Bounds, bounded_columns
 from pgwire_codec.lake.folder import Folder, open_folder
 from pgwire_codec.lake.position import Position
+from pgwire_codec.lake.table_files import DataFile, TableFiles
+from pgwire_codec.lake.tables.column_steps import AddColumn, ColumnStep
 from pgwire_codec.lake.tables.delta_features import (
     ENABLE_VECTORS,
     READER_VERSION,
@@ -38,9 +40,8 @@ from pgwire_codec.lake.tables.delta_log import (
     vector_id,
 )
 from pgwire_codec.lake.tables.delta_schema import from_json, to_json
-from pgwire_codec.lake.tables.delta_vectors import read_vector, write_vectors
-from pgwire_codec.lake.tables.target import Commit, CommitConflict, DataFile
-from pgwire_codec.lake.vectors import bitmap
+from pgwire_codec.lake.tables.delta_vectors import stored_vector, write_vectors
+from pgwire_codec.lake.tables.target import Commit, CommitConflict
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -77,6 +78,9 @@ class DeltaTarget:
         to be replaced.
     """
 
+    alters: frozenset[type[ColumnStep]] = frozenset((AddColumn,))
+    deletes = True
+
     def __init__(
         self,
         uri: str,
@@ -107,17 +111,18 @@ class DeltaTarget:
         return self._state.version if self._exists else None
 
     @property
-    def files(self) -> list[DataFile]:
+    def files(self) -> TableFiles:
         known, self._files = self._files, {}
         for path, file in self._state.files.items():
             found = known.get(path)
             if found is None or found[0] is not file:
-                found = file, _data_file(path, file)
+                found = file, _data_file(self.name, path, file)
             self._files[path] = found
-        return [found for _, found in self._files.values()]
+        files = tuple(found for _, found in self._files.values())
+        return TableFiles(self.name, self.folder.uri, files, self._options)
 
-    def vector(self, path: str) -> BitMap64:
-        return self._vector(self._file(path))
+    def file_schema(self, schema: pa.Schema, steps: Sequence[ColumnStep] = ()) -> pa.Schema:
+        return schema
 
     def refresh(self) -> None:
         """Read the commits that were added since."""
@@ -130,7 +135,8 @@ class DeltaTarget:
         elif commit.schema is None:
             raise TableError(f"{self.name} does not exist")
         columns = state.metadata, state.protocol
-        touched = {path: vector_id(self._file(path)) for path in commit.deleted}
+        known = {path: vector_id(file) for path, file in state.files.items()}
+        touched = known if commit.replaces else [*commit.deleted, *commit.removed]
         marked = list(self._mark(commit.deleted))
         identity = str(uuid.uuid4())
         for _ in range(_ATTEMPTS):
@@ -141,9 +147,11 @@ class DeltaTarget:
                 raise CommitConflict(f"another commit changed the columns of {self.name}")
             if self.position != before:
                 raise CommitConflict(f"another mirror wrote changes into {self.name}")
-            for path, vector in touched.items():
-                if path not in state.files or vector_id(state.files[path]) != vector:
+            for path in touched:
+                if path not in state.files or vector_id(state.files[path]) != known[path]:
                     raise CommitConflict(f"another commit changed the file {path} of {self.name}")
+            if commit.replaces and len(state.files) != len(known):
+                raise CommitConflict(f"another commit added files to {self.name}")
         raise TableError(
             f"{self.name}: {_ATTEMPTS} commits of other writers came before this one",
             is_transient=True,
@@ -157,10 +165,6 @@ class DeltaTarget:
         if path not in self._state.files:
             raise TableError(f"{self.name} has no file {path}")
         return self._state.files[path]
-
-    def _vector(self, file: Mapping[str, Any]) -> BitMap64:
-        vector = file.get("deletionVector")
-        return bitmap(()) if not vector else read_vector(self.folder, self.name, vector)
 
     def _put(self, actions: Sequence[Action], identity: str) -> bool:
         """Write the next commit; return False, with the newest state, if another one was first."""
@@ -188,24 +192,25 @@ class DeltaTarget:
             if protocol != self._state.protocol:
                 yield {"protocol": protocol}
             yield {"metaData": self._metadata(schema, now)}
-        if commit.replaces:
-            for file in self._state.files.values():
-                yield {"remove": _removal(file, now)}
+        changes = not commit.keeps_rows
+        for path in list(self._state.files) if commit.replaces else commit.removed:
+            yield {"remove": _removal(self._file(path), now, changes)}
         for new in commit.added:
-            yield {"add": _addition(new, now)}
+            yield {"add": _addition(new, now, changes)}
         yield from self._transactions(commit.position, now)
 
     def _mark(self, deleted: Mapping[str, BitMap64]) -> Iterator[Action]:
         """Write vectors; yield the actions that mark rows, or remove files without other rows."""
-        now = _milliseconds()
+        now, files = _milliseconds(), self.files
+        known = {file.path: file for file in files.files}
         marked: list[tuple[dict[str, Any], BitMap64]] = []
         for path, positions in deleted.items():
             file = self._file(path)
-            before = self._vector(file)
+            before = files.vector(known[path])
             vector = before | positions
             if len(vector) == len(before):
                 continue  # the same file with the same vector cannot be removed and added
-            yield {"remove": _removal(file, now)}
+            yield {"remove": _removal(file, now, changes=True)}
             rows = self._rows(path, file)
             if len(vector) < rows:
                 statistics = _statistics(file) | {"numRecords": rows, "tightBounds": False}
@@ -234,6 +239,8 @@ class DeltaTarget:
     def _commit_info(self, commit: Commit, identity: str, now: int) -> dict[str, Any]:
         if not self._exists:
             operation = "CREATE TABLE"
+        elif commit.keeps_rows:
+            operation = "OPTIMIZE"
         elif commit.appends or commit.replaces:
             operation = "WRITE"
         else:
@@ -322,18 +329,21 @@ def _milliseconds() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _data_file(path: str, file: Mapping[str, Any]) -> DataFile:
+def _data_file(name: str, path: str, file: Mapping[str, Any]) -> DataFile:
     statistics = _statistics(file)
     bounds = Bounds(
         statistics.get("minValues", {}),
         statistics.get("maxValues", {}),
         statistics.get("nullCount", {}),
     )
-    deleted = (file.get("deletionVector") or {}).get("cardinality", 0)
-    return DataFile(path, file["size"], statistics.get("numRecords"), bounds, deleted)
+    rows, vector = statistics.get("numRecords"), file.get("deletionVector")
+    if not vector:
+        return DataFile(path, file["size"], rows, bounds)
+    stored = stored_vector(name, vector)
+    return DataFile(path, file["size"], rows, bounds, vector["cardinality"], stored)
 
 
-def _addition(new: NewFile, now: int) -> dict[str, Any]:
+def _addition(new: NewFile, now: int, changes: bool) -> dict[str, Any]:
     statistics = {
         "numRecords": new.rows,
         "minValues": new.bounds.lower,
@@ -346,16 +356,16 @@ def _addition(new: NewFile, now: int) -> dict[str, Any]:
         "partitionValues": {},
         "size": new.size,
         "modificationTime": now,
-        "dataChange": True,
+        "dataChange": changes,
         "stats": json.dumps(statistics),
     }
 
 
-def _removal(file: Mapping[str, Any], now: int) -> dict[str, Any]:
+def _removal(file: Mapping[str, Any], now: int, changes: bool) -> dict[str, Any]:
     removal = {
         "path": file["path"],
         "deletionTimestamp": now,
-        "dataChange": True,
+        "dataChange": changes,
         "extendedFileMetadata": True,
         "partitionValues": file["partitionValues"],
         "size": file["size"],

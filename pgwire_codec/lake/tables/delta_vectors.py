@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pgwire_codec.errors import TableError
 from pgwire_codec.lake.folder import Folder
-from pgwire_codec.lake.vectors import deserialize, from_blob, serialize, to_blob
+from pgwire_codec.lake.vectors import AROUND, StoredVector, serialize, to_blob
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -18,9 +18,6 @@ _INLINE_BYTES: Final = 1 << 10
 
 #: First byte of a file of vectors.
 _FILE_VERSION: Final = b"\x01"
-
-#: Length and checksum around a vector in a file.
-_AROUND: Final = 8
 
 _UUID_DIGITS: Final = 20
 
@@ -50,21 +47,15 @@ def write_vectors(folder: Folder, vectors: Sequence[BitMap64]) -> list[dict[str,
     return descriptors
 
 
-def read_vector(folder: Folder, table: str, descriptor: Mapping[str, Any]) -> BitMap64:
-    """Return the vector with a descriptor. Raises ``TableError`` if it is missing or damaged."""
-    kind, text = descriptor["storageType"], descriptor["pathOrInlineDv"]
-    size = descriptor["sizeInBytes"]
-    try:
-        if kind == "i":
-            return deserialize(z85_decode(text)[:size])
-        if kind == "u":
-            path = vector_path(descriptor)
-            return from_blob(folder.read(path, descriptor.get("offset", 1), size + _AROUND))
-    except (ValueError, FileNotFoundError) as error:
-        raise TableError(
-            f"a deletion vector of {table} cannot be read: {error}",
-            hint="Restore the file, or remove the table, and resume it.",
-        ) from error
+def stored_vector(table: str, descriptor: Mapping[str, Any]) -> StoredVector:
+    """Return the place of a vector; raise ``TableError`` for one in another folder."""
+    kind, text, size = (
+        descriptor[name] for name in ("storageType", "pathOrInlineDv", "sizeInBytes")
+    )
+    if kind == "i":
+        return StoredVector(inline=z85_decode(text)[:size])
+    if kind == "u":
+        return StoredVector(vector_path(descriptor), descriptor.get("offset", 1), size + AROUND)
     raise TableError(
         f"{table} has deletion vectors in another folder, as a shallow clone does",
         hint="Use a table with files of its own.",

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from pgwire_codec.errors import PgwireError
-from pgwire_codec.lake.data_files import Bounds, NewFile
+from pgwire_codec.lake.data_files import NewFile
 from pgwire_codec.lake.position import Position
+from pgwire_codec.lake.table_files import TableFiles
+from pgwire_codec.lake.tables.column_steps import ColumnStep
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -18,30 +20,6 @@ if TYPE_CHECKING:
 
 class CommitConflict(PgwireError):
     """Another commit has changed what this one was decided on: it has to be decided again."""
-
-
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """A data file of a table.
-
-    Attributes
-    ----------
-    path : str
-        Path in the table's folder.
-    size : int
-        Bytes.
-    rows : int or None
-        Rows, deleted ones included; None if the table does not record it.
-    bounds : Bounds
-    deleted : int
-        Number of its rows that are deleted.
-    """
-
-    path: str
-    size: int
-    rows: int | None
-    bounds: Bounds
-    deleted: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +33,16 @@ class Commit:
     added : sequence of NewFile
     deleted : mapping of str to BitMap64
         Positions of rows to delete, by the file's path: rows that are not deleted yet.
+    removed : collection of str
+        Paths of files that are removed, because others have their rows.
     replaces : bool
         Whether all files that the table had are removed.
     schema : pyarrow.Schema or None
-        Columns of the table from now on, if they change.
+        Columns of a new table, or those that the table has from now on.
+    steps : sequence of ColumnStep
+        Steps by which the columns of a table become those.
+    keeps_rows : bool
+        Whether the table has the same rows as before, in other files.
     counts : mapping of str to int
         Numbers of rows, for the table's history.
     """
@@ -66,20 +50,30 @@ class Commit:
     position: Position
     added: Sequence[NewFile] = ()
     deleted: Mapping[str, BitMap64] = field(default_factory=dict)
+    removed: Collection[str] = ()
     replaces: bool = False
     schema: pa.Schema | None = None
+    steps: Sequence[ColumnStep] = ()
+    keeps_rows: bool = False
     counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def appends(self) -> bool:
         """True if the commit only adds files."""
-        return not (self.deleted or self.replaces or self.schema is not None)
+        return not (self.deleted or self.removed or self.replaces or self.schema is not None)
 
 
 class Target(Protocol):
     """Table of a lakehouse, for one stream of changes."""
 
+    #: Name for messages.
     name: str
+
+    #: Steps that need no file written again.
+    alters: frozenset[type[ColumnStep]]
+
+    #: Whether rows can be deleted: otherwise, the table can only be appended to.
+    deletes: bool
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -94,11 +88,17 @@ class Target(Protocol):
         """Number of its last commit; None if it does not exist."""
 
     @property
-    def files(self) -> list[DataFile]:
+    def files(self) -> TableFiles:
         """Its data files."""
 
-    def vector(self, path: str) -> BitMap64:
-        """Return the positions of a file's deleted rows."""
+    def file_schema(self, schema: pa.Schema, steps: Sequence[ColumnStep] = ()) -> pa.Schema:
+        """Return the columns that data files must have, for columns of the table.
+
+        The table has the columns after some steps, or will be created with them.
+        """
+
+    def refresh(self) -> None:
+        """Read what other commits have changed."""
 
     def commit(self, commit: Commit) -> None:
         """Change the table, which is created if it does not exist.

@@ -1,0 +1,196 @@
+"""TableFiles: the data files of a table at one of its versions, for tasks that read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pgwire_codec.errors import TableError
+from pgwire_codec.lake.data_files import Bounds
+from pgwire_codec.lake.folder import Folder, open_folder
+from pgwire_codec.lake.vectors import StoredVector, bitmap, positions_of
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap64
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A data file of a table.
+
+    Attributes
+    ----------
+    path : str
+        Path in the table's folder.
+    size : int
+        Bytes.
+    rows : int or None
+        Rows, deleted ones included; None if the table does not record it.
+    bounds : Bounds
+    deleted : int
+        Number of its rows that are deleted.
+    vector : StoredVector or None
+        Positions of these.
+    """
+
+    path: str
+    size: int
+    rows: int | None
+    bounds: Bounds
+    deleted: int = 0
+    vector: StoredVector | None = None
+
+
+@dataclass(frozen=True)
+class TableFiles:
+    """Data files of a table. Picklable.
+
+    Attributes
+    ----------
+    name : str
+        Name of the table for messages.
+    uri : str
+        Path or URI of the folder that has them.
+    files : tuple of DataFile
+    storage_options : mapping of str to str
+        As for ``deltalake.DeltaTable``.
+    field_ids : mapping of str to int or None
+        Field IDs by column, if the columns of files are found by them, and not by name.
+    """
+
+    name: str
+    uri: str
+    files: tuple[DataFile, ...] = ()
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+    field_ids: Mapping[str, int] | None = None
+
+    @cached_property
+    def folder(self) -> Folder:
+        """The folder."""
+        return open_folder(self.uri, self.storage_options)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in self.__dict__.items() if name != "folder"}
+
+    @property
+    def is_empty(self) -> bool:
+        """True if it is certain that there are no rows."""
+        return all(file.rows == file.deleted for file in self.files)
+
+    def vector(self, file: DataFile) -> BitMap64:
+        """Return the positions of a file's deleted rows."""
+        if file.vector is None:
+            return bitmap(())
+        try:
+            return file.vector.read(self.folder)
+        except (ValueError, FileNotFoundError) as error:
+            raise TableError(
+                f"a deletion vector of {self.name} cannot be read: {error}",
+                hint="Restore the file, or remove the table, and resume it.",
+            ) from error
+
+    def deleted_positions(self, file: DataFile) -> Numbers:
+        """Return the positions of a file's deleted rows, ascending."""
+        return positions_of(self.vector(file)).astype(np.int64)
+
+    def open(self, file: DataFile) -> OpenFile:
+        """Open a file. A context manager."""
+        return OpenFile(self.folder.open(file.path), self.field_ids)
+
+    def batches(self, file: DataFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a file that are not deleted, in the types of a schema."""
+        deleted = self.deleted_positions(file)
+        with self.open(file) as opened:
+            for start, rows in opened.groups(schema):
+                inside = deleted[(deleted >= start) & (deleted < start + len(rows))] - start
+                if len(inside):
+                    kept = np.ones(len(rows), np.bool_)
+                    kept[inside] = False
+                    rows = rows.filter(pa.array(kept))
+                yield from rows.to_batches()
+
+
+class OpenFile:
+    """An open data file, whose columns have the names and types of the table's."""
+
+    def __init__(self, file: pa.NativeFile, field_ids: Mapping[str, int] | None) -> None:
+        self._file = file
+        self.parquet = pq.ParquetFile(file)
+        self._field_ids = field_ids
+
+    def __enter__(self) -> OpenFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.parquet.close()
+        self._file.close()
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        """Names in the file, by the table's."""
+        fields = self.parquet.schema_arrow
+        if self._field_ids is None:
+            return {name: name for name in fields.names}
+        by_id = {int((each.metadata or {}).get(b"PARQUET:field_id", -1)): each for each in fields}
+        return {
+            name: by_id[number].name for name, number in self._field_ids.items() if number in by_id
+        }
+
+    @cached_property
+    def starts(self) -> Numbers:
+        """Position of the first row of each row group."""
+        metadata = self.parquet.metadata
+        counts = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+        starts: Numbers = np.cumsum([0, *counts])[:-1]
+        return starts
+
+    def statistics(self, group: int, name: str) -> pq.Statistics | None:
+        """Return the statistics of a column of a row group, if it has some."""
+        place = self._places.get(self._names.get(name, ""))
+        if place is None:
+            return None
+        return self.parquet.metadata.row_group(group).column(place).statistics
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        schema = self.parquet.metadata.schema
+        return {schema.column(place).path: place for place in range(len(schema))}
+
+    def read(self, group: int, schema: pa.Schema) -> pa.Table:
+        """Return columns of a row group, in the types of a schema; null if the file lacks them."""
+        present = {name: self._names[name] for name in schema.names if name in self._names}
+        found = self.parquet.read_row_group(group, columns=[*present.values()])
+        count = self.parquet.metadata.row_group(group).num_rows
+        columns = [
+            found.column(present[column.name]).cast(column.type)
+            if column.name in present
+            else pa.chunked_array([pa.nulls(count, column.type)])
+            for column in schema
+        ]
+        return pa.Table.from_arrays(columns, schema=schema)
+
+    def groups(self, schema: pa.Schema) -> Iterator[tuple[int, pa.Table]]:
+        """Yield the position of the first row, and the rows, of each row group."""
+        for number, start in enumerate(self.starts.tolist()):
+            yield start, self.read(number, schema)
+
+    def take(self, positions: Numbers, schema: pa.Schema) -> pa.Table:
+        """Return the rows at some positions, in their order."""
+        groups = np.searchsorted(self.starts, positions, side="right") - 1
+        parts, order = [], []
+        for group in np.unique(groups).tolist():
+            chosen = np.flatnonzero(groups == group)
+            rows = self.read(group, schema)
+            parts.append(rows.take(pa.array(positions[chosen] - self.starts[group])))
+            order.append(chosen)
+        inverse = np.argsort(np.concatenate(order), kind="stable")
+        return pa.concat_tables(parts).take(pa.array(inverse))
