@@ -12,7 +12,7 @@ import pytest
 import pgwire_codec as pgc
 from pgwire_codec.capture import Capture, peek
 from pgwire_codec.errors import CaptureError
-from pgwire_codec.spark.arrow_types import SPARK
+from pgwire_codec.lake.row_types import ROW_TYPES
 from pgwire_codec.types import builtin as _pg_type
 from tests.support import corpus
 from tests.support.log_captures import applied, capture_into, decoded, flush_lsn, messages
@@ -109,7 +109,9 @@ def test_as_text() -> None:
 
 def test_on_spark() -> None:
     """A long has no room for the upper half of an oid8."""
-    batches = pgc.Decoder(arrow_types=SPARK, unrepresentable="null").decode(TEXT.messages).batches
+    batches = (
+        pgc.Decoder(arrow_types=ROW_TYPES, unrepresentable="null").decode(TEXT.messages).batches
+    )
     [batch] = [each for each in batches if each.relation.name == "t_oid8"]
     assert batch.new["v"].to_pylist() == [0, 1, 2**32, 2**63 - 1, None, None, None]
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, ClassVar
 
 import psycopg2
@@ -13,7 +17,8 @@ from psycopg2.extras import LogicalReplicationConnection
 from pgwire_codec.capture import Capture, peek
 from pgwire_codec.errors import CaptureError
 from pgwire_codec.reference import decode_message
-from tests.support.servers import Database
+from tests.support.data_directories import servers_folder
+from tests.support.servers import QUICK_AND_STEADY, Database, TemporaryServer, database
 from tests.support.slot_captures import opened, read, tags, wait_until
 
 pytestmark = pytest.mark.slow
@@ -135,3 +140,45 @@ class TestSettings:
         with opened(strange) as capture:
             self.check(read(capture))
         self.check(peek(strange.dsn, slot=strange.slot, publication="p").data)
+
+
+#: Locales of currencies with cents, and without.
+EURO, YEN = "de_DE.utf8", "ja_JP.utf8"
+
+
+@pytest.fixture(scope="module")
+def with_locales() -> Iterator[TemporaryServer]:
+    """A server that has some locales of currencies."""
+    if shutil.which("localedef") is None or not Path("/usr/share/i18n/locales").exists():
+        pytest.skip("the sources of locales are not installed")
+    with (
+        tempfile.TemporaryDirectory(dir=servers_folder()) as folder,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        Path(folder).chmod(0o755)  # the server has another user
+        for name in (EURO, YEN):
+            source = name.removesuffix(".utf8")
+            command = ["localedef", "-i", source, "-f", "UTF-8", f"{folder}/{name}"]
+            subprocess.run(command, check=True)
+        patch.setenv("LOCPATH", folder)
+        with TemporaryServer(18, QUICK_AND_STEADY) as server:
+            yield server
+
+
+@pytest.mark.parametrize(("locale", "sent"), [(EURO, "$1,234.00"), (YEN, "￥1,234")])
+def test_money_has_one_form(with_locales: TemporaryServer, locale: str, sent: str) -> None:
+    """Another locale would give a number without cents another value."""
+    with database(with_locales) as made:
+        made.execute(
+            f"ALTER DATABASE {made.name} SET lc_monetary = '{locale}'",
+            "CREATE TABLE t (m money)",
+            "CREATE PUBLICATION p FOR TABLE t",
+        )
+        made.create_slot()
+        made.execute("INSERT INTO t VALUES (1234)")
+        peeked = list(peek(made.dsn, slot=made.slot, publication="p").data)
+        with opened(made) as capture:
+            streamed = read(capture)
+        for messages in peeked, streamed:
+            insert: Any = decode_message(next(m for m in messages if m[:1] == b"I"))
+            assert insert.new.values[0].decode() == sent

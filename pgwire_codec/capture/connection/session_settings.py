@@ -27,20 +27,28 @@ PINNED: Final = {
     "client_min_messages": "notice",  # of which a missing publication is one
 }
 
+#: Locale of money, ``$1,234.56``. A locale also decides how many digits of a stored number are the
+#: fraction, so that only one with as many can be in its place.
+_MONETARY: Final = {"lc_monetary": "C"}
+_HAS_CENTS: Final = "SELECT cash_send('1'::money) = int8send(100)"
 
 #: Encoding of a database whose text has no known one.
 _SQL_ASCII: Final = "SQL_ASCII"
 
 
-def pinned_settings(connection: Any) -> dict[str, str]:
-    """Return every pinned setting, and its value for the database of a connection.
+def pinned_settings(cursor: Any) -> dict[str, str]:
+    """Return every pinned setting, and its value for the database of a session.
 
     A database in SQL_ASCII has any bytes. Its server would refuse all rows of a COPY, and end the
     stream, at one that is not UTF-8. So they are sent as they are: decoding refuses that value.
     """
-    if connection.get_parameter_status("server_encoding") == _SQL_ASCII:
-        return {**PINNED, "client_encoding": _SQL_ASCII}
-    return PINNED
+    settings = dict(PINNED)
+    cursor.execute(_HAS_CENTS)
+    if cursor.fetchone()[0]:
+        settings |= _MONETARY
+    if cursor.connection.get_parameter_status("server_encoding") == _SQL_ASCII:
+        settings["client_encoding"] = _SQL_ASCII
+    return settings
 
 
 def pin(cursor: Any) -> None:
@@ -51,7 +59,7 @@ def pin(cursor: Any) -> None:
     CaptureError
         When the server reports another value afterwards, as can happen through a pooler.
     """
-    settings = pinned_settings(cursor.connection)
+    settings = pinned_settings(cursor)
     for name, value in settings.items():
         cursor.execute("SELECT set_config(%s, %s, false)", (name, value))
     for name, value in settings.items():
@@ -88,7 +96,7 @@ def pinned_transaction(connection: Any) -> Iterator[Any]:
             cursor.execute("BEGIN")
         cursor.execute("SAVEPOINT pgwire_codec_pinned")
         try:
-            for name, value in pinned_settings(connection).items():
+            for name, value in pinned_settings(cursor).items():
                 cursor.execute("SELECT set_config(%s, %s, true)", (name, value))
             yield cursor
         finally:
