@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -17,11 +20,23 @@ from pgwire_codec.lake.folder import Folder
 _GROUP_ROWS: Final = 1 << 18
 _GROUP_BYTES: Final = 64 << 20
 
+#: Rows by which columns with few different values are recognized.
+_SAMPLE_ROWS: Final = 1 << 13
+
 #: Columns that have bounds. A commit has them for each of its files.
 _MOST_BOUNDS: Final = 32
 
 #: Characters of a text in bounds.
 _TEXT: Final = 32
+
+#: Column of the time of a row's commit, in histories.
+COMMIT_TIME: Final = "_commit_time"
+
+#: Files of different dates that a task has open at a time.
+_OPEN_FILES: Final = 4
+
+#: Microseconds of a day.
+_DAY: Final = 86_400_000_000
 
 _LAST: Final = chr(0x10FFFF)
 _SURROGATES: Final = range(0xD800, 0xE000)
@@ -131,55 +146,216 @@ def _upper_text(text: str) -> str | None:
     return begin[:-1] + chr(_SURROGATES.stop if code in _SURROGATES else code)
 
 
-def write_data_file(
-    folder: Folder, schema: pa.Schema, batches: Iterable[pa.RecordBatch], directory: str = ""
-) -> NewFile:
-    """Write rows into a new file, and return it.
+@dataclass(frozen=True, slots=True)
+class FileLayout:
+    """Paths of a table's new data files, for the tasks that write them.
+
+    Attributes
+    ----------
+    prefix, ending : str
+        First and last characters of the paths, which are unique in between.
+    by_date : bool
+        Whether each file has rows of one date: that of the commit in UTC, which the path contains.
+    """
+
+    prefix: str = ""
+    ending: str = ".parquet"
+    by_date: bool = False
+
+    def path(self, date: str = "") -> str:
+        """Return the path of a new file."""
+        name = f"{date}-{uuid.uuid4()}" if date else str(uuid.uuid4())
+        return f"{self.prefix}{name}{self.ending}"
+
+
+class DataFilesWriter:
+    """Writes new data files of a table: one, or one of each date, or without rows not any.
+
+    A date has more than one file if its rows are scattered among those of many others, because
+    only a few files are open at a time.
 
     Parameters
     ----------
     folder : Folder
         That of the table.
     schema : pyarrow.Schema
-        Columns of the table, which the batches have.
-    batches : iterable of pyarrow.RecordBatch
-    directory : str
-        Directory of the file in the folder.
+        Columns of the files.
+    layout : FileLayout
     """
-    path = f"{directory}/{uuid.uuid4()}.parquet" if directory else f"{uuid.uuid4()}.parquet"
-    bounds, rows = BoundsBuilder(bounded_columns(schema)), 0
-    with folder.writer(path) as file:
-        sink = pa.PythonFile(file, "w")
-        with pq.ParquetWriter(
-            sink,
-            schema,
-            write_statistics=_with_statistics(schema),
-            version="2.6",
-            coerce_timestamps="us",
-        ) as writer:
-            for group in _groups(batches):
-                most = len(group) if len(group) < 2 * _GROUP_ROWS else _GROUP_ROWS
-                writer.write_table(group, row_group_size=most)
-                for batch in group.to_batches():
-                    bounds.add(batch)
-                rows += len(group)
-        size = sink.tell()
-    return NewFile(path, size, rows, bounds.build())
+
+    def __init__(self, folder: Folder, schema: pa.Schema, layout: FileLayout) -> None:
+        self._folder = folder
+        self._schema = schema
+        self._layout = layout
+        self._open: dict[str, _FileWriter] = {}  # that of the last rows is last
+        self._finished: list[NewFile] = []
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes of rows in memory."""
+        return sum(writer.buffered_bytes for writer in self._open.values())
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add rows; columns that they lack are null."""
+        for date, rows in _rows_by_date(batch) if self._layout.by_date else [("", batch)]:
+            writer = self._open.pop(date, None)
+            if writer is None:
+                if len(self._open) == _OPEN_FILES:
+                    self._finish_first()
+                writer = _FileWriter(self._folder, self._layout.path(date), self._schema)
+            self._open[date] = writer
+            writer.add(rows)
+
+    def flush(self) -> None:
+        """Write the rows that are buffered as row groups."""
+        for writer in self._open.values():
+            writer.flush()
+
+    def finish(self) -> list[NewFile]:
+        """Return the files, which are durable."""
+        while self._open:
+            self._finish_first()
+        return self._finished
+
+    def discard(self) -> None:
+        """Remove the files."""
+        for writer in self._open.values():
+            writer.discard()
+        for file in self._finished:
+            self._folder.remove(file.path)
+        self._open.clear()
+        self._finished.clear()
+
+    def _finish_first(self) -> None:
+        date = next(iter(self._open))
+        file = self._open[date].finish()
+        del self._open[date]
+        self._finished += [] if file is None else [file]
 
 
-def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield batches together, as many as make a row group."""
-    buffered: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        buffered.append(batch)
-        rows += len(batch)
-        size += batch.nbytes
-        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
-            yield pa.Table.from_batches(buffered)
-            buffered, rows, size = [], 0, 0
-    if buffered:
-        yield pa.Table.from_batches(buffered)
+class _FileWriter:
+    """Writer of a data file, which exists once it has rows."""
+
+    def __init__(self, folder: Folder, path: str, schema: pa.Schema) -> None:
+        self._folder = folder
+        self._path = path
+        self._schema = schema
+        self._bounds = BoundsBuilder(bounded_columns(schema))
+        self._rows = 0
+        self._buffered: list[pa.RecordBatch] = []
+        self._buffered_rows = self.buffered_bytes = 0
+        self._opened = ExitStack()
+        self._sink: pa.PythonFile | None = None
+        self._parquet: Any = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add rows, which are written together, as many as make a row group."""
+        self._buffered.append(batch)
+        self._buffered_rows += len(batch)
+        self.buffered_bytes += batch.nbytes
+        if self._buffered_rows >= _GROUP_ROWS or self.buffered_bytes >= _GROUP_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the rows that are buffered as a row group."""
+        if not self._buffered_rows:
+            return
+        group = _completed(pa.Table.from_batches(self._buffered), self._schema)
+        self._buffered, self._buffered_rows, self.buffered_bytes = [], 0, 0
+        if self._parquet is None:
+            file = self._opened.enter_context(self._folder.writer(self._path))
+            self._sink = pa.PythonFile(file, "w")
+            self._parquet = self._opened.enter_context(
+                pq.ParquetWriter(
+                    self._sink,
+                    self._schema,
+                    use_dictionary=_repeated(group),
+                    write_statistics=_with_statistics(self._schema),
+                    version="2.6",
+                    coerce_timestamps="us",
+                )
+            )
+        most = len(group) if len(group) < 2 * _GROUP_ROWS else _GROUP_ROWS
+        self._parquet.write_table(group, row_group_size=most)
+        for batch in group.to_batches():
+            self._bounds.add(batch)
+        self._rows += len(group)
+
+    def finish(self) -> NewFile | None:
+        """Write the rest of the file, and return it."""
+        with self._opened:
+            self.flush()
+            if self._sink is None:
+                return None
+            self._parquet.close()
+            size = self._sink.tell()
+        return NewFile(self._path, size, self._rows, self._bounds.build())
+
+    def discard(self) -> None:
+        """Remove the file, unless it is finished."""
+        # The folder removes a file whose context an error ends.
+        with suppress(Exception), self._opened:
+            raise InterruptedError
+
+
+def write_data_files(
+    folder: Folder,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    layout: FileLayout | None = None,
+) -> list[NewFile]:
+    """Write rows into new files; see :class:`DataFilesWriter`."""
+    writer = DataFilesWriter(folder, schema, layout or FileLayout())
+    try:
+        for batch in batches:
+            writer.add(batch)
+        return writer.finish()
+    except BaseException:
+        writer.discard()
+        raise
+
+
+def _rows_by_date(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield the rows of each date, in their order."""
+    if not len(batch):
+        return
+    times = batch.column(COMMIT_TIME).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    days = times.to_numpy(zero_copy_only=True) // _DAY
+    if (days[1:] < days[:-1]).any():
+        order = np.argsort(days, kind="stable")
+        batch, days = batch.take(pa.array(order)), days[order]
+    starts = np.flatnonzero(np.diff(days, prepend=days[0] - 1)).tolist()
+    for start, end in pairwise([*starts, len(days)]):
+        yield str(days[start].astype("datetime64[D]")), batch.slice(start, end - start)
+
+
+def _completed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return rows with the columns of a schema."""
+    if rows.schema.equals(schema, check_metadata=True):
+        return rows
+    present = set(rows.column_names)
+    columns = [
+        rows.column(column.name).cast(column.type)
+        if column.name in present
+        else pa.chunked_array([pa.nulls(len(rows), column.type)])
+        for column in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _repeated(rows: pa.Table) -> list[str] | bool:
+    """Return the columns with few different values, for which dictionaries are tried.
+
+    Otherwise they cost more than the rest of the file, and are given up.
+    """
+    sample = rows.slice(0, _SAMPLE_ROWS)
+    names = [
+        name
+        for name, column in zip(sample.column_names, sample.columns, strict=True)
+        if not pa.types.is_nested(column.type)
+        and pc.count_distinct(column, mode="all").as_py() <= len(sample) // 4
+    ]
+    return names or False
 
 
 def _with_statistics(schema: pa.Schema) -> list[str] | bool:

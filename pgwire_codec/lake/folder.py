@@ -1,11 +1,12 @@
 """Files below a folder, on a local disk or in an object store, as tables need them.
 
-A file that is created is durable, and none is overwritten. obstore is the object store of delta-rs
-for Python: its options and credentials are the same.
+A file that is created is durable, and does not overwrite another one. obstore is the object store
+of delta-rs for Python: its options and credentials are the same.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import uuid
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 #: Options of delta-rs about its own commits, which are not options of the store.
 _OF_COMMITS: Final = ("aws_s3_", "conditional_put", "copy_if_not_exists")
 
-#: Options of the HTTP client, by which obstore keeps them apart from those of the store.
+#: Options of the HTTP client, which obstore keeps apart from those of the store. delta-rs has some
+#: of them with the prefix ``aws_``, too.
 _OF_CLIENT: Final = frozenset({
     "allow_http", "allow_invalid_certificates", "connect_timeout", "default_content_type",
     "http1_only", "http2_only", "pool_idle_timeout", "pool_max_idle_per_host", "proxy_url",
@@ -39,6 +41,12 @@ class Folder(Protocol):
     def names(self, directory: str, after: str = "") -> list[str]:
         """Return the names of the files in a directory that follow another one, sorted."""
 
+    def exists(self, path: str) -> bool:
+        """Return whether a file exists."""
+
+    def sizes(self) -> dict[str, int]:
+        """Return the sizes of all files, by path."""
+
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         """Return the content of a file, or a part. Raises ``FileNotFoundError``."""
 
@@ -50,6 +58,12 @@ class Folder(Protocol):
 
     def writer(self, path: str) -> Any:
         """Return a context with a file to write a new file into; it is removed after an error."""
+
+    def move(self, path: str, target: str) -> None:
+        """Move a file, and replace the target if it exists. Raises ``FileNotFoundError``.
+
+        An object store copies the file first.
+        """
 
     def remove(self, path: str) -> None:
         """Remove a file if it exists."""
@@ -77,6 +91,18 @@ class LocalFolder:
         except FileNotFoundError:
             return []
         return sorted(name for name in names if name > after)
+
+    def exists(self, path: str) -> bool:
+        return (self._path / path).exists()
+
+    def sizes(self) -> dict[str, int]:
+        sizes = {}
+        for directory, _, names in os.walk(self._path):
+            for name in names:
+                path = Path(directory, name)
+                with suppress(FileNotFoundError):
+                    sizes[path.relative_to(self._path).as_posix()] = path.stat().st_size
+        return sizes
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         with (self._path / path).open("rb") as file:
@@ -110,6 +136,13 @@ class LocalFolder:
             target.unlink(missing_ok=True)
             raise
         _sync_directory(target.parent)
+
+    def move(self, path: str, target: str) -> None:
+        moved = self._path / target
+        moved.parent.mkdir(parents=True, exist_ok=True)
+        (self._path / path).replace(moved)
+        _sync_directory(moved.parent)
+        _sync_directory(moved.parent.parent)  # the directory may be new
 
     def remove(self, path: str) -> None:
         (self._path / path).unlink(missing_ok=True)
@@ -152,6 +185,22 @@ class ObjectFolder:
         names = [path.removeprefix(prefix) for path in paths]
         return sorted(name for name in names if "/" not in name)
 
+    def exists(self, path: str) -> bool:
+        import obstore
+
+        try:
+            obstore.head(self._store, path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def sizes(self) -> dict[str, int]:
+        import obstore
+
+        return {
+            entry["path"]: entry["size"] for chunk in obstore.list(self._store) for entry in chunk
+        }
+
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         import obstore
 
@@ -163,8 +212,7 @@ class ObjectFolder:
     def open(self, path: str) -> pa.NativeFile:
         import obstore
 
-        file: Any = obstore.open_reader(self._store, path)
-        return pa.PythonFile(file, "r")
+        return pa.PythonFile(_ObjectReader(obstore.open_reader(self._store, path)), "r")
 
     def create(self, path: str, data: bytes | pa.Buffer) -> None:
         import obstore
@@ -181,7 +229,12 @@ class ObjectFolder:
 
         # Its name is unique: nothing else creates it.
         with obstore.open_writer(self._store, path) as file:
-            yield file
+            yield _ObjectWriter(file)
+
+    def move(self, path: str, target: str) -> None:
+        import obstore
+
+        obstore.rename(self._store, path, target, overwrite=True)
 
     def remove(self, path: str) -> None:
         import obstore
@@ -190,16 +243,60 @@ class ObjectFolder:
             obstore.delete(self._store, path)
 
 
+class _ObjectReader(io.RawIOBase):
+    """obstore's reader of an object, as a file of Python's."""
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1) -> bytes:
+        return bytes(self._reader.read(None if size is None or size < 0 else size))
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        position: int = self._reader.seek(offset, whence)
+        return position
+
+    def tell(self) -> int:
+        position: int = self._reader.tell()
+        return position
+
+
+class _ObjectWriter(io.RawIOBase):
+    """obstore's writer of an object, as a file of Python's."""
+
+    def __init__(self, writer: Any) -> None:
+        self._writer, self._size = writer, 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        size = memoryview(data).nbytes
+        self._writer.write(data)
+        self._size += size
+        return size
+
+    def tell(self) -> int:
+        return self._size
+
+
 def _open_store(uri: str, options: Mapping[str, str]) -> ObjectStore:
     try:
         from obstore.store import from_url
     except ImportError:
         raise missing_extra("tables in an object store need obstore", "lake") from None
-    lower = {name.lower(): value for name, value in options.items()}
-    client: Any = {name: value for name, value in lower.items() if name in _OF_CLIENT}
-    config: Any = {
-        name: value
-        for name, value in lower.items()
-        if name not in client and not name.startswith(_OF_COMMITS)
-    }
+    config: Any = {}
+    client: Any = {}
+    for name, value in options.items():
+        lower = name.lower()
+        if (of_client := lower.removeprefix("aws_")) in _OF_CLIENT:
+            client[of_client] = value
+        elif not lower.startswith(_OF_COMMITS):
+            config[lower] = value
     return from_url(uri, config=config, client_options=client)

@@ -83,7 +83,7 @@ class TableFiles:
 
     @property
     def is_empty(self) -> bool:
-        """True if it is certain that there are no rows."""
+        """True if it certainly has no rows."""
         return all(file.rows == file.deleted for file in self.files)
 
     def vector(self, file: DataFile) -> BitMap64:

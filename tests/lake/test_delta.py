@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from pgwire_codec.errors import TableError
-from pgwire_codec.lake.data_files import NewFile, write_data_file
+from pgwire_codec.lake.data_files import NewFile, write_data_files
 from pgwire_codec.lake.position import Position
 from pgwire_codec.lake.tables.delta import DeltaTarget
 from pgwire_codec.lake.tables.target import Commit, CommitConflict
@@ -32,7 +32,8 @@ def rows(ids: Iterable[int], tag: str = "row") -> pa.RecordBatch:
 
 
 def new_file(target: DeltaTarget, *batches: pa.RecordBatch) -> NewFile:
-    return write_data_file(target.folder, batches[0].schema, batches)
+    (file,) = write_data_files(target.folder, batches[0].schema, batches)
+    return file
 
 
 def create(path: Path, count: int = 10, **options: Any) -> DeltaTarget:
@@ -112,7 +113,7 @@ def test_a_table_is_replaced(tmp_path: Path) -> None:
     target = create(tmp_path)
     schema = SCHEMA.append(pa.field("at", pa.timestamp("us")))
     batch = rows([7]).append_column("at", pa.array([None], pa.timestamp("us")))
-    file = write_data_file(target.folder, schema, [batch])
+    (file,) = write_data_files(target.folder, schema, [batch])
     target.commit(Commit(Position(200, 16400), [file], replaces=True, schema=schema))
     check(tmp_path, [(7, "row 7", None)])
     assert target.schema == schema

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from pgwire_codec import __version__
 from pgwire_codec.errors import TableError
-from pgwire_codec.lake.data_files import Bounds, bounded_columns
+from pgwire_codec.lake.data_files import Bounds, FileLayout, bounded_columns
 from pgwire_codec.lake.folder import Folder, open_folder
 from pgwire_codec.lake.position import Position
 from pgwire_codec.lake.table_files import DataFile, TableFiles
@@ -41,6 +41,7 @@ from pgwire_codec.lake.tables.delta_log import (
 )
 from pgwire_codec.lake.tables.delta_schema import from_json, to_json
 from pgwire_codec.lake.tables.delta_vectors import stored_vector, write_vectors
+from pgwire_codec.lake.tables.sql import quoted
 from pgwire_codec.lake.tables.target import Commit, CommitConflict
 
 if TYPE_CHECKING:
@@ -78,7 +79,6 @@ class DeltaTarget:
         to be replaced.
     """
 
-    alters: frozenset[type[ColumnStep]] = frozenset((AddColumn,))
     deletes = True
 
     def __init__(
@@ -121,12 +121,21 @@ class DeltaTarget:
         files = tuple(found for _, found in self._files.values())
         return TableFiles(self.name, self.folder.uri, files, self._options)
 
+    @property
+    def layout(self) -> FileLayout:
+        return FileLayout()
+
+    def takes(self, steps: Sequence[ColumnStep]) -> bool:
+        return all(isinstance(step, AddColumn) for step in steps)
+
     def file_schema(self, schema: pa.Schema, steps: Sequence[ColumnStep] = ()) -> pa.Schema:
         return schema
 
     def refresh(self) -> None:
-        """Read the commits that were added since."""
+        """Read the commits that were added since; or all, if the table was removed meanwhile."""
         refresh(self.folder, self._state)
+        if self._exists and not self.folder.exists(commit_path(self._state.version)):
+            self._state = read_state(self.folder)
 
     def commit(self, commit: Commit) -> None:
         state, before = self._state, self.position
@@ -233,7 +242,7 @@ class DeltaTarget:
             (self._app_id, position.commit_lsn),
             (f"{self._app_id}/relation", position.relation),
         ):
-            if value is not None:
+            if value is not None and value != self._state.transactions.get(name):
                 yield {"txn": {"appId": name, "version": value, "lastUpdated": now}}
 
     def _commit_info(self, commit: Commit, identity: str, now: int) -> dict[str, Any]:
@@ -288,7 +297,7 @@ class DeltaTarget:
     def _metadata(self, schema: pa.Schema, now: int) -> dict[str, Any]:
         if self._exists:
             return {**self._state.metadata, "schemaString": to_json(schema)}
-        properties = {_BOUNDED: ",".join(map(_quoted, bounded_columns(schema)))}
+        properties = {_BOUNDED: ",".join(map(quoted, bounded_columns(schema)))}
         if self._vectors:
             properties[ENABLE_VECTORS] = "true"
         return {
@@ -379,7 +388,3 @@ def _has_ntz(kind: pa.DataType) -> bool:
     if pa.types.is_timestamp(kind):
         return kind.tz is None
     return any(_has_ntz(kind.field(number).type) for number in range(kind.num_fields))
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

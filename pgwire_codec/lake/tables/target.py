@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from pgwire_codec.errors import PgwireError
-from pgwire_codec.lake.data_files import NewFile
+from pgwire_codec.lake.data_files import FileLayout, NewFile
 from pgwire_codec.lake.position import Position
 from pgwire_codec.lake.table_files import TableFiles
 from pgwire_codec.lake.tables.column_steps import ColumnStep
@@ -69,10 +69,7 @@ class Target(Protocol):
     #: Name for messages.
     name: str
 
-    #: Steps that need no file written again.
-    alters: frozenset[type[ColumnStep]]
-
-    #: Whether rows can be deleted: otherwise, the table can only be appended to.
+    #: True if rows can be deleted; otherwise, the table can only be appended to.
     deletes: bool
 
     @property
@@ -90,6 +87,13 @@ class Target(Protocol):
     @property
     def files(self) -> TableFiles:
         """Its data files."""
+
+    @property
+    def layout(self) -> FileLayout:
+        """Paths of new data files for the next commit."""
+
+    def takes(self, steps: Sequence[ColumnStep]) -> bool:
+        """Return whether steps need no file written again."""
 
     def file_schema(self, schema: pa.Schema, steps: Sequence[ColumnStep] = ()) -> pa.Schema:
         """Return the columns that data files must have, for columns of the table.
