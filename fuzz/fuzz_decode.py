@@ -30,8 +30,8 @@ with atheris.instrument_imports(include=["pgwire_codec"]) if atheris else contex
     from pgwire_codec import reference
     from pgwire_codec._core.columns import encode_batch as compiled_encode
     from pgwire_codec.changes.batch import ChangeBatch
+    from pgwire_codec.lake.row_types import ROW_TYPES
     from pgwire_codec.reference import encode as plain_encode
-    from pgwire_codec.spark.arrow_types import SPARK
     from pgwire_codec.types import TypeOptions, column_type
     from pgwire_codec.types.builtin import BUILTIN
     from tests.support.differential import Pair, differential, exact, outcome, same_functions
@@ -40,7 +40,7 @@ with atheris.instrument_imports(include=["pgwire_codec"]) if atheris else contex
 COMPILED = implementation("cython").package
 TYPE_OPTIONS = [
     TypeOptions(),
-    TypeOptions(arrow_types=SPARK),
+    TypeOptions(arrow_types=ROW_TYPES),
     TypeOptions(types="text"),
     TypeOptions(strings="view", numeric="float64"),
     TypeOptions(numeric="decimal128(20,3)"),
@@ -52,7 +52,7 @@ OPTIONS = [
     for policy in POLICIES
     for on_error in ("raise", "skip")
     for atomic, before in ((True, "key"), (False, "full"))
-    for types in ({}, {"arrow_types": SPARK}, {"types": "text"}, {"strings": "view"})
+    for types in ({}, {"arrow_types": ROW_TYPES}, {"types": "text"}, {"strings": "view"})
 ]
 KINDS = [
     column_type(oid, -1, TypeOptions())

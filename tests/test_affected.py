@@ -68,7 +68,7 @@ def test_a_change_reaches(script: Any, path: str, reached: set[str], not_reached
         "tests/support/servers.py",
         "tests/corpus/README.md",
         "tools/test-spark",
-        "pgwire_codec/spark/arrow_types.py",
+        "pgwire_codec/lake/row_types.py",
         "pgwire_codec/__init__.py",
     ],
 )
@@ -95,7 +95,7 @@ def test_each_test_sees_what_it_imports(script: Any) -> None:
     for path in ROOT.glob("tests/**/test_*.py"):
         file = str(path.relative_to(ROOT))
         folder = "/".join(file.split("/")[:2])
-        text = path.read_text(encoding="utf-8").replace("pgwire_codec.spark.arrow_types", "")
+        text = path.read_text(encoding="utf-8").replace("pgwire_codec.lake.row_types", "")
         for layer in known.intersection(re.findall(r"(?:from|import) pgwire_codec\.(\w+)", text)):
             own = [file] if file.removeprefix("tests/") in script.SEEN else []
             if not any(script.sees(each, layer, order) for each in (folder, *own)):

@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +21,7 @@ from pgwire_codec.protocol import spec
 from tests.spark import test_auto_cdc
 from tests.support import docs
 from tests.support.docs import LANGUAGES, ROOT, Page, pages
+from tests.support.object_store import s3
 from tests.support.servers import database
 from tests.support.tls import tls_server
 
@@ -79,7 +79,7 @@ def names(
             monkeypatch.setenv("PGPORT", str(served.port))
         if "kafka" in needs:
             monkeypatch.setenv("KAFKA", running.enter_context(_kafka()))
-        settings = running.enter_context(_s3("lake")) if "s3" in needs else {}
+        settings = running.enter_context(s3("lake")) if "s3" in needs else {}
         for name, value in settings.items():
             monkeypatch.setenv(name, value)
         yield known
@@ -93,25 +93,6 @@ def _kafka() -> Iterator[str]:
     client = producer({"test.mock.num.brokers": 1, "bootstrap.servers": "none", "log_level": 0})
     [broker] = client.list_topics(timeout=10).brokers.values()
     yield f"{broker.host}:{broker.port}"
-
-
-@contextlib.contextmanager
-def _s3(bucket: str) -> Iterator[dict[str, str]]:
-    """An S3 server with a bucket; the environment variables that lead to it."""
-    server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    try:
-        url = "http://{}:{}".format(*server.get_host_and_port())
-        urllib.request.urlopen(urllib.request.Request(f"{url}/{bucket}", method="PUT")).close()
-        yield {
-            "AWS_ENDPOINT_URL": url,
-            "AWS_ACCESS_KEY_ID": "some",
-            "AWS_SECRET_ACCESS_KEY": "secret",
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_EC2_METADATA_DISABLED": "true",
-        }
-    finally:
-        server.stop()
 
 
 @pytest.mark.parametrize("page", _with_code())

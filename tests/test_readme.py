@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from pgwire_codec.cli.app import app
 from pgwire_codec.demo.server import EmbeddedServer
-from pgwire_codec.spark.arrow_types import SPARK
+from pgwire_codec.lake.row_types import ROW_TYPES
 from pgwire_codec.types import NATIVE, TypeOptions, column_type, default_registry
 from tests.support import logs
 from tests.support.corpus import capture
@@ -148,7 +148,7 @@ ROWS = [
 @pytest.mark.parametrize("row", [row for row in ROWS if "numeric" not in row[0]], ids="-".join)
 def test_table_of_types(row: list[str]) -> None:
     names = re.findall(r"`(\w+)`", row[0])
-    for target, cell in ((NATIVE, row[1]), (SPARK, row[2])):
+    for target, cell in ((NATIVE, row[1]), (ROW_TYPES, row[2])):
         written = cell.split(", ") if cell not in FORMATS else [cell]
         formats = [FORMATS[each] for each in written]
         for name, expected in zip(names, formats * (len(names) // len(formats)), strict=True):
@@ -164,7 +164,7 @@ def test_table_of_types_on_numeric() -> None:
     ]
     numeric_12_2 = 4 + (12 << 16 | 2)
     numeric_39_2 = 4 + (39 << 16 | 2)
-    for target in (NATIVE, SPARK):
+    for target in (NATIVE, ROW_TYPES):
         options = TypeOptions(arrow_types=target)
         assert column_type(1700, numeric_12_2, options).format == "d:12,2"
         assert column_type(1700, numeric_39_2, options).format == "u"

@@ -16,9 +16,9 @@ import click
 
 import pgwire_codec as pgc
 from pgwire_codec.cli.app import app
+from pgwire_codec.lake.row_types import ROW_TYPES
 from pgwire_codec.metrics.instruments import INSTRUMENTS
 from pgwire_codec.protocol import spec
-from pgwire_codec.spark.arrow_types import SPARK
 from pgwire_codec.types import TypeOptions, column_type
 from pgwire_codec.types.builtin import BUILTIN
 
@@ -169,7 +169,7 @@ def _arrow(oid: int) -> str:
 
 
 def _spark(oid: int) -> str:
-    kind = column_type(oid, -1, TypeOptions(arrow_types=SPARK))
+    kind = column_type(oid, -1, TypeOptions(arrow_types=ROW_TYPES))
     if kind.pg.family == "numeric":
         return "decimal(p, s); string if without precision or over 38 digits"
     return _SPARK[kind.format]

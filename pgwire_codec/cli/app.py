@@ -19,7 +19,7 @@ _COMMANDS: Final = {
     "demo": "Mirror a small shop's tables into Delta, and compare them with the server.",
     "inspect": "Show the messages of a capture.",
     "log": "Inspect and maintain a log: a directory of captured messages, or its URI.",
-    "mirror": "Keep the tables of a log as Delta or Iceberg tables, with Spark on this machine.",
+    "mirror": "Keep the tables of a log as Delta or Iceberg tables, with Spark or without it.",
     "report": "Show a log on one HTML page.",
 }
 

@@ -13,8 +13,6 @@ from pgwire_codec.cli.compare_report import print_lines, print_table
 from pgwire_codec.cli.failure import Failure
 from pgwire_codec.cli.lake_options import (
     conf_option,
-    engine_for,
-    engine_option,
     json_option,
     log_option,
     spark_module,
@@ -22,6 +20,7 @@ from pgwire_codec.cli.lake_options import (
     to_option,
 )
 from pgwire_codec.format import format_count
+from pgwire_codec.lake.lakehouse import ICEBERG, parse_target
 from pgwire_codec.log import Log
 
 if TYPE_CHECKING:
@@ -55,7 +54,6 @@ cannot be compared, such as those with a mask.
     multiple=True,
     help="Name of a publication of the log (repeatable). Default: those of its last session.",
 )
-@engine_option("Program that reads Delta tables. Default: delta-rs.")
 @click.option(
     "--wait",
     type=click.FloatRange(min=0),
@@ -85,7 +83,6 @@ def compare(
     target: str,
     dsn: str,
     conf: dict[str, str],
-    engine: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -97,9 +94,9 @@ def compare(
     comparing = spark_module("comparing.compare", "compare")
     local = spark_module("local", "compare")
     Log(log)  # an error that needs no Spark
-    engine, lakehouse = engine_for(target, engine)
-    with local.local_spark(conf, lakehouse) as spark:
-        found = comparing.compare(spark, log, target, dsn, engine=engine, **options)
+    kind, _ = parse_target(target)
+    with local.local_spark(conf, kind if kind == ICEBERG else None) as spark:
+        found = comparing.compare(spark, log, target, dsn, **options)
     console = Console()
     if console.is_terminal and not as_json:
         print_table(found.tables, console)

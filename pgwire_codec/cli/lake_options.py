@@ -52,24 +52,6 @@ def to_option(text: str) -> Callable[[_Command], _Command]:
     return click.option("--to", "target", required=True, metavar="TARGET", help=text)
 
 
-def engine_option(text: str) -> Callable[[_Command], _Command]:
-    """Return the option ``--engine``, with its help."""
-    return click.option("--engine", type=click.Choice(["delta-rs", "delta-spark"]), help=text)
-
-
-def engine_for(target: str, engine: str | None) -> tuple[str | None, str | None]:
-    """Return the engine for a target, and the format of which its session needs the jars.
-
-    Raises ``OptionError`` for an unsupported target.
-    """
-    lake = spark_module("mirroring.lake", "a lakehouse")
-    kind, _ = lake.parse_target(target)
-    if engine is None and kind == lake.DELTA:
-        engine = "delta-rs"
-    needs_jars = engine != "delta-rs" and kind != lake.PARQUET
-    return engine, kind if needs_jars else None
-
-
 def spark_module(name: str, user: str) -> Any:
     """Return a module of the package's part for Spark; ``user`` needs it.
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
@@ -13,8 +15,6 @@ from rich.console import Console
 
 from pgwire_codec.cli.lake_options import (
     conf_option,
-    engine_for,
-    engine_option,
     json_option,
     log_option,
     spark_module,
@@ -25,22 +25,37 @@ from pgwire_codec.cli.memory import settings_of_workers
 from pgwire_codec.cli.metrics import metrics_option, mirror_endpoint
 from pgwire_codec.cli.mirror_report import JsonLines, MirrorReport, TerminalTable, summary
 from pgwire_codec.cli.service_manager import ServiceManager
-from pgwire_codec.errors import TableError
+from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.format import format_count
+from pgwire_codec.lake.dead_letters import DeadLetters
+from pgwire_codec.lake.evolution import Policy
+from pgwire_codec.lake.lakehouse import ICEBERG, Lake, parse_target
+from pgwire_codec.lake.masks import Masks
+from pgwire_codec.lake.mirroring import TURN_BYTES, Mirror, MirrorOptions
+from pgwire_codec.lake.requests import replay_table, resume_table
+from pgwire_codec.lake.row_columns import RowColumns
+from pgwire_codec.lake.runners.threads import Threads
 from pgwire_codec.log import Log
-from pgwire_codec.spark.failures import failure_of
 
 if TYPE_CHECKING:
-    from pgwire_codec.spark.mirroring.batches import MirroredBatch
-    from pgwire_codec.spark.mirroring.status import TableStatus
+    from pgwire_codec.lake.mirror_run import MirroredBatch
+    from pgwire_codec.lake.status import TableStatus
+    from pgwire_codec.metrics.mirror_metrics import MirrorWatch
+    from pgwire_codec.spark.mirror import SparkMirror
 
 _POLL_SECONDS: Final = 0.2
+
+_UNITS: Final = {
+    "millisecond": 0.001, "ms": 0.001, "second": 1.0, "sec": 1.0, "minute": 60.0, "min": 60.0,
+    "hour": 3600.0, "day": 86400.0,
+}  # fmt: skip
 
 _EPILOG: Final = """\b
 Examples:
   pgwire-codec mirror --log shop.log --to delta:/lake/shop --checkpoint /lake/checkpoint
   pgwire-codec mirror --log shop.log --to delta:/lake/shop --checkpoint /lake/checkpoint \\
-      --tables 'public.*,sales.*' --every '10 seconds' --engine delta-spark
+      --tables 'public.*,sales.*' --every '10 seconds'
+  pgwire-codec mirror --runner local --log shop.log --to delta:/lake/shop
   pgwire-codec mirror --log shop.log --to delta:/lake/shop --checkpoint /lake/checkpoint \\
       --once --resume public.orders
   pgwire-codec mirror --log shop.log --to delta:/lake/shop --checkpoint /lake/checkpoint \\
@@ -65,7 +80,17 @@ Iceberg, _mirror.status) has the state of each.
     "delta:DIR, the folder of the tables, as path or URI; iceberg:CATALOG[.NAMESPACE]; or "
     "parquet:DIR, for histories."
 )
-@click.option("--checkpoint", required=True, metavar="DIR", help="Folder of Spark's checkpoint.")
+@click.option(
+    "--runner",
+    type=click.Choice(["spark", "local"]),
+    default="spark",
+    show_default=True,
+    help="Program that does the work: Spark on this machine, or this process, for databases that "
+    "fit one machine.",
+)
+@click.option(
+    "--checkpoint", metavar="DIR", help="Folder of Spark's checkpoint. Needed with --runner spark."
+)
 @tables_option
 @click.option("--once", is_flag=True, help="End when the changes in the log are applied.")
 @click.option(
@@ -80,20 +105,6 @@ Iceberg, _mirror.status) has the state of each.
     show_default=True,
     help="When a table's columns change: change the target's, also rename them, leave these as "
     "they are, or set the table aside.",
-)
-@engine_option(
-    "Program that merges Delta tables: delta-rs, in one task a table, or Delta's own, in many "
-    "tasks, with Delta's jars. Default: delta-rs."
-)
-@click.option(
-    "--parallelism",
-    type=click.IntRange(min=1),
-    default=4,
-    show_default=True,
-    help="Number of tables that are merged at once.",
-)
-@click.option(
-    "--staging", metavar="DIR", help="Folder for decoded rows, for much data: a path or a URI."
 )
 @click.option(
     "--unrepresentable",
@@ -157,15 +168,17 @@ Iceberg, _mirror.status) has the state of each.
 def mirror(
     log: str,
     target: str,
+    runner: str,
     conf: dict[str, str],
-    engine: str | None,
     resume: tuple[str, ...],
     replay: tuple[str, ...],
-    staging: str | None,
     unrepresentable: str | None,
     as_json: bool,
     once: bool,
+    every: str | None,
+    checkpoint: str | None,
     tables: str,
+    on_schema_change: Policy,
     address: str | None,
     masks: dict[str, str],
     mask_key_file: BinaryIO | None,
@@ -173,37 +186,29 @@ def mirror(
     commit_columns: bool,
     history: bool,
     dead_letters: bool,
-    **options: Any,
 ) -> None:
-    """Keep the tables of a log as Delta or Iceberg tables, with Spark on this machine.
+    """Keep the tables of a log as Delta or Iceberg tables, with Spark or without it.
 
     Or append their history to Parquet files.
 
     A table schema.table is in DIR/schema/table, or is CATALOG.schema.table. New tables are mirrored
     from their first change on.
     """
-    query = spark_module("mirroring.query", "the mirror")
-    requests = spark_module("mirroring.requests", "the mirror")
-    lake = spark_module("mirroring.lake", "the mirror")
-    local = spark_module("local", "the mirror")
-    masking = spark_module("mirroring.masks", "the mirror")
+    if runner == "spark" and checkpoint is None:
+        raise click.UsageError("Missing option '--checkpoint'.")
+    if once and every is not None:
+        raise OptionError("`once` and `every` exclude one another")
     key = None if mask_key_file is None else mask_key_file.read().rstrip(b"\r\n")
-    chosen_masks = masking.Masks.parse(masks, key)
-    row_columns = spark_module("mirroring.row_columns", "the mirror")
+    chosen_masks = Masks.parse(masks, key)
     Log(log)  # an error that needs no Spark
-    engine, lakehouse = engine_for(target, engine)
+    kind, _ = parse_target(target)
     console = Console()
     report: MirrorReport = JsonLines(mirror)
     if console.is_terminal and not as_json:
         report = TerminalTable(f"{log} → {target}", console)
     last: list[MirroredBatch] = []
     manager = ServiceManager()
-
-    with (
-        mirror_endpoint(address, log, target) as watch,
-        local.local_spark(settings_of_workers() | conf, lakehouse) as spark,
-        report,
-    ):
+    with mirror_endpoint(address, log, target) as watch:
 
         def show(batch: MirroredBatch) -> None:
             last[:] = [batch]
@@ -211,43 +216,108 @@ def mirror(
             if watch is not None:
                 watch.report(batch)
 
-        source = {"stagingPath": staging, "unrepresentable": unrepresentable}
-        chosen = query.MirrorOptions(
-            engine=engine,
+        def alive() -> None:
+            manager.alive()
+            if last:
+                manager.status(summary(last[0]))
+
+        options = MirrorOptions(
             once=once,
-            report=show,
+            on_schema_change=on_schema_change,
             masks=chosen_masks,
-            row_columns=row_columns.RowColumns(commit_columns, soft_deletes, history),
+            row_columns=RowColumns(commit_columns, soft_deletes, history),
             dead_letters=dead_letters,
-            source={name: each for name, each in source.items() if each is not None},
-            **options,
+            unrepresentable=unrepresentable or "raise",
+            max_bytes=TURN_BYTES if runner == "local" else None,
+            report=show,
         )
-        for table in resume:
-            requests.resume_table(spark, target, table, engine=engine)
-        for table in replay:
-            requests.replay_table(spark, log, target, table, engine=engine)
-        place = lake.Lake.of(spark, target, engine, None)
-        if watch is not None:
-            watch.known(place.status(spark).read().values())
-        with _signals() as signalled:
-            running = query.start_mirror(spark, log, target, tables, chosen)
-            manager.ready()
-            with nullcontext() if watch is None else watch.running(running.query):
-                while running.query.isActive:
-                    manager.alive()
-                    if last:
-                        manager.status(summary(last[0]))
-                    if signalled:
-                        manager.stopping()
-                        running.stop()
-                    time.sleep(_POLL_SECONDS)
-            failure = running.failure
-        if failure is None and once:
-            letters = spark_module("mirroring.dead_letters", "the mirror")
-            recorded = letters.DeadLetters(place.dead_letters(spark), hides_values=False)
-            _check(list(place.status(spark).read().values()), recorded.unnamed)
+        with ExitStack() as context:
+            spark = None
+            if runner == "spark":
+                local = spark_module("local", "the mirror")
+                settings = settings_of_workers() | conf
+                jars = kind if kind == ICEBERG else None
+                spark = context.enter_context(local.local_spark(settings, jars))
+            context.enter_context(report)
+            lake = Lake.parse(target, None, spark)
+            for table in resume:
+                resume_table(lake, table)
+            for table in replay:
+                replay_table(lake, log, table)
+            if watch is not None:
+                watch.known(lake.status().read().values())
+            signalled = context.enter_context(_signals())
+            if spark is None:
+                _run_here(lake, log, tables, options, every, signalled, manager, alive, watch)
+            else:
+                assert checkpoint is not None
+                query = spark_module("mirror", "the mirror")
+                running = query.start_mirror(spark, log, lake, tables, options, checkpoint, every)
+                _await(running, signalled, manager, alive, watch)
+            if once and not signalled:
+                letters = DeadLetters(lake.dead_letters(), hides_values=False)
+                _check(list(lake.status().read().values()), letters.unnamed)
+
+
+def _run_here(
+    lake: Lake,
+    log: str,
+    tables: str,
+    options: MirrorOptions,
+    every: str | None,
+    signalled: list[int],
+    manager: ServiceManager,
+    alive: Callable[[], None],
+    watch: MirrorWatch | None,
+) -> None:
+    """Run a mirror in this process until a signal."""
+    run = options.start(log, lake, tables, Threads())
+    running = Mirror(run, options) if every is None else Mirror(run, options, _seconds(every))
+
+    manager.ready()
+    with (
+        nullcontext() if watch is None else watch.running(running),
+        ThreadPoolExecutor(1, "pgwire_codec_mirror") as thread,
+    ):
+        result = thread.submit(running.run)
+        while not result.done():
+            alive()
+            if signalled:
+                manager.stopping()
+                running.stop()
+            wait([result], _POLL_SECONDS)
+        result.result()
+
+
+def _await(
+    running: SparkMirror,
+    signalled: list[int],
+    manager: ServiceManager,
+    alive: Callable[[], None],
+    watch: MirrorWatch | None,
+) -> None:
+    """Wait for a streaming query, which a signal stops. Raises its error."""
+    from pgwire_codec.spark.failures import failure_of
+
+    manager.ready()
+    with nullcontext() if watch is None else watch.running(running.query):
+        while running.query.isActive:
+            alive()
+            if signalled:
+                manager.stopping()
+                running.stop()
+            time.sleep(_POLL_SECONDS)
+    failure = running.failure
     if failure is not None:
         raise failure_of(failure)
+
+
+def _seconds(text: str) -> float:
+    """Return the seconds of a time such as ``10 seconds``."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+?)s?\s*", text.lower())
+    if match is None or match[2] not in _UNITS:
+        raise click.BadParameter(f"{text!r} is not a time such as '10 seconds'")
+    return float(match[1]) * _UNITS[match[2]]
 
 
 def _check(tables: Sequence[TableStatus], unnamed: int) -> None:

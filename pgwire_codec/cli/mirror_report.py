@@ -17,8 +17,8 @@ from pgwire_codec.format import format_count, format_duration, format_number, pr
 from pgwire_codec.protocol.lsn import format_lsn
 
 if TYPE_CHECKING:
-    from pgwire_codec.spark.mirroring.batches import MirroredBatch
-    from pgwire_codec.spark.mirroring.status import TableStatus
+    from pgwire_codec.lake.mirror_run import MirroredBatch
+    from pgwire_codec.lake.status import TableStatus
 
 
 class MirrorReport(Protocol):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from pgwire_codec.spark.mirroring.batches import MirroredBatch
+    from pgwire_codec.lake.mirror_run import MirroredBatch
 
 _SEGMENT_BYTES: Final = 256 << 10  # several segments, so that Spark has several partitions
 _POLL_SECONDS: Final = 0.05

@@ -58,14 +58,21 @@ def fold(changes: pa.Table, columns: ChangeColumns) -> NetRows:
     TableError
         For an update without ``_before``: whether it changed the key is unknown then.
     """
-    batch = _numbered(changes, columns)
-    events = _by_key(_events(batch, columns), columns)
+    return fold_events(key_events(number(changes, columns), columns), columns)
+
+
+def fold_events(events: pa.RecordBatch, columns: ChangeColumns) -> NetRows:
+    """Return the last state of each row from the events of :func:`key_events`, in any order."""
+    is_plain = not events.column("moved").true_count
+    if is_plain and events.column("_unchanged").null_count == len(events):
+        return _last_events(events, columns)
+    events = _by_key(events, columns)
     states = pa.Table.from_batches(fold_states([events], columns)) if events.num_rows else None
-    names = [f"c{number}" for number in range(len(columns.table))]
+    names = columns.numbers
     roots = [f"r{place}" for place in range(len(columns.keys))]
     keys = [columns.table[number] for number in columns.keys]
     if states is None:
-        schema = pa.schema([batch.schema.field(name) for name in names])
+        schema = pa.schema([events.schema.field(name) for name in names])
         empty = schema.empty_table().rename_columns(columns.table)
         return NetRows(empty, np.zeros(0, np.bool_), empty.select(keys), {})
     is_last, far = _mask(states, "is_last"), _mask(states, "far")
@@ -76,18 +83,38 @@ def fold(changes: pa.Table, columns: ChangeColumns) -> NetRows:
         near = pa.concat_tables([near, resolve_chains(chains, columns).select(near.column_names)])
     gone = _mask(near, "gone")
     missing = {}
-    for number, rows in missing_values(
+    for column, rows in missing_values(
         near.column("unchanged").combine_chunks(), columns.table
     ).items():
         lacking = rows[~gone[rows]]
         if len(lacking):
-            missing[columns.table[number]] = lacking
+            missing[columns.table[column]] = lacking
     return NetRows(
         near.select(names).rename_columns(columns.table),
         gone,
         near.select(roots).rename_columns(keys),
         missing,
     )
+
+
+def _last_events(events: pa.RecordBatch, columns: ChangeColumns) -> NetRows:
+    """Return the last state of each row, if all values were sent and no key changed.
+
+    The roots are not needed then.
+    """
+    codes = group_codes([events.column(f"c{number}") for number in columns.keys])
+    lsn, seq = _places(events)
+    rows = np.arange(len(events))
+    if _falls(lsn, seq):
+        rows = np.lexsort((seq, lsn))
+    last = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
+    last[codes[rows]] = rows  # of several, the last one counts
+    states = events.take(pa.array(np.sort(last)))
+    table = pa.Table.from_batches([states.select(columns.numbers)]).rename_columns(columns.table)
+    keys = [columns.table[number] for number in columns.keys]
+    nothing = [pa.nulls(len(states), table.schema.field(name).type) for name in keys]
+    gone = mask_of(pc.equal(states.column("_op"), "D"))
+    return NetRows(table, gone, pa.table(nothing, names=keys), {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +151,24 @@ def count(changes: pa.Table, columns: ChangeColumns) -> NetCounts:
     TableError
         For a change without its whole old row.
     """
-    names = [f"c{number}" for number in range(len(columns.table))]
-    batch = split_updates(_numbered(changes, columns), columns.without_row_metadata())
-    codes = group_codes([batch.column(name) for name in names])
-    lsn, seq = _places(batch)
-    order = np.lexsort((mask_of(batch.column("removed")), -seq, -lsn, codes))
-    batch = batch.append_column(ROW_HASH, pa.array(codes)).take(pa.array(order))
-    counted = list(count_rows([batch], [], names))
+    return count_events(row_events(number(changes, columns), columns), columns)
+
+
+def row_events(batch: pa.RecordBatch, columns: ChangeColumns) -> pa.RecordBatch:
+    """Return the rows that numbered changes add and remove: ``removed`` bool, and the place."""
+    return split_updates(batch, columns.without_row_metadata())
+
+
+def count_events(events: pa.RecordBatch, columns: ChangeColumns) -> NetCounts:
+    """Return the rows that events of :func:`row_events`, in any order, add and remove."""
+    names = columns.numbers
+    codes = group_codes([events.column(name) for name in names])
+    lsn, seq = _places(events)
+    order = np.lexsort((mask_of(events.column("removed")), -seq, -lsn, codes))
+    events = events.append_column(ROW_HASH, pa.array(codes)).take(pa.array(order))
+    counted = list(count_rows([events], [], names))
     if not counted:
-        empty = batch.select(names).rename_columns(columns.table).slice(0, 0)
+        empty = events.select(names).rename_columns(columns.table).slice(0, 0)
         nothing = pa.Table.from_batches([empty])
         return NetCounts(nothing, nothing, np.zeros(0, np.int64))
     rows = pa.Table.from_batches(counted)
@@ -145,9 +181,9 @@ def count(changes: pa.Table, columns: ChangeColumns) -> NetCounts:
     )
 
 
-def _numbered(changes: pa.Table, columns: ChangeColumns) -> pa.RecordBatch:
-    """Return changes in one batch, in their order, with numbered columns."""
-    numbers = {name: f"c{number}" for number, name in enumerate(columns.table)}
+def number(changes: pa.Table, columns: ChangeColumns) -> pa.RecordBatch:
+    """Return changes in one batch, numbered; see :class:`ChangeColumns`."""
+    numbers = {name: f"c{place}" for place, name in enumerate(columns.table)}
     usual = {actual: name for name, actual in columns.metadata.items()}
     renamed = changes.rename_columns(
         [usual.get(name) or numbers[name] for name in changes.column_names]
@@ -159,12 +195,7 @@ def _numbered(changes: pa.Table, columns: ChangeColumns) -> pa.RecordBatch:
         arrays["_before"] = pa.StructArray.from_arrays(
             before.flatten(), names=members, mask=before.is_null()
         )
-    batch = pa.RecordBatch.from_pydict(arrays)
-    lsn, seq = _places(batch)
-    falls = (lsn[1:] < lsn[:-1]) | ((lsn[1:] == lsn[:-1]) & (seq[1:] < seq[:-1]))
-    if falls.any():
-        batch = batch.take(pa.array(np.lexsort((seq, lsn))))
-    return batch
+    return pa.RecordBatch.from_pydict(arrays)
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
@@ -176,8 +207,13 @@ def _places(batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], npt.NDArray[n
     return batch.column("_commit_lsn").to_numpy(), batch.column("_seq").to_numpy()
 
 
-def _events(batch: pa.RecordBatch, columns: ChangeColumns) -> pa.RecordBatch:
-    """Return the changes by key: a change of a row's key counts for both keys."""
+def key_events(batch: pa.RecordBatch, columns: ChangeColumns) -> pa.RecordBatch:
+    """Return numbered changes by key: a change of a row's key counts for both keys.
+
+    ``moved`` bool: it changed the key. ``leaving`` bool: it is the event of the old key.
+
+    Raises ``TableError`` for an update without ``_before``.
+    """
     data = dict(zip(batch.schema.names, batch.columns, strict=True))
     updated = mask_of(pc.equal(data["_op"], "U"))
     if updated.any() and not columns.before:
@@ -225,15 +261,20 @@ def _events(batch: pa.RecordBatch, columns: ChangeColumns) -> pa.RecordBatch:
 def _by_key(events: pa.RecordBatch, columns: ChangeColumns) -> pa.RecordBatch:
     """Return events with those of a key one after another, in order."""
     codes = group_codes([events.column(f"c{number}") for number in columns.keys])
-    leaving = np.flatnonzero(mask_of(events.column("leaving")))
-    if len(leaving):
-        lsn, seq = _places(events)
+    lsn, seq = _places(events)
+    if _falls(lsn, seq):
         order = np.lexsort((seq, lsn, codes))
     else:
         order = np.argsort(codes, kind="stable")
         if (order[1:] > order[:-1]).all():
             return events
     return events.take(pa.array(order))
+
+
+def _falls(lsn: npt.NDArray[np.int64], seq: npt.NDArray[np.int64]) -> bool:
+    """Return whether a change comes before an earlier one."""
+    falls = (lsn[1:] < lsn[:-1]) | ((lsn[1:] == lsn[:-1]) & (seq[1:] < seq[:-1]))
+    return bool(falls.any())
 
 
 def _mask(table: pa.Table, name: str) -> Mask:

@@ -32,14 +32,14 @@ def match_codes(rows: Sequence[pa.Array], keys: Sequence[pa.Array]) -> tuple[Cod
     No key occurs twice.
     """
     if len(keys) == 1:
-        indices = pc.index_in(_hashable(rows[0]), value_set=_hashable(keys[0]))
+        indices = pc.index_in(hashable(rows[0]), value_set=hashable(keys[0]))
         return _numbers(indices.fill_null(-1)), np.arange(len(keys[0]))
     row_codes: Codes | None = None
     key_codes: Codes | None = None
     for row, key in zip(rows, keys, strict=True):
-        found = _hashable(key).dictionary_encode(null_encoding="encode")
+        found = hashable(key).dictionary_encode(null_encoding="encode")
         of_key = _numbers(found.indices)
-        of_row = _numbers(pc.index_in(_hashable(row), value_set=found.dictionary).fill_null(-1))
+        of_row = _numbers(pc.index_in(hashable(row), value_set=found.dictionary).fill_null(-1))
         if row_codes is None or key_codes is None:
             row_codes, key_codes = of_row, of_key
             continue
@@ -55,7 +55,7 @@ def match_codes(rows: Sequence[pa.Array], keys: Sequence[pa.Array]) -> tuple[Cod
 
 
 def _codes(column: pa.Array) -> tuple[Codes, int]:
-    found = _hashable(column).dictionary_encode(null_encoding="encode")
+    found = hashable(column).dictionary_encode(null_encoding="encode")
     return _numbers(found.indices), len(found.dictionary)
 
 
@@ -64,7 +64,7 @@ def _numbers(indices: pa.Array) -> Codes:
     return numbers
 
 
-def _hashable(column: pa.Array) -> pa.Array:
+def hashable(column: pa.Array) -> pa.Array:
     """Return a column whose equal values Arrow finds: floats by their bits, lists as texts.
 
     So -0.0 and 0.0 differ, and NaN equals NaN.

@@ -61,19 +61,6 @@ def fold(batches: Iterable[pa.RecordBatch], columns: ChangeColumns) -> Iterator[
         yield from _batches(lives, is_last, columns)
 
 
-def last_states(
-    batches: Iterable[pa.RecordBatch], columns: ChangeColumns
-) -> Iterator[pa.RecordBatch]:
-    """Fold changes that sent all values: yield ``gone`` and ``c0``, ``c1``, … of each key's end.
-
-    The changes, and these columns, are those of :func:`fold`.
-    """
-    for lives, is_last in _complete(batches, columns):
-        ends = lives.take(np.flatnonzero(is_last))
-        found = {name: ends.data[name] for name in columns.numbers}
-        yield pa.RecordBatch.from_pydict({"gone": ends.kind != _WRITE, **found})
-
-
 def _complete(
     batches: Iterable[pa.RecordBatch], columns: ChangeColumns
 ) -> Iterator[tuple[_Lives, Mask]]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pgwire_codec.errors import TableError
-from pgwire_codec.lake.key_codes import match_codes
+from pgwire_codec.lake.key_index import KeyIndex
 from pgwire_codec.lake.table_files import DataFile, Numbers, OpenFile, TableFiles
 
 
@@ -66,10 +66,11 @@ def find_rows(target: TableFiles, keys: pa.Table) -> FoundRows:
     filters = [
         _Filter(name, column) for name, column in zip(keys.column_names, columns, strict=True)
     ]
+    index = KeyIndex(columns)
     for number, file in enumerate(files):
         if not all(each.may_match_file(file) for each in filters):
             continue
-        for positions, owners in _matches(target, file, keys.schema, columns, filters):
+        for positions, owners in _matches(target, file, keys.schema, index, filters):
             again = found.file[owners] >= 0
             counts = np.bincount(owners[~again], minlength=len(keys))
             if again.any() or counts.max(initial=0) > 1:
@@ -105,12 +106,13 @@ def find_copies(target: TableFiles, rows: pa.Table, counts: Numbers) -> dict[str
     filters = [
         _Filter(name, column) for name, column in zip(rows.column_names, columns, strict=True)
     ]
+    index = KeyIndex(columns)
     for file in target.files if len(rows) else ():
         if not missing.any():
             break
         if not all(each.may_match_file(file) for each in filters):
             continue
-        for hits, owners in _matches(target, file, rows.schema, columns, filters):
+        for hits, owners in _matches(target, file, rows.schema, index, filters):
             # The n-th row that equals another one is wanted if that one lacks n.
             order = np.argsort(owners, kind="stable")
             hits, owners = hits[order], owners[order]
@@ -153,15 +155,14 @@ def _matches(
     target: TableFiles,
     file: DataFile,
     schema: pa.Schema,
-    columns: Sequence[pa.Array],
+    index: KeyIndex,
     filters: Sequence[_Filter],
 ) -> Iterator[tuple[Numbers, Numbers]]:
     """Yield positions of a file's rows that equal some rows, and the numbers of these."""
     deleted: Numbers | None = None
     with target.open(file) as opened:
         for start, rows in _key_rows(opened, schema, filters):
-            row_codes, key_codes = match_codes(rows, columns)
-            hits = np.flatnonzero(row_codes >= 0)
+            hits, owners = index.match(rows)
             if not len(hits):
                 continue
             positions = hits + start
@@ -169,10 +170,8 @@ def _matches(
                 if deleted is None:
                     deleted = target.deleted_positions(file)
                 lives = ~np.isin(positions, deleted)
-                hits, positions = hits[lives], positions[lives]
-            by_code = np.full(int(key_codes.max()) + 1, -1)
-            by_code[key_codes] = np.arange(len(key_codes))
-            yield positions, by_code[row_codes[hits]]
+                owners, positions = owners[lives], positions[lives]
+            yield positions, owners
 
 
 def _key_rows(
@@ -192,9 +191,12 @@ class _Filter:
         self._name = name
         self._values: Any = None
         if pa.types.is_signed_integer(column.type) or pa.types.is_string(column.type):
-            unique = pc.drop_null(pc.unique(column))
-            self._values = unique.take(pc.sort_indices(unique))
             self._has_null = column.null_count > 0
+            if pa.types.is_string(column.type):
+                unique = pc.drop_null(pc.unique(column))
+                self._values = unique.take(pc.sort_indices(unique))
+            else:
+                self._values = pa.array(np.sort(pc.drop_null(column).to_numpy()))
 
     def may_match_file(self, file: DataFile) -> bool:
         """Return whether a file may have one of the values."""
@@ -202,6 +204,8 @@ class _Filter:
 
     def may_match_group(self, file: OpenFile, group: int) -> bool:
         """Return whether a row group may have one of the values."""
+        if self._values is None:  # bounds of other types may not be values of Python's
+            return True
         statistics = file.statistics(group, self._name)
         if statistics is None or not statistics.has_min_max:
             return True
@@ -223,5 +227,13 @@ class _Filter:
 
 def key_text(keys: pa.Table, number: int) -> str:
     """Return a key for messages: ``id = 1, part = 'a'``."""
-    row = keys.slice(number, 1).to_pylist()[0]
-    return ", ".join(f"{name} = {value!r}" for name, value in row.items())
+    columns = zip(keys.column_names, keys.columns, strict=True)
+    return ", ".join(f"{name} = {_value(column[number])!r}" for name, column in columns)
+
+
+def _value(scalar: pa.Scalar) -> object:
+    try:
+        value: object = scalar.as_py()
+    except (OverflowError, ValueError):  # a time that Python does not have
+        return scalar.cast(pa.int64()).as_py()
+    return value

@@ -48,11 +48,17 @@ class TableMerge:
     removed: int = 0
 
 
-def merge_rows(target: TableFiles, net: NetRows) -> TableMerge:
+def merge_rows(
+    target: TableFiles,
+    net: NetRows,
+    deleted: str | None = None,
+    kept: pa.Schema | None = None,
+) -> TableMerge:
     """Return what brings a table to the state of net rows.
 
     A row that is to be deleted and is missing is deleted already. A row with all values that is
-    missing is inserted.
+    missing is inserted. So is one with true in the column ``deleted``, which has its key only. The
+    columns ``kept``, which only the table has, keep their values.
 
     Raises
     ------
@@ -63,8 +69,15 @@ def merge_rows(target: TableFiles, net: NetRows) -> TableMerge:
     row_of_root = _row_of_root(keys, net.roots)
     found = find_rows(target, keys)
     has_root = (row_of_root >= 0) & found.exists[row_of_root]
-    _check_missing(target, net, row_of_root, has_root)
-    rows = _filled(target, net, found, row_of_root)
+    missing = net.missing
+    if deleted is not None:
+        is_bare = mask_of(net.rows.column(deleted).combine_chunks().fill_null(False)) & ~has_root
+        missing = {name: rows[~is_bare[rows]] for name, rows in missing.items()}
+        missing = {name: rows for name, rows in missing.items() if len(rows)}
+    _check_missing(target, net, missing, row_of_root, has_root)
+    rows = _filled(target, net.rows, missing, found, row_of_root)
+    if kept is not None and len(kept):
+        rows = _with_columns(target, rows, kept, found, np.where(has_root, row_of_root, -1), net)
     existed = found.exists | has_root
     return TableMerge(
         added=rows.filter(pa.array(~net.gone)),
@@ -116,9 +129,15 @@ def _row_of_root(keys: pa.Table, roots: pa.Table) -> Numbers:
     return row_of_root
 
 
-def _check_missing(target: TableFiles, net: NetRows, row_of_root: Numbers, has_root: Mask) -> None:
+def _check_missing(
+    target: TableFiles,
+    net: NetRows,
+    missing: Mapping[str, Numbers],
+    row_of_root: Numbers,
+    has_root: Mask,
+) -> None:
     """Raise ``TableError`` for a row whose unsent values the table does not have."""
-    for rows in net.missing.values():
+    for rows in missing.values():
         lacking = rows[~has_root[rows]]
         if len(lacking):
             row = int(lacking[0])
@@ -131,21 +150,46 @@ def _check_missing(target: TableFiles, net: NetRows, row_of_root: Numbers, has_r
             )
 
 
-def _filled(target: TableFiles, net: NetRows, found: FoundRows, row_of_root: Numbers) -> pa.Table:
+def _filled(
+    target: TableFiles,
+    rows: pa.Table,
+    missing: Mapping[str, Numbers],
+    found: FoundRows,
+    row_of_root: Numbers,
+) -> pa.Table:
     """Return the rows with the values that the changes did not send."""
-    rows = net.rows
-    if not net.missing:
+    if not missing:
         return rows
-    lacking = np.unique(np.concatenate(list(net.missing.values())))
-    schema = pa.schema([rows.schema.field(name) for name in net.missing])
+    lacking = np.unique(np.concatenate(list(missing.values())))
+    schema = pa.schema([rows.schema.field(name) for name in missing])
     values = read_rows(target, found, row_of_root[lacking], schema)
-    for name, missing in net.missing.items():
+    for name, of_column in missing.items():
         column, old = rows.column(name), values.column(name)
         take = np.arange(len(rows))
-        take[missing] = len(rows) + np.searchsorted(lacking, missing)
+        take[of_column] = len(rows) + np.searchsorted(lacking, of_column)
         both = pa.chunked_array([*column.chunks, *old.chunks], column.type)
         place = rows.column_names.index(name)
         rows = rows.set_column(place, rows.schema.field(name), both.take(pa.array(take)))
+    return rows
+
+
+def _with_columns(
+    target: TableFiles,
+    rows: pa.Table,
+    schema: pa.Schema,
+    found: FoundRows,
+    row_of_root: Numbers,
+    net: NetRows,
+) -> pa.Table:
+    """Return the rows with further columns of the rows that they were, or whose key they have."""
+    source = np.where(row_of_root >= 0, row_of_root, np.arange(len(rows)))
+    existing = np.flatnonzero(found.exists[source] & ~net.gone)
+    values = read_rows(target, found, source[existing], schema)
+    take = np.full(len(rows), -1)
+    take[existing] = np.arange(len(existing))
+    indices = pa.array(take, mask=take < 0)
+    for column in schema:
+        rows = rows.append_column(column, values.column(column.name).take(indices))
     return rows
 
 

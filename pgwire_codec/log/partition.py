@@ -20,6 +20,7 @@ from pgwire_codec.log.segment import Extent
 from pgwire_codec.log.store import open_store
 from pgwire_codec.log.stored_messages import StoredMessages, read_messages
 from pgwire_codec.options import DecoderOptions
+from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.transactions.plan import PartPlan
 from pgwire_codec.types import UserType, default_registry, registry_with
@@ -141,6 +142,18 @@ class LogPartition:
         where = f"segment {self.segment}, ordinal {letter.message_index}"
         context = letter.error.context
         return letter.error.at(None, f"{where}; {context}" if context else where)
+
+    def placed(self, error: DecodeError, batch: ChangeBatch) -> DecodeError:
+        """Return the error of a value of a batch, with its place in the log."""
+        index = error.message_index or 0
+        (row,) = [row for row in range(len(batch)) if batch.message_index(row) == index][:1]
+        last = self.first_ordinal + self.messages - 1
+        return error.at(
+            index,
+            f"{error.context}; {batch.version.qualified_name}, commit LSN "
+            f"{format_lsn(int(batch.commit_lsn[row]))}, segment {self.segment}, ordinals "
+            f"{self.first_ordinal} to {last}",
+        )
 
     def _tolerantly(self, decoder: PartDecoder) -> Iterator[Changes]:
         """Decode the messages, numbered in the partition; reject those that do not decode."""

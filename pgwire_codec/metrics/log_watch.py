@@ -14,8 +14,8 @@ from pgwire_codec.protocol.epoch import EPOCH_MICROSECONDS
 from pgwire_codec.spark.change_watch import ChangeWatch, LogCounts
 
 if TYPE_CHECKING:
+    from pgwire_codec.lake.status import TableStatus
     from pgwire_codec.log import Log
-    from pgwire_codec.spark.mirroring.status import TableStatus
 
 
 class LogWatch:

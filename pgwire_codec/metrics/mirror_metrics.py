@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pgwire_codec.metrics import instruments as i
 from pgwire_codec.metrics.observed import Observed, Values, by_name, get_meter, single
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
-
     from pgwire_codec.capture.lag import Lag
+    from pgwire_codec.lake.mirror_run import MirroredBatch
+    from pgwire_codec.lake.status import TableStatus
     from pgwire_codec.metrics.log_watch import LogWatch
-    from pgwire_codec.spark.mirroring.batches import MirroredBatch
-    from pgwire_codec.spark.mirroring.status import TableStatus
 
 _STATES: Final = ("ok", "incomplete", "set aside", "resuming", "replaying", "gone")
+
+
+class Query(Protocol):
+    """A mirror: a streaming query of Spark, or one in this process."""
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802  (Spark's)
+        """True while it runs."""
 
 
 class MirrorWatch:
@@ -46,7 +52,7 @@ class MirrorWatch:
         self.tables: Mapping[str, TableStatus] = {}
         self.changes: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
-        self._query: StreamingQuery | None = None
+        self._query: Query | None = None
 
     def known(self, tables: Iterable[TableStatus]) -> None:
         """Take the status of tables, of an earlier run of the mirror."""
@@ -64,7 +70,7 @@ class MirrorWatch:
         self.known(batch.tables)
 
     @contextmanager
-    def running(self, query: StreamingQuery) -> Iterator[None]:
+    def running(self, query: Query) -> Iterator[None]:
         """Watch a query inside of the context."""
         self._query = query
         try:

@@ -11,12 +11,10 @@ if TYPE_CHECKING:
     from pgwire_codec.spark.dead_letters import read_dead_letters
     from pgwire_codec.spark.decode.dataframe import PlannedChanges, decode_changes, plan_changes
     from pgwire_codec.spark.decode.rdd import decode_partition, plan_partitions
-    from pgwire_codec.spark.mirroring.query import mirror
-    from pgwire_codec.spark.mirroring.requests import replay_table, resume_table
+    from pgwire_codec.spark.mirror import mirror, replay_table, resume_table
     from pgwire_codec.spark.reduction.latest import latest
     from pgwire_codec.spark.sinks.auto_cdc import auto_cdc_rows
-    from pgwire_codec.spark.sinks.merge import merge_into
-    from pgwire_codec.spark.sinks.target import Merged
+    from pgwire_codec.spark.sinks.merge import Merged, merge_into
     from pgwire_codec.spark.source import PgoutputDataSource
     from pgwire_codec.spark.tables import LogTables, read_tables, unpack_tables
 
@@ -49,7 +47,7 @@ __all__ = [
 _MODULES = {
     "Comparison": "comparing.result",
     "LogTables": "tables",
-    "Merged": "sinks.target",
+    "Merged": "sinks.merge",
     "PgoutputDataSource": "source",
     "PlannedChanges": "decode.dataframe",
     "RowDifference": "comparing.result",
@@ -60,13 +58,13 @@ _MODULES = {
     "decode_partition": "decode.rdd",
     "latest": "reduction.latest",
     "merge_into": "sinks.merge",
-    "mirror": "mirroring.query",
+    "mirror": "mirror",
     "plan_changes": "decode.dataframe",
     "plan_partitions": "decode.rdd",
     "read_dead_letters": "dead_letters",
     "read_tables": "tables",
-    "replay_table": "mirroring.requests",
-    "resume_table": "mirroring.requests",
+    "replay_table": "mirror",
+    "resume_table": "mirror",
     "unpack_tables": "tables",
 }
 

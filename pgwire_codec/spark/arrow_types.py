@@ -4,31 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from pgwire_codec.types import NATIVE, ArrowTypes
+from pgwire_codec.lake.row_types import cast_array
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
-
-#: Without unsigned integers, time, interval, views, and decimals of more than 38 digits: Spark's
-#: ``ArrowUtils.fromArrowType`` has no type for them.
-SPARK: Final = ArrowTypes(
-    "Spark",
-    NATIVE.formats
-    | {
-        "uint4": "l",
-        "uint8": "l",
-        "pg_lsn": "l",
-        "uuid": "u",
-        "time": "u",
-        "interval": "u",
-        "unknown": "u",
-    },
-    has_string_views=False,
-    decimal_digits=38,
-)
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
@@ -62,8 +44,3 @@ def cast_batch(arrays: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
 
     fitting = [cast_array(each, field.type) for each, field in zip(arrays, schema, strict=True)]
     return pa.RecordBatch.from_arrays(fitting, schema=schema)
-
-
-def cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return an array in a type, without a copy if it has that type already."""
-    return array if array.type == kind else array.cast(kind)

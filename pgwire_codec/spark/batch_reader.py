@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from pgwire_codec.lake.table_names import TableNames, no_table
 from pgwire_codec.log import Log
 from pgwire_codec.spark.formats.row_format import RowFormat
 from pgwire_codec.spark.options import SourceOptions
@@ -16,7 +17,6 @@ from pgwire_codec.spark.partitions import (
     plan_partitions,
     read_partition,
 )
-from pgwire_codec.spark.selection import TableNames, no_table
 
 
 class PgoutputReader(DataSourceReader):

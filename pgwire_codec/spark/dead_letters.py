@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pgwire_codec.errors import OptionError
+from pgwire_codec.lake.table_names import TableNames
 from pgwire_codec.log import Log, LogPartition
 from pgwire_codec.log.dead_letters import DEAD_LETTERS, letters_in, names_of, to_arrow
 from pgwire_codec.options import DecoderOptions
 from pgwire_codec.spark.arrow_types import cast_batch, spark_schema
 from pgwire_codec.spark.formats.packed import SPARK_LETTERS
 from pgwire_codec.spark.options import SourceOptions, parse_options
-from pgwire_codec.spark.selection import TableNames
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

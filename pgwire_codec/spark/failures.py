@@ -9,11 +9,6 @@ from typing import Final
 
 from pgwire_codec.errors import PgwireError, TableError
 
-#: Hint for a table that a mirror has set aside for changes that it cannot apply.
-COPY_AGAIN: Final = (
-    "Have the capture copy the table again (pgwire-codec log add-table), and then resume the table."
-)
-
 #: Begin of the text of an error of Java that Py4J passes on, and causes in its stack, except those
 #: that are a Python process's traceback.
 _CALLING: Final = "An error occurred while calling "
@@ -43,12 +38,7 @@ def failure_of(text: str) -> PgwireError:
             hint="The machine is busy. Start again when it is less so.",
             is_transient=True,
         )
-    lines = [line for line in text.splitlines() if line.strip()]
-    return (
-        full_disk(text, "a file")
-        or error_in(text)
-        or PgwireError(lines[0] if lines else "the query failed")
-    )
+    return full_disk(text, "a file") or error_in(text) or PgwireError(cause_of(text))
 
 
 def cause_of(text: str) -> str:

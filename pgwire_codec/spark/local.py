@@ -13,7 +13,6 @@ import pyspark
 
 from pgwire_codec.errors import OptionError
 from pgwire_codec.spark.java import ensure_java
-from pgwire_codec.spark.sinks.delta_spark import EXTENSION
 from pgwire_codec.spark.source import PgoutputDataSource
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 #: Settings of a session that has Delta.
 DELTA_SETTINGS: Final = {
-    "spark.sql.extensions": EXTENSION,
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 

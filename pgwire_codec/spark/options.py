@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Final
 
 from pgwire_codec.errors import OptionError
+from pgwire_codec.lake.row_types import ROW_TYPES
 from pgwire_codec.options import DecoderOptions
 from pgwire_codec.protocol.lsn import parse_lsn
-from pgwire_codec.spark.arrow_types import SPARK
 
 #: Every option, as Spark users write it; Spark ignores case.
 NAMES: Final = (
@@ -166,7 +166,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         before=before if has_columns else "none",
         unrepresentable=options.get("unrepresentable", "raise"),
         on_error="skip" if options.get("onError") in ("skip", "collect") else "raise",
-        arrow_types=SPARK,
+        arrow_types=ROW_TYPES,
     )
     staging_path = _staging_path(options)
     partition_bytes = _MAX_PARTITION_BYTES if staging_path is None else _MAX_STAGED_BYTES

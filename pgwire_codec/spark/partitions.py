@@ -10,9 +10,8 @@ from pyspark.sql.datasource import InputPartition
 
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.errors import DecodeError, Rejected, TableError
+from pgwire_codec.lake.identity import PossibleLeaves
 from pgwire_codec.log import Log, LogPartition
-from pgwire_codec.protocol.lsn import format_lsn
-from pgwire_codec.spark.formats.identity import PossibleLeaves
 from pgwire_codec.spark.formats.packed import PackedTable, Packer, TableRange
 from pgwire_codec.spark.formats.row_format import RowFormat, row_format
 from pgwire_codec.spark.formats.staged import Staging
@@ -197,17 +196,4 @@ def _records(rows: RowFormat, batch: ChangeBatch, partition: LogPartition) -> pa
     try:
         return rows.record_batch(batch)
     except DecodeError as error:
-        raise _placed(error, batch, partition) from None
-
-
-def _placed(error: DecodeError, batch: ChangeBatch, partition: LogPartition) -> DecodeError:
-    """Return the error with the place in the log of the value that does not decode."""
-    index = error.message_index or 0
-    (row,) = [row for row in range(len(batch)) if batch.message_index(row) == index][:1]
-    last = partition.first_ordinal + partition.messages - 1
-    return error.at(
-        index,
-        f"{error.context}; {batch.version.qualified_name}, commit LSN "
-        f"{format_lsn(int(batch.commit_lsn[row]))}, segment {partition.segment}, ordinals "
-        f"{partition.first_ordinal} to {last}",
-    )
+        raise partition.placed(error, batch) from None

@@ -10,16 +10,16 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from pgwire_codec.errors import OptionError, TableError
+from pgwire_codec.lake.identity import PossibleLeaves
+from pgwire_codec.lake.table_names import TableNames
 from pgwire_codec.log import Log
 from pgwire_codec.log.relation_history import RelationHistory
 from pgwire_codec.log.relations import select_relation
 from pgwire_codec.spark.arrow_types import spark_schema
 from pgwire_codec.spark.batch_reader import PackedReader, PgoutputReader
-from pgwire_codec.spark.formats.identity import PossibleLeaves
 from pgwire_codec.spark.formats.packed import PACKED
 from pgwire_codec.spark.formats.row_format import RowFormat, row_format
 from pgwire_codec.spark.options import SourceOptions, parse_options
-from pgwire_codec.spark.selection import TableNames
 from pgwire_codec.spark.stream_reader import PgoutputStreamReader
 
 

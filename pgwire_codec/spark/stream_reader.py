@@ -9,14 +9,16 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from pgwire_codec.errors import LogError, OptionError
+from pgwire_codec.lake.table_names import TableNames
 from pgwire_codec.log import Log, LogPosition
+from pgwire_codec.log.positions import position_of
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.spark.change_watch import ChangeWatch, LogCounts
 from pgwire_codec.spark.formats.row_format import RowFormat
-from pgwire_codec.spark.offsets import from_offset, position_of, to_offset
+from pgwire_codec.spark.offsets import from_offset, to_offset
 from pgwire_codec.spark.options import SourceOptions
 from pgwire_codec.spark.partitions import plan_packed, plan_partitions, read_partition
-from pgwire_codec.spark.selection import SelectedRelations, TableNames, select_in_range
+from pgwire_codec.spark.selection import SelectedRelations, select_in_range
 
 
 class PgoutputStreamReader(DataSourceStreamReader):

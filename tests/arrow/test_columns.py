@@ -17,7 +17,7 @@ from pgwire_codec.arrow.export import c_schema, to_c_array, to_pyarrow
 from pgwire_codec.arrow.layout import ArrowBuffers, valid_rows, validity_bitmap
 from pgwire_codec.arrow.values import Interval, to_numpy, to_pylist
 from pgwire_codec.codec import value_buffers
-from pgwire_codec.spark.arrow_types import SPARK
+from pgwire_codec.lake.row_types import ROW_TYPES
 from tests.support.implementations import Implementation, implementation
 from tests.support.values import decode
 
@@ -31,7 +31,7 @@ COLUMNS: list[tuple[str, list[bytes], dict[str, Any], pa.DataType, Any, list[Any
     ("int8", [b"1", b"-2"], {}, pa.int64(), "i8", [1, -2]),
     ("oid", [b"1", b"4294967295"], {}, pa.uint32(), "u4", [1, 2**32 - 1]),
     ("xid8", [b"1", b"18446744073709551615"], {}, pa.uint64(), "u8", [1, 2**64 - 1]),
-    ("oid", [b"1", b"4294967295"], {"arrow_types": SPARK}, pa.int64(), "i8", [1, 2**32 - 1]),
+    ("oid", [b"1", b"4294967295"], {"arrow_types": ROW_TYPES}, pa.int64(), "i8", [1, 2**32 - 1]),
     ("float4", [b"1.5", b"-2"], {}, pa.float32(), "f4", [1.5, -2.0]),
     ("float8", [b"0.1", b"-2"], {}, pa.float64(), "f8", [0.1, -2.0]),
     ("text", [b"a", "é".encode()], {}, pa.string(), "O", ["a", "é"]),

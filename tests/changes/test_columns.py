@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import pgwire_codec as pgc
 from pgwire_codec.errors import ErrorCode
-from pgwire_codec.spark.arrow_types import SPARK
+from pgwire_codec.lake.row_types import ROW_TYPES
 from tests.support.build import (
     T,
     Value,
@@ -388,7 +388,7 @@ def test_values_not_asked_for_are_not_decoded() -> None:
         {"unrepresentable": "drop"},
         {"on_error": "ignore"},
         {"arrow_types": "pandas"},
-        {"arrow_types": SPARK, "strings": "view"},
+        {"arrow_types": ROW_TYPES, "strings": "view"},
     ],
     ids=str,
 )

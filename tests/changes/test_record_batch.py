@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import pgwire_codec as pgc
-from pgwire_codec.spark.arrow_types import SPARK
+from pgwire_codec.lake.row_types import ROW_TYPES
 from tests.support.build import (
     T,
     batch,
@@ -351,7 +351,9 @@ def test_numeric() -> None:
 
 def test_target_spark() -> None:
     table = relation(1, column("o", "oid"), column("t", "time"), column("u", "uuid"))
-    made = batch(insert(1, "5", "01:02:03", "0" * 32), relation=table, arrow_types=SPARK).to_arrow()
+    made = batch(
+        insert(1, "5", "01:02:03", "0" * 32), relation=table, arrow_types=ROW_TYPES
+    ).to_arrow()
     assert [str(each) for each in made.schema.types[:3]] == ["int64", "string", "string"]
 
 

@@ -22,7 +22,7 @@ finally:
 #: Prints Arrow's own default.
 ARROW_ALONE = "import pyarrow as pa; print(pa.default_memory_pool().backend_name)"
 
-#: Prints how many blocks of 1 MiB the C library maps by themselves, after a larger one was freed.
+#: Prints how many blocks of 4 MiB the C library maps by themselves, after a larger one was freed.
 LARGE_BLOCKS = """
 import ctypes
 from pgwire_codec.cli import main
@@ -39,7 +39,7 @@ finally:
     library.malloc.restype, library.mallinfo.restype = ctypes.c_void_p, Info
     library.free(ctypes.c_void_p(library.malloc(8 << 20)))
     before = library.mallinfo().hblks
-    library.malloc(1 << 20)
+    library.malloc(4 << 20)
     print(library.mallinfo().hblks - before)
 """
 

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
@@ -74,9 +73,9 @@ def test_mirror_serves_its_metrics(tmp_path: Path) -> None:
     """A table that was set aside before is on the page from the start."""
     pytest.importorskip("pyspark")
     pytest.importorskip("deltalake")
+    from pgwire_codec.lake.lakehouse import Lake
+    from pgwire_codec.lake.status import SET_ASIDE, TableStatus
     from pgwire_codec.metrics import instruments as i
-    from pgwire_codec.spark.mirroring.lake_table import lake_table
-    from pgwire_codec.spark.mirroring.status import SET_ASIDE, StatusTable, TableStatus
     from tests.cli.test_mirror import ROOT, command
     from tests.support import build
     from tests.support.metric_pages import Served
@@ -86,8 +85,7 @@ def test_mirror_serves_its_metrics(tmp_path: Path) -> None:
     writer.commit(relation(1, ID), build.insert(1, "1"))
     writer.flush()
     aside = TableStatus("public.t9", 9, state=SET_ASIDE, error="wrong")
-    lake: Any = str(tmp_path / "lake" / "_mirror")
-    StatusTable(lake_table(None, lake, "delta-rs", {})).write([aside])  # type: ignore[arg-type]
+    assert Lake.parse(str(tmp_path / "lake")).status().write([aside])
     with subprocess.Popen(
         command(tmp_path, "--every", "1 second", "--metrics", f"127.0.0.1:{port}"),
         cwd=ROOT,

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pgwire_codec as pgc
-from pgwire_codec.spark.arrow_types import SPARK
+from pgwire_codec.lake.row_types import ROW_TYPES
 from pgwire_codec.types import NATIVE, TypeOptions, column_type
 from pgwire_codec.types.builtin import BUILTIN
 from tests.families.golden import GOLDEN
@@ -58,7 +58,7 @@ COMBINATIONS = [
         (
             {"arrow_types": NATIVE},
             {"arrow_types": NATIVE, "strings": "view"},
-            {"arrow_types": SPARK},
+            {"arrow_types": ROW_TYPES},
         ),
     )
 ]

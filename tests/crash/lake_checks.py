@@ -8,7 +8,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from pgwire_codec.spark.mirroring.status import SET_ASIDE
+from pgwire_codec.lake.status import SET_ASIDE
 
 _APP_ID = "pgwire_codec"
 

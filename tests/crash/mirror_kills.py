@@ -136,7 +136,7 @@ class Mirror:
     def _command(self, name: str, *options: str) -> list[str]:
         return [
             sys.executable, "-c", COMMAND, name, "--json",
-            "--log", str(self._log), "--to", f"delta:{self.lake}", "--engine", "delta-rs",
+            "--log", str(self._log), "--to", f"delta:{self.lake}",
             *(part for setting in _CONF for part in ("--conf", setting)),
             *options,
         ]  # fmt: skip

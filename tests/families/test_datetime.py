@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pgwire_codec.arrow.values import Interval
+from pgwire_codec.lake.row_types import ROW_TYPES
 from pgwire_codec.reference import values as reference_values
 from pgwire_codec.reference.families.calendar import MAX_DATE, MIN_DATE, date_from_days
-from pgwire_codec.spark.arrow_types import SPARK
 from tests.families.test_integers import signed
 from tests.support.families import FamilyTests
 from tests.support.implementations import Implementation, implementation
@@ -91,7 +91,7 @@ class TestDateTime(FamilyTests):
         ("timestamp", b"294247-01-10 04:00:54.775807", {}, np.datetime64(INT64_MAX, "us")),
         ("date", b"5874897-12-31", {}, np.datetime64(MAX_DATE, "D")),
         ("interval", b"2562047:47:16.854775", {}, Interval(0, 0, 9223372036854775)),
-        ("time", b"24:00:00", {"arrow_types": SPARK}, "24:00:00"),
+        ("time", b"24:00:00", {"arrow_types": ROW_TYPES}, "24:00:00"),
     ]
 
     unrepresentable = [

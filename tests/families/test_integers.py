@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgwire_codec.codec.values import ValueProblem
-from pgwire_codec.spark.arrow_types import SPARK
+from pgwire_codec.lake.row_types import ROW_TYPES
 from tests.support.families import FamilyTests
 from tests.support.implementations import Implementation, implementation
 from tests.support.values import (
@@ -69,12 +69,12 @@ class TestIntegers(FamilyTests):
     ]
 
     representable = [
-        ("xid8", b"9223372036854775807", {"arrow_types": SPARK}, INT64_MAX),
+        ("xid8", b"9223372036854775807", {"arrow_types": ROW_TYPES}, INT64_MAX),
     ]
 
     unrepresentable = [
-        ("xid8", b"18446744073709551615", {"arrow_types": SPARK}, INT64_MAX),
-        ("pg_lsn", b"FFFFFFFF/0", {"arrow_types": SPARK}, INT64_MAX),
+        ("xid8", b"18446744073709551615", {"arrow_types": ROW_TYPES}, INT64_MAX),
+        ("pg_lsn", b"FFFFFFFF/0", {"arrow_types": ROW_TYPES}, INT64_MAX),
     ]
 
     malformed_text = [

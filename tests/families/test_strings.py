@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import pgwire_codec as pgc
 from pgwire_codec.arrow.values import to_pylist
 from pgwire_codec.codec.values import ValueProblem
-from pgwire_codec.spark.arrow_types import SPARK
+from pgwire_codec.lake.row_types import ROW_TYPES
 from pgwire_codec.types import TypeRegistry
 from tests.support.build import column, relation, row
 from tests.support.families import FamilyTests
@@ -109,7 +109,7 @@ def test_unknown_types_pass_through(codec: Implementation) -> None:
 
 
 def test_unknown_types_are_strings_if_the_options_promise_strings(codec: Implementation) -> None:
-    promised: list[dict[str, Any]] = [{"arrow_types": SPARK}, {"types": "text"}]
+    promised: list[dict[str, Any]] = [{"arrow_types": ROW_TYPES}, {"types": "text"}]
     for options in promised:
         found = decode(codec, 99999, [b"sad", b"\0\xff"], binary=[False, True], **options)
         assert (found.array.format, to_pylist(found.array)) == ("u", ["sad", "\\x00ff"])

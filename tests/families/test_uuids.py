@@ -7,7 +7,7 @@ import uuid
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from pgwire_codec.spark.arrow_types import SPARK
+from pgwire_codec.lake.row_types import ROW_TYPES
 from tests.support.families import FamilyTests
 
 
@@ -28,7 +28,7 @@ class TestUuids(FamilyTests):
         (
             "uuid",
             b"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
-            {"arrow_types": SPARK},
+            {"arrow_types": ROW_TYPES},
             "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
         ),
     ]

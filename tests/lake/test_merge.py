@@ -14,7 +14,7 @@ import pytest
 
 from pgwire_codec.errors import TableError
 from pgwire_codec.lake.change_columns import ChangeColumns
-from pgwire_codec.lake.data_files import write_data_file
+from pgwire_codec.lake.data_files import write_data_files
 from pgwire_codec.lake.fold import count, fold
 from pgwire_codec.lake.key_codes import group_codes, match_codes
 from pgwire_codec.lake.lookup import find_rows, read_rows
@@ -70,11 +70,7 @@ def rows_of(path: Path) -> dict[Any, Any]:
 
 def apply(target: DeltaTarget, changes: pa.Table) -> None:
     merge = merge_rows(target.files, fold(changes, columns_of(changes)))
-    added = (
-        [write_data_file(target.folder, SCHEMA, merge.added.to_batches())]
-        if len(merge.added)
-        else []
-    )
+    added = write_data_files(target.folder, SCHEMA, merge.added.to_batches())
     lsn = changes.column("_commit_lsn")[-1].as_py()
     target.commit(Commit(Position(lsn), added, merge.deleted))
 
@@ -138,7 +134,7 @@ def test_equal_rows_are_counted(tmp_path: Path, seed: int) -> None:
         before = [field.name for field in table.schema.field("_before").type]
         net = count(table, ChangeColumns.from_names(table.column_names, before, None))
         merge = merge_counts(target.files, net)
-        added = [write_data_file(target.folder, PLAIN, merge.added.to_batches())]
+        added = write_data_files(target.folder, PLAIN, merge.added.to_batches())
         target.commit(Commit(Position(lsn), added, merge.deleted))
         read = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(tmp_path)))
         found = pa.table(read.execute("SELECT * FROM t").read_all()).to_pylist()
@@ -150,7 +146,7 @@ def test_a_row_that_is_removed_too_often(tmp_path: Path) -> None:
     row = (1.5, None, None)
     table = plain_changes([("I", None, row)])
     rows = table.select(PLAIN.names)
-    file = write_data_file(target.folder, PLAIN, rows.to_batches())
+    (file,) = write_data_files(target.folder, PLAIN, rows.to_batches())
     target.commit(Commit(Position(0), [file], schema=PLAIN))
     removals = plain_changes([("D", row, row), ("D", row, row)])
     columns = ChangeColumns.from_names(removals.column_names, PLAIN.names, None)
@@ -200,13 +196,13 @@ def test_a_key_that_is_there_twice(tmp_path: Path) -> None:
     target = create(tmp_path)
     rows = pa.Table.from_pylist([{"shelf": 1, "id": 2}, {"shelf": 1, "id": 3}], SCHEMA)
     for _ in range(2):
-        file = write_data_file(target.folder, SCHEMA, rows.to_batches())
+        (file,) = write_data_files(target.folder, SCHEMA, rows.to_batches())
         target.commit(Commit(Position(0), [file]))
     with pytest.raises(TableError, match="two rows with the key shelf = 1, id = 3"):
         apply(target, changes_of([one("U", (1, 3), "new")], full=False))
     both = pa.concat_tables([rows, rows])
     target = create(tmp_path / "one file")
-    file = write_data_file(target.folder, SCHEMA, both.to_batches())
+    (file,) = write_data_files(target.folder, SCHEMA, both.to_batches())
     target.commit(Commit(Position(0), [file]))
     with pytest.raises(TableError, match="two rows with the key shelf = 1, id = 2"):
         apply(target, changes_of([one("U", (1, 2), "new")], full=False))
@@ -228,7 +224,7 @@ def test_rows_of_several_files_and_row_groups(tmp_path: Path) -> None:
         }
     )
     for part in (rows.slice(0, 400_000), rows.slice(400_000)):
-        file = write_data_file(target.folder, SCHEMA, part.to_batches())
+        (file,) = write_data_files(target.folder, SCHEMA, part.to_batches())
         target.commit(Commit(Position(0), [file]))
     ids = np.random.default_rng(1).permutation(count)[:1000]
     ids[3] = count + 5

@@ -15,12 +15,12 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from pgwire_codec.lake.mirror_run import MirroredBatch
+from pgwire_codec.lake.status import SET_ASIDE, TableStatus
 from pgwire_codec.metrics import MirrorMetrics, MirrorWatch
 from pgwire_codec.metrics import instruments as i
 from pgwire_codec.metrics.endpoint import Endpoint
 from pgwire_codec.metrics.log_watch import LogWatch
-from pgwire_codec.spark.mirroring.batches import MirroredBatch
-from pgwire_codec.spark.mirroring.status import SET_ASIDE, TableStatus
 from tests.support import build
 from tests.support.metric_pages import Served
 from tests.support.mirrors import ID, Writer, relation

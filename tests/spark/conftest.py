@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from tests.support.lakehouse import iceberg_catalog, iceberg_table, usable_engine
+from tests.support.lakehouse import delta_rows, iceberg_catalog, iceberg_table, usable_engine
 from tests.support.mirrors import MirrorOf, Writer
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Engine:
-    """merge_into with one of its engines, for targets that are named by their paths."""
+    """merge_into for targets of a format, which are named by their paths."""
 
     def __init__(self, name: str, spark: SparkSession) -> None:
         self.name = name
@@ -25,28 +25,21 @@ class Engine:
     def __call__(self, changes: Any, target: str, *args: Any, **options: Any) -> Any:
         from pgwire_codec.spark import merge_into
 
-        return merge_into(changes, self.target(target), *args, engine=self.name, **options)
+        return merge_into(changes, self.target(target), *args, **options)
 
     def target(self, path: str) -> str:
         """Target at a path: in a catalog of its folder for Iceberg."""
-        if self.name != "iceberg":
-            return path
-        catalog = iceberg_catalog(self._spark, Path(path).parent)
-        return f"{catalog}.made.`{Path(path).name}`"
+        return f"iceberg:{self._table(path)}" if self.name == "iceberg" else path
 
     def rows(self, path: str) -> list[dict[str, Any]]:
         """Rows of a target."""
         return self.table(path).to_pylist()
 
     def table(self, path: str) -> pa.Table:
-        """Rows of a target, also of one whose names delta-rs does not read."""
-        import deltalake
-
+        """Rows of a target, as another program reads them."""
         if self.name == "iceberg":
-            return iceberg_table(self._spark, self.target(path))
-        if self.name == "delta-spark":
-            return self._spark.read.format("delta").load(path).toArrow()
-        return pa.table(deltalake.DeltaTable(path).to_pyarrow_table())
+            return iceberg_table(self._spark, self._table(path))
+        return delta_rows(path)
 
     def version(self, path: str) -> int | None:
         """Newest version of a target; None if it does not exist."""
@@ -55,38 +48,31 @@ class Engine:
 
     def applied(self, path: str) -> tuple[int | None, int | None]:
         """Commit LSN and relation that a target's commits record."""
-        applied = self._opened(path).applied
-        return applied.commit_lsn, applied.relation
+        position = self._opened(path).position
+        return position.commit_lsn, position.relation
 
-    def operations(self, path: str) -> list[str]:
-        """Operations of the commits with rows, oldest first: append or merge."""
-        import deltalake
-
-        if self.name == "iceberg":
-            snapshots = f"{self.target(path)}.snapshots"
-            found = self._spark.sql(f"SELECT summary FROM {snapshots} ORDER BY committed_at")
-            # The operation of a MERGE INTO that rewrites no file is append, too.
-            return ["merge" if "merge-into" in str(row[0]) else "append" for row in found.collect()]
-        history = deltalake.DeltaTable(path).history()
-        names = {"WRITE": "append", "MERGE": "merge"}
-        found = [names.get(each["operation"]) for each in reversed(history)]
-        return [each for each in found if each is not None]
+    def _table(self, path: str) -> str:
+        catalog = iceberg_catalog(self._spark, Path(path).parent)
+        return f"{catalog}.made.`{Path(path).name}`"
 
     def _opened(self, path: str) -> Any:
-        from pgwire_codec.spark.sinks.merge import open_target
+        from pgwire_codec.lake.tables.delta import DeltaTarget
+        from pgwire_codec.lake.tables.iceberg import IcebergTarget
 
-        return open_target(self._spark, self.name, self.target(path), "pgwire_codec", None)
+        if self.name == "iceberg":
+            return IcebergTarget(self._spark, self._table(path), "pgwire_codec")
+        return DeltaTarget(path, "pgwire_codec")
 
 
-@pytest.fixture(params=["delta-rs", "delta-spark", "iceberg"])
+@pytest.fixture(params=["delta", "iceberg"])
 def engine(request: pytest.FixtureRequest) -> str:
-    """Name of each engine that merges."""
+    """Name of each format."""
     return usable_engine(request.param)
 
 
 @pytest.fixture
 def merge_into(engine: str, spark: SparkSession) -> Engine:
-    """merge_into with each engine."""
+    """merge_into for each format."""
     return Engine(engine, spark)
 
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import pgwire_codec as pgc
+from pgwire_codec.lake.row_types import ROW_TYPES
 from pgwire_codec.log import Log
-from pgwire_codec.spark.arrow_types import SPARK
 from tests.support import build, corpus, spark_logs
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def serial_rows(
     capture: corpus.Capture, table: str, columns: list[str], types: str = "native"
 ) -> list[dict[str, Any]]:
     """Return a table's rows from the serial decoder, in order, with its newest version's names."""
-    decoder = pgc.Decoder(arrow_types=SPARK, unrepresentable="null", types=types)
+    decoder = pgc.Decoder(arrow_types=ROW_TYPES, unrepresentable="null", types=types)
     rows = []
     changes = decoder.decode(capture.messages, capture.lsns)
     newest = decoder.carry.scope.named(table)
@@ -127,7 +127,7 @@ def test_decode_partition_of_an_rdd(spark: SparkSession, spark_api: Any) -> None
 
     found = messages.mapPartitionsWithIndex(decode).collect()
     expected = []
-    for batch in pgc.Decoder(arrow_types=SPARK).decode(capture.messages):
+    for batch in pgc.Decoder(arrow_types=ROW_TYPES).decode(capture.messages):
         name = batch.version.qualified_name
         expected += [{**row, "_table": name} for row in batch.to_pylist()]
 
@@ -313,7 +313,7 @@ def test_a_log_in_the_driver(spark: SparkSession, spark_api: Any, tmp_path: Path
     capture = CAPTURES[2]
     path = spark_logs.to_log(capture, tmp_path)
     table = tables_of(capture)[0]
-    options = {"arrow_types": SPARK, "unrepresentable": "null", "types": "text"}
+    options = {"arrow_types": ROW_TYPES, "unrepresentable": "null", "types": "text"}
     names = ["_commit_lsn", "_seq", "_op"]
     rows = [
         tuple(row[name] for name in names)

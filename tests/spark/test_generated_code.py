@@ -28,16 +28,16 @@ def compiled(spark: Any) -> int:
 
 
 def test_later_batches_compile_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    """With delta-rs, all plans are ours; Delta's own alone are more than Spark keeps by default."""
+    """Nor do those of other tables with the same columns."""
     from pgwire_codec.spark import merge_into
 
-    engine = usable_engine("delta-rs")
+    usable_engine("delta")
     counts = []
     for lsn in range(1000, 1005):
         rows = [(number, f"{lsn}", "U", lsn, number, 7, None, (number,)) for number in range(20)]
         before = compiled(spark)
         changes = spark.createDataFrame(rows, SCHEMA)
-        merged = merge_into(changes, str(tmp_path / "t"), ["id"], engine=engine)
+        merged = merge_into(changes, str(tmp_path / "t"), ["id"])
         assert merged.commit_lsn == lsn
         counts.append(compiled(spark) - before)
     assert counts[0] > 0
@@ -48,13 +48,11 @@ def test_tables_with_the_same_columns_share_code(spark: SparkSession, tmp_path: 
     """A mirror may have hundreds of them."""
     from pgwire_codec.spark import merge_into
 
-    engine = usable_engine("delta-rs")
+    usable_engine("delta")
     counts = []
     for oid in range(7000, 7004):
         rows = [(number, "x", "U", oid, number, oid, None, (number,)) for number in range(20)]
         before = compiled(spark)
-        merge_into(
-            spark.createDataFrame(rows, SCHEMA), str(tmp_path / f"{oid}"), ["id"], engine=engine
-        )
+        merge_into(spark.createDataFrame(rows, SCHEMA), str(tmp_path / f"{oid}"), ["id"])
         counts.append(compiled(spark) - before)
     assert counts[-1] == 0, counts

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support import spark_logs
 from tests.support.histories import History, to_messages
+from tests.support.lakehouse import delta_rows
 from tests.support.processes import kill_tree
 
 pytestmark = [
@@ -95,10 +96,10 @@ def test_a_killed_stream_gives_every_change_once(tmp_path: Path) -> None:
                 time.sleep(0.1)
             job.kill(2 * random.random())
 
-    changes = deltalake.DeltaTable(str(tmp_path / "target" / "changes")).to_pyarrow_table()
+    changes = delta_rows(tmp_path / "target" / "changes")
     places = zip(*(changes[name].to_pylist() for name in ("_commit_lsn", "_seq")), strict=True)
     assert sorted(places) == [(change[8], change[10]) for change in history.changes]
-    rows = deltalake.DeltaTable(str(merged)).to_pyarrow_table().to_pylist()
+    rows = delta_rows(merged).to_pylist()
     found = {(row.pop("shelf"), row.pop("id")): row for row in rows}
     expected = history.expected()
     for row in expected.values():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.lakehouse import lakehouse_settings, usable_engine
+from tests.support.lakehouse import lakehouse_settings, usable_format
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,13 +47,13 @@ def test_java_returns_freed_memory() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", [None, "delta-spark"])
+@pytest.mark.parametrize("engine", [None, "delta"])
 def test_output_of_java(engine: str | None, tmp_path: Path) -> None:
     """It is not among a command's own lines, such as JSON."""
     pytest.importorskip("pyspark")
     settings, vacuumed = {}, None
     if engine is not None:
-        usable_engine(engine)
+        usable_format(engine)
         settings, vacuumed = lakehouse_settings(), str(tmp_path / "table")
     command = [sys.executable, "-c", _OUTPUT, json.dumps([settings, vacuumed])]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

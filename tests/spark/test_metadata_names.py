@@ -11,6 +11,7 @@ from pgwire_codec.changes.metadata import METADATA_COLUMNS, metadata_names
 from pgwire_codec.types import default_registry
 from tests.support import build, spark_logs
 from tests.support.build import column
+from tests.support.lakehouse import delta_rows
 from tests.support.mirrors import ID, MirrorOf, Writer, in_order, relation
 
 if TYPE_CHECKING:
@@ -67,8 +68,6 @@ def test_rows_of_a_log(spark: SparkSession, tmp_path: Path, use: str) -> None:
     from pgwire_codec.spark import latest, merge_into, read_tables
 
     pytest.importorskip("deltalake")
-    import deltalake
-
     options, used = USED[use]
     moves = "_before" in used
     path = spark_logs.write(tmp_path / "log", messages(moves=moves))
@@ -83,7 +82,7 @@ def test_rows_of_a_log(spark: SparkSession, tmp_path: Path, use: str) -> None:
         wanted = in_order([{"id": key} | {name: name for name in NAMES} for key in (1, 2)])
     assert own(latest(changes, ["id"])) == wanted
     merge_into(changes, str(tmp_path / "target"), ["id"])
-    merged = deltalake.DeltaTable(str(tmp_path / "target")).to_pyarrow_table().to_pylist()
+    merged = delta_rows(tmp_path / "target").to_pylist()
     assert in_order(merged) == wanted
     if moves:
         with read_tables(spark, path, "public.t", **options) as tables:

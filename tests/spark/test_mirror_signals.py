@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,18 +14,15 @@ from tests.support import build
 from tests.support.build import column
 from tests.support.mirrors import ID, MirrorOf, Writer, relation
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
 
 pytest.importorskip("deltalake")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_during_a_resume(spark: SparkSession, tmp_path: Path, number: signal.Signals) -> None:
+def test_during_a_resume(tmp_path: Path, number: signal.Signals) -> None:
     """The resume ends first: Java goes on."""
-    made, writer = MirrorOf(spark, tmp_path, "delta-rs"), Writer(tmp_path)
+    made, writer = MirrorOf(None, tmp_path, "local"), Writer(tmp_path)
     table = relation(1, ID, column("n", "numeric", typmod=(8 << 16 | 2) + 4))
     writer.commit(table, build.insert(1, "1", "NaN"))
     writer.flush()

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from pgwire_codec.errors import OptionError
+from pgwire_codec.lake.row_types import ROW_TYPES
 from pgwire_codec.options import DecoderOptions
 from pgwire_codec.protocol.lsn import format_lsn
-from pgwire_codec.spark.arrow_types import SPARK
 
 pytest.importorskip("pyspark", reason="needs PySpark (Python 3.11)")
 
@@ -30,7 +30,7 @@ def test_defaults() -> None:
     assert (options.starting_time, options.ending_time) == (None, None)
     assert (options.max_partition_bytes, options.max_bytes_per_trigger) == (32 << 20, None)
     assert (options.on_error, options.push_filters) == ("raise", False)
-    assert options.decoder.arrow_types == SPARK
+    assert options.decoder.arrow_types == ROW_TYPES
 
 
 def test_names_count_without_case() -> None:
@@ -74,7 +74,7 @@ def test_every_option_arrives() -> None:
         before="full",
         unrepresentable="clamp",
         on_error="skip",
-        arrow_types=SPARK,
+        arrow_types=ROW_TYPES,
     )
     assert (options.max_partition_bytes, options.max_bytes_per_trigger) == (64 << 20, 10 << 20)
     given = {"path", "table", "columns", "startingLsn", "endingLsn", "types", "numeric", "before"}

@@ -22,10 +22,10 @@ pytest.importorskip("pyspark", reason="needs PySpark (Python 3.11)")
 
 from pyspark.sql.datasource import CaseInsensitiveDict
 
+from pgwire_codec.lake.table_names import TableNames
 from pgwire_codec.spark import PgoutputDataSource
 from pgwire_codec.spark.formats import packed
 from pgwire_codec.spark.formats.staged import fits_parquet
-from pgwire_codec.spark.selection import TableNames
 from pgwire_codec.spark.tables import LogTables, _Table
 
 ID = column("id", "int4", key=True)

@@ -164,34 +164,3 @@ def test_a_stream_of_tables(spark: SparkSession, api: Any, tmp_path: Path) -> No
     ids = [{name: [row["id"] for row in rows] for name, rows in each.items()} for each in seen]
     assert ids == [{"public.a": [10], "public.b": [20]}, {"public.a": [30], "public.c": [40]}]
     assert seen[1]["public.a"][0]["more"] == "1"
-
-
-@pytest.mark.parametrize("name", ["dml.pg18.v1-text", "streams.pg18.v4-parallel-2pc"])
-def test_facts_about_changes(spark: SparkSession, api: Any, tmp_path: Path, name: str) -> None:
-    """They are those that an aggregate of the changes finds."""
-    from dataclasses import replace
-
-    from pgwire_codec.spark.mirroring.row_columns import RowColumns
-    from pgwire_codec.spark.mirroring.table_mirror import TableBatch
-    from pgwire_codec.spark.reduction.change_columns import columns_of
-    from pgwire_codec.spark.reduction.change_columns import numbered as in_numbers
-    from pgwire_codec.spark.sinks.survey import Survey
-
-    path = spark_logs.to_log(corpus.capture(name), tmp_path, part_bytes=10_000)
-    options = {"unrepresentable": "null", "maxPartitionBytes": "20k", "withRelationOid": "true"}
-    with api.read_tables(spark, path, **options) as tables:
-        unsent = truncates = 0
-        for table in tables:
-            found = TableBatch.of(tables, table).survey_after(None, RowColumns())
-            numbered = in_numbers(tables[table], columns_of(tables[table], None))
-            counted = Survey.of(numbered, -1)
-            if counted is None:
-                assert tables.counts[table] == 0
-                continue
-            assert found is not None
-            sends_all = numbered.where("_unchanged IS NOT NULL").isEmpty()
-            assert found == replace(counted, sends_all=sends_all, partitions=found.partitions)
-            unsent += not sends_all
-            truncates += counted.truncated is not None
-    assert unsent or name.startswith("streams")
-    assert truncates or name.startswith("streams")

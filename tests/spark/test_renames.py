@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.lakehouse import delta_rows
 from tests.support.log_captures import capture_into, flush_lsn
 from tests.support.servers import Database, database
 from tests.support.spark_logs import HAS_LIMITS
@@ -232,7 +233,7 @@ def test_tables_are_the_servers(
         changes = reader.option("table", scenario.table).load()
         assert rows_of(api.latest(changes, ["id"])) == expected
         assert rows_of(api.latest(spark.read.parquet(sinks.appended), ["id"])) == expected
-        merged = deltalake.DeltaTable(sinks.merged).to_pyarrow_table()
+        merged = delta_rows(sinks.merged)
         found = merged.select(COLUMNS).sort_by("id").to_pylist()
         assert [tuple(row.values()) for row in found] == expected
 
@@ -272,7 +273,7 @@ def test_a_stream_fails_when_another_table_has_its_name(
     assert len(sinks.batches) == 1
     sinks.run(playback.log, relationOid=str(old))
     assert len(sinks.batches) == 2
-    found = deltalake.DeltaTable(sinks.merged).to_pyarrow_table().sort_by("id").to_pylist()
+    found = delta_rows(sinks.merged).sort_by("id").to_pylist()
     assert [tuple(row.values()) for row in found] == playback.rows("r_old")
 
 
@@ -298,5 +299,5 @@ def test_a_batch_that_failed_across_a_switch(
     assert len({row[-1] for row in one} | {row[-1] for row in failed}) == 2
     expected = playback.rows("r")
     assert rows_of(api.latest(spark.read.parquet(sinks.appended), ["id"])) == expected
-    found = deltalake.DeltaTable(sinks.merged).to_pyarrow_table().sort_by("id").to_pylist()
+    found = delta_rows(sinks.merged).sort_by("id").to_pylist()
     assert [tuple(row.values()) for row in found] == expected

@@ -192,7 +192,9 @@ def test_equal_rows_of_a_target(spark: SparkSession, merge_into: Any, tmp_path: 
 
     one, zero = (7.0, "dup", "I", None, None), (-0.0, None, "I", None, None)
     delete = (7.0, "dup", "D", None, None)
-    with pytest.raises(ValueError, match=r"has 0 rows with a = 7.0, b = dup, of which .* remove 1"):
+    with pytest.raises(
+        ValueError, match=r"has 0 rows with a = 7.0, b = 'dup', of which .* remove 1"
+    ):
         merge(1, delete)
     assert merge_into.version(target) is None
     assert merge(2, one, one, one, zero, (0.0, None, "I", None, None)) == (5, 0)
@@ -203,7 +205,9 @@ def test_equal_rows_of_a_target(spark: SparkSession, merge_into: Any, tmp_path: 
     # One of two is removed, and as many are added.
     assert merge(5, delete, one, (8.0, None, "U", ["b"], (7.0, "dup")), one) == (2, 1)
     assert rows() == [(0.0, None), (7.0, "dup"), (7.0, "dup"), (8.0, "dup")]
-    with pytest.raises(ValueError, match=r"has 2 rows with a = 7.0, b = dup, of which .* remove 3"):
+    with pytest.raises(
+        ValueError, match=r"has 2 rows with a = 7.0, b = 'dup', of which .* remove 3"
+    ):
         merge(6, delete, delete, delete)
     assert merge(7, (None, None, "T", None, None), zero) == (1, 4)
     assert [repr(row) for row in rows()] == ["(-0.0, None)"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -131,11 +130,24 @@ def test_names_of_all_kinds(spark: SparkSession, merge_into: Any, api: Any, tmp_
     assert [row["id"] for row in api.latest(only_keys, ["id"]).collect()] == [2]
 
 
-@pytest.mark.parametrize("full", [False, True], ids=["identity default", "identity full"])
+@pytest.mark.parametrize(
+    ("full", "bucket_rows"),
+    [(False, 10**6), (False, 100), (True, 10**6)],
+    ids=["identity default", "identity default, many tasks", "identity full"],
+)
 def test_merged_batches_are_the_table(
-    spark: SparkSession, merge_into: Any, api: Any, tmp_path: Path, full: bool
+    spark: SparkSession,
+    merge_into: Any,
+    api: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    full: bool,
+    bucket_rows: int,
 ) -> None:
     """Batches cut between transactions, applied once and again: the rows, and nothing twice."""
+    from pgwire_codec.spark.sinks import merge_tasks
+
+    monkeypatch.setattr(merge_tasks, "BUCKET_ROWS", bucket_rows)
     made = History(4, full=full)
     target = str(tmp_path / "target")
     done = 0
@@ -158,24 +170,6 @@ def test_merged_batches_are_the_table(
         assert merge_into.version(target) == version
         # The next batch overlaps: what was applied is passed over.
         done -= 50
-
-
-def test_what_is_applied_is_in_checkpoints(
-    spark: SparkSession, merge_into: Any, api: Any, tmp_path: Path
-) -> None:
-    """Delta's readers, and the next merge, read a checkpoint and the few commits after it."""
-    target = tmp_path / "target"
-    made = History(13)
-    for number in range(12):
-        made.lsn += 1
-        made.insert((1, number))
-        merge_into(to_df(spark, made, made.changes[number:]), str(target), list(KEYS))
-    assert by_key(merge_into.rows(str(target))) == made.expected()
-    assert merge_into.applied(str(target)) == (made.lsn, None)
-    assert merge_into(to_df(spark, made), str(target), list(KEYS)) == api.Merged(made.lsn)
-    if merge_into.name != "iceberg":
-        last = json.loads((target / "_delta_log" / "_last_checkpoint").read_text())
-        assert last["version"] in (9, 10)  # delta-rs counts the first version, too
 
 
 def test_streams_of_two_slots_do_not_hide_one_another(
@@ -240,37 +234,16 @@ def test_what_is_not_changes_is_refused(
         merge_into(to_df(spark, made), target, list(KEYS))
 
 
-def test_a_target_belongs_to_an_engine(
-    spark: SparkSession, api: Any, merge_into: Any, tmp_path: Path
-) -> None:
-    """The other one would not see what has been applied."""
-    if merge_into.name != "delta-spark":
-        pytest.skip("needs both engines of Delta: see delta-spark")
-    made = History(11)
-    made.insert((1, 1))
-    changes = to_df(spark, made)
-    for first, other in (("delta-rs", "delta-spark"), ("delta-spark", "delta-rs")):
-        target = str(tmp_path / first)
-        api.merge_into(changes, target, list(KEYS), engine=first)
-        with pytest.raises(ValueError, match=f"belongs to engine='{first}'"):
-            api.merge_into(changes, target, list(KEYS), engine=other)
-
-
-def test_an_engine_that_cannot_merge(spark: SparkSession, api: Any, tmp_path: Path) -> None:
+def test_targets_of_other_kinds(spark: SparkSession, api: Any, tmp_path: Path) -> None:
     made = History(12)
     made.insert((1, 1))
-    changes, target = to_df(spark, made), str(tmp_path / "target")
-    with pytest.raises(ValueError, match=r"engine must be 'delta-rs', .* or 'iceberg', not 'x'"):
-        api.merge_into(changes, target, list(KEYS), engine="x")
-    with pytest.raises(ValueError, match="storage_options are for delta-rs"):
-        api.merge_into(
-            changes, target, list(KEYS), engine="delta-spark", storage_options={"a": "b"}
-        )
-    with pytest.MonkeyPatch.context() as settings:
-        settings.setattr(type(spark.conf), "get", lambda _, name, default: default)
-        with pytest.raises(ValueError, match=r"needs io\.delta\..* in spark\.sql\.extensions"):
-            api.merge_into(changes, target, list(KEYS), engine="delta-spark")
-    assert not Path(target).exists()
+    changes, keys = to_df(spark, made), list(KEYS)
+    for target in (f"parquet:{tmp_path / 'target'}", "hudi:somewhere", "delta:"):
+        with pytest.raises(ValueError, match=f"unsupported target {target!r} — hint: Use delta:L"):
+            api.merge_into(changes, target, keys)
+    with pytest.raises(ValueError, match="storage_options are for Delta tables"):
+        api.merge_into(changes, "iceberg:lake.made.t", keys, storage_options={"a": "b"})
+    assert not list(tmp_path.iterdir())
 
 
 def test_updates_without_before(spark: SparkSession, api: Any) -> None:

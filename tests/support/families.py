@@ -20,9 +20,9 @@ from pgwire_codec.arrow.export import to_pyarrow
 from pgwire_codec.arrow.layout import valid_rows
 from pgwire_codec.arrow.values import to_pylist
 from pgwire_codec.codec.values import Decoded, ValueProblem
+from pgwire_codec.lake.row_types import ROW_TYPES
 from pgwire_codec.reference import values as reference_values
 from pgwire_codec.reference.families import family_of
-from pgwire_codec.spark.arrow_types import SPARK
 from pgwire_codec.types import NATIVE, ArrowTypes
 from tests.support.build import column, relation
 from tests.support.encoding import decoded, each_form, encode_by_both, written
@@ -293,7 +293,7 @@ class FamilyTests:
             same_values(type_of(kind), [row] * count)
 
     @pytest.mark.differential
-    @pytest.mark.parametrize("arrow_types", [NATIVE, SPARK], ids=["arrow", "spark"])
+    @pytest.mark.parametrize("arrow_types", [NATIVE, ROW_TYPES], ids=["arrow", "spark"])
     def test_ordinary_values_do_not_need_the_reference(
         self, kind: str, arrow_types: ArrowTypes, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -307,7 +307,7 @@ class FamilyTests:
         assert decode_values(column, *laid_out(rows)).array.length == len(rows)
 
     @pytest.mark.differential
-    @pytest.mark.parametrize("arrow_types", [NATIVE, SPARK], ids=["arrow", "spark"])
+    @pytest.mark.parametrize("arrow_types", [NATIVE, ROW_TYPES], ids=["arrow", "spark"])
     def test_text_does_not_need_the_reference(
         self, kind: str, text: str, arrow_types: ArrowTypes, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -70,6 +70,7 @@ def _use_spark(folder: Path, options: str) -> None:
     """Mirror a table in a Spark of its own, and wait for the end of its Java."""
     from pyspark import SparkContext
 
+    from pgwire_codec.spark.file_rows import file_rows
     from pgwire_codec.spark.local import local_spark
     from tests.support import build
     from tests.support.mirrors import ID, MirrorOf, Writer, relation
@@ -81,9 +82,11 @@ def _use_spark(folder: Path, options: str) -> None:
     writer.flush()
     settings = {"spark.driver.extraJavaOptions": options, "spark.sql.shuffle.partitions": "2"}
     with local_spark(settings) as spark:
-        made = MirrorOf(spark, folder, "delta-rs")
+        made = MirrorOf(spark, folder, "delta")
         made.run()
-        if len(made.rows("public.t1")) != 2:
+        target = made.opened.open(table)
+        assert target.schema is not None, "the mirror has made the table"
+        if file_rows(spark, target.files, target.schema).count() != 2:
             sys.exit("the mirror that the archive is made of does not have its rows")
     gateway = SparkContext._gateway
     assert gateway is not None

@@ -27,8 +27,15 @@ DELTA: Final = {
 #: Newest releases of Iceberg's Spark runtime, by the release of Spark.
 ICEBERG: Final = {"4.1": ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",)}
 
-#: Engines that write tables, as the tests name them.
-ENGINES: Final = ("delta-rs", "delta-spark", "iceberg", "parquet")
+#: Writers of tables, as the tests name them: a mirror without Spark, or the format of one with it,
+#: or of merge_into.
+ENGINES: Final = ("local", "delta", "iceberg", "parquet")
+
+#: The cheapest first.
+_CHEAP: Final = ("local", "delta")
+
+#: Those of mirrors that need Spark.
+_ON_SPARK: Final = ("delta", "iceberg", "parquet")
 
 
 def jar(artifact: str) -> Path:
@@ -62,20 +69,27 @@ def has(artifacts: dict[str, tuple[str, ...]]) -> bool:
 def mark_engines(items: Iterable[pytest.Item]) -> None:
     """Mark what asks more than one engine the same as thorough, with all of them but one.
 
-    The one is another from test to test: mostly the cheapest, delta-rs.
+    The one is another from test to test: mostly the cheapest.
     """
     scenarios: dict[str, dict[str, pytest.Item]] = {}
     for item in items:
         parameters: dict[str, object] = getattr(getattr(item, "callspec", None), "params", {})
         texts = {name: each for name, each in parameters.items() if isinstance(each, str)}
         engine = next((each for each in texts.values() if each in ENGINES), None)
+        if engine in _ON_SPARK and "made" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.xdist_group(f"spark-{crc32(item.path.name.encode()) % 2}"))
         if engine is not None and not item.get_closest_marker("thorough"):
             others = item.nodeid.replace(engine, "")
             scenarios.setdefault(others, {})[engine] = item
-    lacking = {"delta-spark": not has(DELTA), "iceberg": not has(ICEBERG)}
+    lacking = {
+        "delta": not has(DELTA),
+        "iceberg": not has(ICEBERG),
+        "parquet": find_spec("pyspark") is None,
+    }
     for scenario, by_engine in scenarios.items():
         usable = [each for each in by_engine if not lacking.get(each)]
-        chosen = [each for each in usable if each == "delta-rs"] * 9 + usable
+        chosen = [each for each in _CHEAP if each in usable][:1] * 9 + usable
         kept = chosen[crc32(scenario.encode()) % len(chosen)] if chosen else None
         for engine, item in by_engine.items():
             if engine != kept and engine in usable:
@@ -85,11 +99,17 @@ def mark_engines(items: Iterable[pytest.Item]) -> None:
 def usable_engine(name: str) -> str:
     """Return the name of an engine; skip the test if it cannot be had."""
     pytest.importorskip("deltalake")
-    if name == "delta-spark" and not has(DELTA):
-        pytest.skip("needs Delta's jars, which Maven fetches for Spark 4.1 and 4.2")
     if name == "iceberg" and not has(ICEBERG):
         pytest.skip("needs Iceberg's Spark runtime, which Maven fetches for Spark 4.1")
     return name
+
+
+def usable_format(name: str) -> str:
+    """Return the name of a mirror's runner or format; skip the test if it cannot be had."""
+    pytest.importorskip("deltalake")
+    if name == "delta" and not has(DELTA):
+        pytest.skip("needs Delta's jars to read, which Maven fetches for Spark 4.1 and 4.2")
+    return usable_engine(name)
 
 
 def lakehouse_settings() -> dict[str, str]:
@@ -105,6 +125,19 @@ def lakehouse_settings() -> dict[str, str]:
         # Of 50, for a large table's files.
         settings |= DELTA_SETTINGS | {"spark.databricks.delta.snapshotPartitions": "1"}
     return settings
+
+
+def delta_rows(path: Path | str) -> pa.Table:
+    """Return the rows of a Delta table, which may have deletion vectors."""
+    import deltalake
+    import pyarrow as pa
+
+    query = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(path)))
+    rows = pa.table(query.execute("SELECT * FROM t").read_all())
+    # PyArrow does not sort views.
+    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    kinds = [pa.field(each.name, plain.get(each.type, each.type)) for each in rows.schema]
+    return rows.cast(pa.schema(kinds))
 
 
 def iceberg_catalog(spark: SparkSession, warehouse: Path) -> str:

@@ -6,11 +6,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pgwire_codec import log
+from pgwire_codec.lake.lakehouse import Lake
+from pgwire_codec.lake.requests import replay_table, resume_table
 from tests.support import build, spark_logs
 from tests.support.applied_tables import Table, apply
-from tests.support.lakehouse import iceberg_catalog, iceberg_snapshots, iceberg_table
+from tests.support.lakehouse import (
+    delta_rows,
+    iceberg_catalog,
+    iceberg_snapshots,
+    iceberg_table,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,37 +29,49 @@ ID = build.column("id", "int4", key=True)
 
 
 class MirrorOf:
-    """A mirror of a log, which runs until it has the whole log."""
+    """A mirror of a log, which runs until it has the whole log.
 
-    def __init__(self, spark: SparkSession, folder: Path, engine: str) -> None:
+    The engine is "local", of Delta tables without Spark, "local parquet", or the format of the
+    tables that Spark writes.
+    """
+
+    def __init__(self, spark: SparkSession | None, folder: Path, engine: str) -> None:
         self.log = str(folder / "log")
         self.lake = folder / "lake"
         self.checkpoint = folder / "checkpoint"
         self.engine = engine
         self.batches: list[Any] = []
         self._spark = spark
-        self.target = f"parquet:{self.lake}" if engine == "parquet" else f"delta:{self.lake}"
+        self.target = f"parquet:{self.lake}" if "parquet" in engine else f"delta:{self.lake}"
         if engine == "iceberg":
+            assert spark is not None
             self.target = f"iceberg:{iceberg_catalog(spark, self.lake)}"
 
-    def start(self, tables: str = "*", **options: Any) -> Any:
-        """Start the mirror, and return its query."""
-        from pgwire_codec.spark import mirror
-
-        options = {"engine": self.engine, "report": self.batches.append} | options
-        return mirror(
-            self._spark, self.log, self.target, tables,
-            checkpoint=str(self.checkpoint), **options,
-        )  # fmt: skip
+    @property
+    def opened(self) -> Lake:
+        """The lake."""
+        return Lake.parse(self.target, spark=self._spark)
 
     def run(self, tables: str = "*", **options: Any) -> None:
         """Run the mirror to the log's end."""
-        self.start(tables, **{"once": True, **options}).awaitTermination()
+        from pgwire_codec.lake import mirroring
+        from pgwire_codec.spark import mirror
+
+        options = {"report": self.batches.append, "once": True} | options
+        if self._spark is None:
+            if "onError" in options:
+                options["on_error"] = options.pop("onError")
+            mirroring.mirror(self.log, self.target, tables, **options).run()
+            return
+        assert self._spark is not None
+        options["checkpoint"] = str(self.checkpoint)
+        mirror(self._spark, self.log, self.target, tables, **options).awaitTermination()
 
     def resume(self, table: str) -> None:
-        from pgwire_codec.spark import resume_table
+        resume_table(self.opened, table)
 
-        resume_table(self._spark, self.target, table, engine=self.engine)
+    def replay(self, table: str) -> None:
+        replay_table(self.opened, self.log, table)
 
     def name(self, table: str) -> str:
         """Name of a table in Iceberg's catalog."""
@@ -63,23 +83,28 @@ class MirrorOf:
         return in_order(self.table(table).to_pylist())
 
     def table(self, table: str) -> pa.Table:
-        """Rows of a table of the lake."""
-        if self.engine == "iceberg":
-            return iceberg_table(self._spark, self.name(table))
+        """Rows of a table of the lake, as another program reads them."""
         schema, _, name = table.rpartition(".")
         path = str(self.lake / schema / name)
-        if self.engine == "parquet":
+        if self.engine == "iceberg":
+            assert self._spark is not None
+            return iceberg_table(self._spark, self.name(table))
+        if "parquet" in self.engine:
             return self._parquet_rows(path)
-        if self.engine == "delta-spark":
+        if self.engine == "delta":
+            assert self._spark is not None
             return self._spark.read.format("delta").load(path).toArrow()
-        import deltalake
-
-        return pa.table(deltalake.DeltaTable(path).to_pyarrow_table())
+        return delta_rows(path)
 
     def _parquet_rows(self, path: str) -> pa.Table:
         """Rows of a folder as another program reads them, without the column of its partitions."""
-        found = self._spark.read.option("mergeSchema", "true").parquet(path)
-        return found.drop("commit_date").toArrow()
+        if self._spark is None:
+            files = [each for each in Path(path).rglob("*.parquet") if "_pgwire" not in str(each)]
+            return pa.concat_tables(
+                [pq.ParquetFile(each).read() for each in files], promote_options="default"
+            )
+        rows = self._spark.read.option("mergeSchema", "true").parquet(path)
+        return rows.drop("commit_date").toArrow()
 
     def versions(self) -> dict[str, int]:
         """Newest version of each table of the lake."""
@@ -94,12 +119,13 @@ class MirrorOf:
         marks = self.lake.glob(f"[!_]*/*/{names.get(self.engine, '_delta_log')}")
         paths = {f"{each.parent.parent.name}.{each.parent.name}": each.parent for each in marks}
         if self.engine == "iceberg":
+            assert self._spark is not None
             return {table: iceberg_snapshots(self._spark, self.name(table)) for table in paths}
-        if self.engine == "parquet":
-            from pgwire_codec.spark.sinks.parquet import ParquetHistory
+        if "parquet" in self.engine:
+            from pgwire_codec.lake.tables.parquet import ParquetTarget
 
             opened = {
-                table: ParquetHistory(self._spark, str(path)) for table, path in paths.items()
+                table: ParquetTarget(str(path), "pgwire_codec") for table, path in paths.items()
             }
             return {table: list(range((each.version or 0) + 1)) for table, each in opened.items()}
         import deltalake

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 import pgwire_codec as pgc
 from pgwire_codec import log
-from pgwire_codec.spark.arrow_types import SPARK
+from pgwire_codec.lake.row_types import ROW_TYPES
 from tests.support.corpus import Capture
 
 Row = dict[str, Any]
@@ -68,7 +68,7 @@ def place(row: Row) -> tuple[int, int]:
 def serial_rows(capture: Capture, table: str, columns: Iterable[str], **options: Any) -> list[Row]:
     """Return a table's rows from a serial decoder, in order, with its newest version's names."""
     columns = list(columns)
-    decoder = pgc.Decoder(**{"arrow_types": SPARK} | options)
+    decoder = pgc.Decoder(**{"arrow_types": ROW_TYPES} | options)
     rows = []
     changes = decoder.decode(capture.messages, capture.lsns)
     newest = decoder.carry.scope.named(table)

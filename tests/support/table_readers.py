@@ -11,7 +11,6 @@ import deltalake
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 _COMPUTE: Final = {"=": pc.equal, "<=": pc.less_equal, ">=": pc.greater_equal}
 
@@ -28,18 +27,6 @@ class Polars:
         literal = pl.lit(*polars_literal(value))
         condition = {"=": found == literal, "<=": found <= literal, ">=": found >= literal}
         return scanned.filter(condition[operator]).collect().height
-
-
-class PyArrow:
-    """``DeltaTable.to_pyarrow_dataset``. It compares as IEEE 754 does, and NaN with nothing."""
-
-    name = "pyarrow"
-
-    def count(self, path: Path | str, column: str, operator: str, value: pa.Scalar | None) -> int:
-        dataset = deltalake.DeltaTable(path).to_pyarrow_dataset()
-        found = ds.field(column)
-        condition = found.is_null() if value is None else _COMPUTE[operator](found, value)
-        return int(dataset.count_rows(filter=condition))
 
 
 class DeltaRs:

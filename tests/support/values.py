@@ -13,9 +13,9 @@ import pytest
 
 from pgwire_codec.arrow.values import to_pylist
 from pgwire_codec.codec.values import Decoded, ValueProblem
+from pgwire_codec.lake.row_types import ROW_TYPES
 from pgwire_codec.protocol import messages
 from pgwire_codec.reference import decode_message
-from pgwire_codec.spark.arrow_types import SPARK
 from pgwire_codec.types import ColumnType, TypeOptions, TypeRegistry, column_type
 from tests.support.corpus import Capture, truth
 from tests.support.differential import differential
@@ -28,7 +28,7 @@ POLICIES: Final = ("raise", "null", "clamp")
 #: Options that change how a value is decoded.
 OPTIONS: Final = [
     TypeOptions(),
-    TypeOptions(arrow_types=SPARK),
+    TypeOptions(arrow_types=ROW_TYPES),
     TypeOptions(types="text"),
     TypeOptions(types="text", strings="view"),
     TypeOptions(strings="view", numeric="float64"),

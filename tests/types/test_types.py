@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from pgwire_codec.errors import OptionError
-from pgwire_codec.spark.arrow_types import SPARK
+from pgwire_codec.lake.row_types import ROW_TYPES
 from pgwire_codec.types import (
     ColumnType,
     PgType,
@@ -72,7 +72,7 @@ def of(name: str, typmod: int = -1, **options: str) -> ColumnType:
 )
 def test_arrow_and_spark_types(name: str, arrow: str, spark: str) -> None:
     assert of(name).format == arrow
-    assert of(name, arrow_types=SPARK).format == spark
+    assert of(name, arrow_types=ROW_TYPES).format == spark
     assert of(name, types="text").format == "u"
     assert of(name).extension == ("arrow.uuid" if name == "uuid" else None)
     # Views replace strings, and nothing else.
@@ -98,7 +98,7 @@ def test_arrow_and_spark_types(name: str, arrow: str, spark: str) -> None:
 )
 def test_numeric_precision_and_scale(typmod: int, arrow: str) -> None:
     assert of("numeric", typmod).format == arrow
-    assert of("numeric", typmod, arrow_types=SPARK).format == arrow
+    assert of("numeric", typmod, arrow_types=ROW_TYPES).format == arrow
     child = of("_numeric", typmod).child
     assert child is not None
     assert child.format == arrow
@@ -139,8 +139,8 @@ def test_numeric_strings_are_marked() -> None:
         {"numeric": "decimal128(10,11)"},
         {"numeric": "decimal128(10,-1)"},
         {"numeric": "decimal256(77,0)"},
-        {"numeric": "decimal256(50,0)", "arrow_types": SPARK},
-        {"strings": "view", "arrow_types": SPARK},
+        {"numeric": "decimal256(50,0)", "arrow_types": ROW_TYPES},
+        {"strings": "view", "arrow_types": ROW_TYPES},
         {"numeric": 38},
     ],
 )
@@ -159,7 +159,7 @@ def test_arrays_know_their_element_and_delimiter() -> None:
     assert texts.format == "u"
     assert of("_box").pg.delimiter == ";"
     assert of("_uuid").child == of("uuid")
-    spark = of("_uuid", arrow_types=SPARK)
+    spark = of("_uuid", arrow_types=ROW_TYPES)
     assert (spark.format, spark.child and spark.child.format) == ("+l", "u")
 
 
@@ -175,7 +175,7 @@ def test_unknown_types() -> None:
     assert column_type(99999, -1, TypeOptions()).pg == PgType(99999, "99999", "unknown")
     assert column_type(99999, -1, TypeOptions()).format == "z"
     assert column_type(99999, -1, TypeOptions(strings="view")).format == "vz"
-    assert column_type(99999, -1, TypeOptions(arrow_types=SPARK)).format == "u"
+    assert column_type(99999, -1, TypeOptions(arrow_types=ROW_TYPES)).format == "u"
     assert column_type(99999, -1, TypeOptions(types="text")).format == "u"
     told = column_type(99999, -1, TypeOptions(), user_types={99999: ("public", "mood")})
     assert told.pg == PgType(99999, "mood", "unknown")

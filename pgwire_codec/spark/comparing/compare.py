@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pgwire_codec.errors import OptionError
+from pgwire_codec.lake.lakehouse import Lake
 from pgwire_codec.log import Log
 from pgwire_codec.spark.comparing.comparison_run import ComparisonRun
 from pgwire_codec.spark.comparing.result import Comparison
-from pgwire_codec.spark.mirroring.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +37,6 @@ def compare(
     tables: str | Sequence[str] = "*",
     *,
     publication: str | Sequence[str] = (),
-    engine: str | None = None,
     wait: float = WAIT,
     jobs: int = JOBS,
     max_rows: int = MAX_ROWS,
@@ -97,7 +96,7 @@ def compare(
     publication : str or sequence of str
         Publications of the log; by default those of its last session. Their tables that the log
         does not have are compared, too.
-    engine, storage_options
+    storage_options
         As for :func:`mirror`.
     wait : float
         Seconds from the beginning for the log and the target to reach the server. Each row that
@@ -133,7 +132,7 @@ def compare(
     """
     _check(wait, jobs, max_rows, options)
     publications = [publication] if isinstance(publication, str) else list(publication)
-    lake = Lake.of(spark, target, engine, storage_options)
+    lake = Lake.parse(target, storage_options, spark)
     source = log if isinstance(log, Log) else Log(os.fspath(log))
     names = [each.strip() for each in tables.split(",")] if isinstance(tables, str) else tables
     run = ComparisonRun(spark, source, lake, dsn, names, publications, jobs, max_rows, options)

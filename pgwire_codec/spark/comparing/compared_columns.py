@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from pgwire_codec.errors import TableError
+from pgwire_codec.lake.identity import key_columns
+from pgwire_codec.lake.table_schema import TableSchema, widest
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.arrow_types import spark_schema
-from pgwire_codec.spark.formats.identity import key_columns
-from pgwire_codec.spark.formats.table_schema import TableSchema, widest
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

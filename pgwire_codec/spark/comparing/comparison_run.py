@@ -8,6 +8,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from pgwire_codec.errors import PgwireError
+from pgwire_codec.lake import status
+from pgwire_codec.lake.identity import column_names
+from pgwire_codec.lake.lakehouse import Lake
+from pgwire_codec.lake.row_columns import DELETED
+from pgwire_codec.lake.table_names import TableNames, no_table
 from pgwire_codec.log import Log
 from pgwire_codec.log.relation_history import RelationHistory
 from pgwire_codec.log.tables_with_rows import TablesWithRows
@@ -23,13 +28,8 @@ from pgwire_codec.spark.comparing.target_rows import TargetTable, open_version
 from pgwire_codec.spark.comparing.uncompared import uncompared_columns
 from pgwire_codec.spark.comparing.unlogged import unlogged_relations
 from pgwire_codec.spark.failures import failure_of
-from pgwire_codec.spark.formats.identity import column_names
-from pgwire_codec.spark.mirroring import status
-from pgwire_codec.spark.mirroring.lake import Lake
-from pgwire_codec.spark.mirroring.lake_rows import target_rows
-from pgwire_codec.spark.mirroring.row_columns import DELETED
+from pgwire_codec.spark.file_rows import file_rows
 from pgwire_codec.spark.options import parse_options
-from pgwire_codec.spark.selection import TableNames, no_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -144,7 +144,7 @@ class ComparisonRun:
         }
         if not self._relations:
             raise no_table(self._texts, self._log)
-        rows = self._lake.status(self._spark).read()
+        rows = self._lake.status().read()
         for name in self._relations:
             check = self._checks[name] = TableCheck(name, self._max_rows)
             row = rows.get(name)
@@ -156,12 +156,12 @@ class ComparisonRun:
                 )
 
     def _open_targets(self, server: ServerState) -> dict[str, TargetTable]:
-        rows = self._lake.status(self._spark).read()
+        rows = self._lake.status().read()
         targets = {}
         for check in self._left:
             with _failing(check):
                 targets[check.table] = open_version(
-                    self._lake, self._spark, self._relations[check.table], rows.get(check.table)
+                    self._lake, self._relations[check.table], rows.get(check.table)
                 )
         return targets
 
@@ -183,7 +183,7 @@ class ComparisonRun:
         )
         theirs = ours.limit(0)
         if target.version is not None:
-            found = target_rows(self._spark, self._lake, self._relations[name], target.version)
+            found = file_rows(self._spark, target.files, target.schema)
             if target.keeps_deleted:
                 found = found.where(f"{DELETED} IS NOT TRUE")
             theirs = columns.rows(found)
@@ -247,8 +247,8 @@ class ComparisonRun:
             time.sleep(_POLL_SECONDS)
 
     def _has_wanted(self, check: TableCheck) -> bool:
-        target = self._lake.open(self._spark, self._relations[check.table])
-        return target.schema is not None and (target.applied.commit_lsn or 0) >= check.wanted_lsn
+        target = self._lake.open(self._relations[check.table])
+        return (target.position.commit_lsn or 0) >= check.wanted_lsn
 
 
 @contextmanager

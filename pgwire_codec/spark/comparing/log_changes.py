@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pgwire_codec.changes.metadata import metadata_names
+from pgwire_codec.lake.identity import column_names, key_columns
 from pgwire_codec.log import Log
 from pgwire_codec.log.relation_history import RelationHistory
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.comparing.compared_columns import KEY, ComparedColumns
-from pgwire_codec.spark.formats.identity import column_names, key_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

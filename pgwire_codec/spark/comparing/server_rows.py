@@ -19,10 +19,10 @@ from pgwire_codec.capture.connection.interrupt import Interrupt
 from pgwire_codec.capture.snapshot.copy_session import CopySession
 from pgwire_codec.capture.snapshot.table_copies import TableCopies
 from pgwire_codec.capture.snapshot.table_ranges import TableRange
+from pgwire_codec.lake.table_schema import TableSchema, table_schema, to_record_batch
 from pgwire_codec.options import DecoderOptions
 from pgwire_codec.spark.arrow_types import cast_batch, spark_arrow_schema, spark_schema
 from pgwire_codec.spark.comparing.server_state import server_errors
-from pgwire_codec.spark.formats.table_schema import TableSchema, table_schema, to_record_batch
 from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.types import default_registry, registry_with
 

@@ -6,17 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from pgwire_codec.errors import TableError
+from pgwire_codec.lake.history import CHANGE
+from pgwire_codec.lake.lakehouse import Lake
+from pgwire_codec.lake.masks import masked_column
+from pgwire_codec.lake.row_columns import DELETED
+from pgwire_codec.lake.status import TableStatus
+from pgwire_codec.lake.table_files import TableFiles
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.protocol.quoting import qualified_name
-from pgwire_codec.spark.mirroring.history import CHANGE
-from pgwire_codec.spark.mirroring.lake import Lake
-from pgwire_codec.spark.mirroring.masks import masked_column
-from pgwire_codec.spark.mirroring.row_columns import DELETED
-from pgwire_codec.spark.mirroring.status import TableStatus
+from pgwire_codec.spark.arrow_types import spark_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType
 
 
@@ -28,7 +31,8 @@ class TargetTable:
     ----------
     version : int or None
         None if the table does not exist.
-    columns : mapping of str to DataType
+    schema : pyarrow.Schema
+    files : TableFiles
     applied : int
         Commit LSN up to which it has all transactions.
     relation : int or None
@@ -40,16 +44,20 @@ class TargetTable:
     """
 
     version: int | None
-    columns: Mapping[str, DataType]
+    schema: pa.Schema
+    files: TableFiles
     applied: int
     relation: int | None
     masked: frozenset[str]
     keeps_deleted: bool
 
+    @property
+    def columns(self) -> Mapping[str, DataType]:
+        """Spark's types of the columns."""
+        return {each.name: each.dataType for each in spark_schema(self.schema)}
 
-def open_version(
-    lake: Lake, spark: SparkSession, relation: Relation, status: TableStatus | None
-) -> TargetTable:
+
+def open_version(lake: Lake, relation: Relation, status: TableStatus | None) -> TargetTable:
     """Return the newest version of a table.
 
     ``status`` was read before: the target has more than it if the mirror wrote it since.
@@ -63,22 +71,21 @@ def open_version(
             "which is not compared",
             hint="Compare a target that has its rows.",
         )
-    found = lake.open(spark, relation)
-    while True:
-        version = found.version
-        again = lake.open(spark, relation)
-        if (found.applied, found.schema) == (again.applied, again.schema):
-            break
-        found = again  # its version may have been another commit's
-    applied = found.applied
-    lsn = applied.commit_lsn or 0
+    found = lake.open(relation)
+    position = found.position
+    lsn = position.commit_lsn or 0
     if status is not None and (status.relation_oid, status.commit_lsn) == (
-        applied.relation,
-        applied.commit_lsn,
+        position.relation,
+        position.commit_lsn,
     ):
         lsn = max(lsn, status.whole_lsn or 0)
-    columns = {} if found.schema is None else {each.name: each.dataType for each in found.schema}
     masks = () if status is None else status.masks or ()
-    masked = frozenset(map(masked_column, masks))
-    keeps_deleted = status is not None and DELETED in (status.row_columns or ())
-    return TargetTable(version, columns, lsn, applied.relation, masked, keeps_deleted)
+    return TargetTable(
+        found.version,
+        found.schema or pa.schema([]),
+        found.files,
+        lsn,
+        position.relation,
+        frozenset(map(masked_column, masks)),
+        status is not None and DELETED in (status.row_columns or ()),
+    )

@@ -13,8 +13,11 @@ import pyarrow as pa
 from pgwire_codec._impl import Decoder
 from pgwire_codec.changes.changes import Changes
 from pgwire_codec.errors import DecodeError, TableError
+from pgwire_codec.lake.identity import PossibleLeaves
+from pgwire_codec.lake.row_types import ROW_TYPES
+from pgwire_codec.lake.table_schema import TableSchema, table_schema, to_record_batch
 from pgwire_codec.options import DecoderOptions
-from pgwire_codec.spark.arrow_types import SPARK, spark_schema
+from pgwire_codec.spark.arrow_types import spark_schema
 from pgwire_codec.spark.decode.survey import (
     PART,
     SurveyedPart,
@@ -22,8 +25,6 @@ from pgwire_codec.spark.decode.survey import (
     split_by_part,
     survey,
 )
-from pgwire_codec.spark.formats.identity import PossibleLeaves
-from pgwire_codec.spark.formats.table_schema import TableSchema, table_schema, to_record_batch
 from pgwire_codec.transactions.plan import PartPlan, Plan, plan
 from pgwire_codec.types import TypeRegistry, default_registry
 
@@ -210,7 +211,7 @@ def plan_changes(
         before=before,
         unrepresentable=unrepresentable,
         on_error=on_error,
-        arrow_types=SPARK,
+        arrow_types=ROW_TYPES,
         # The driver's registry, which tasks do not have.
         registry=default_registry if registry is None else registry,
     )

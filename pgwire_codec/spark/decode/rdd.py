@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from pgwire_codec._impl import Decoder
 from pgwire_codec.changes.metadata import free_name
+from pgwire_codec.lake.row_types import ROW_TYPES
 from pgwire_codec.options import DecoderOptions
 from pgwire_codec.parallel import summarise_pieces
-from pgwire_codec.spark.arrow_types import SPARK
 from pgwire_codec.transactions.carry import Carry
 from pgwire_codec.transactions.plan import PartPlan, Plan, plan
 
@@ -80,7 +80,7 @@ def decode_partition(
         plan = plan_partitions(rdd)
         rdd.mapPartitionsWithIndex(lambda i, rows: decode_partition(rows, plan.parts[i]))
     """
-    chosen = DecoderOptions(**{"arrow_types": SPARK} | options)
+    chosen = DecoderOptions(**{"arrow_types": ROW_TYPES} | options)
     decoder = Decoder(options=chosen).for_part(part or PartPlan(Carry(), {}))
     for piece in itertools.chain(_pieces(messages), [None]):
         last = piece is None

@@ -14,9 +14,9 @@ from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.column import Column
 from pgwire_codec.changes.metadata import RELATION_OID, free_name
 from pgwire_codec.codec.tables import NULL, VALUE, tagged
+from pgwire_codec.lake.table_schema import CommitColumns, metadata_types
 from pgwire_codec.protocol.tags import WITH_OLD_TUPLE
 from pgwire_codec.spark.arrow_types import cast_batch, spark_arrow_schema
-from pgwire_codec.spark.formats.table_schema import CommitColumns, metadata_types
 from pgwire_codec.transactions.carry import RelationVersion
 
 _TEXTS: Final = pa.map_(pa.string(), pa.string())

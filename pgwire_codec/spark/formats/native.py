@@ -10,16 +10,16 @@ import pyarrow as pa
 
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.errors import TableError
-from pgwire_codec.protocol.messages import Relation
-from pgwire_codec.spark.arrow_types import cast_batch, spark_arrow_schema
-from pgwire_codec.spark.formats.identity import PossibleLeaves, check_identity
-from pgwire_codec.spark.formats.table_schema import (
+from pgwire_codec.lake.identity import PossibleLeaves, check_identity
+from pgwire_codec.lake.table_schema import (
     CommitColumns,
     TableSchema,
     misfit,
     table_schema,
     to_record_batch,
 )
+from pgwire_codec.protocol.messages import Relation
+from pgwire_codec.spark.arrow_types import cast_batch, spark_arrow_schema
 from pgwire_codec.spark.options import SourceOptions
 from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.types import TypeOptions, TypeRegistry

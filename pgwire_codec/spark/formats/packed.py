@@ -16,10 +16,10 @@ from pgwire_codec._impl import decode_message, encode_message
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.metadata import metadata_names
 from pgwire_codec.errors import DecodeError, Rejected, TableError
+from pgwire_codec.lake.identity import has_other_identity
 from pgwire_codec.log.dead_letters import DEAD_LETTERS, to_arrow
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.arrow_types import cast_batch, spark_arrow_schema
-from pgwire_codec.spark.formats.identity import has_other_identity
 from pgwire_codec.spark.formats.row_format import RowFormat
 from pgwire_codec.spark.formats.staged import StagedFiles, Staging, fits_parquet
 

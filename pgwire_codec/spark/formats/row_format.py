@@ -8,12 +8,12 @@ from typing import Protocol
 import pyarrow as pa
 
 from pgwire_codec.changes.batch import ChangeBatch
+from pgwire_codec.lake.identity import PossibleLeaves
+from pgwire_codec.lake.table_schema import CommitColumns
 from pgwire_codec.spark.formats.any_table import AnyTableRows
 from pgwire_codec.spark.formats.debezium import DebeziumRows
 from pgwire_codec.spark.formats.delta_feed import DeltaFeedRows
-from pgwire_codec.spark.formats.identity import PossibleLeaves
 from pgwire_codec.spark.formats.native import NativeRows
-from pgwire_codec.spark.formats.table_schema import CommitColumns
 from pgwire_codec.spark.options import SourceOptions
 from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.types import TypeRegistry

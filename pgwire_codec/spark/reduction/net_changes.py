@@ -21,10 +21,9 @@ import pyarrow as pa
 from pgwire_codec.changes.metadata import RELATION_OID
 from pgwire_codec.lake.change_columns import ChangeColumns
 from pgwire_codec.lake.key_chains import CHAIN, resolve_chains
-from pgwire_codec.lake.key_states import ARROW_PLACE, fold, last_states
+from pgwire_codec.lake.key_states import ARROW_PLACE, fold
 from pgwire_codec.spark.reduction.change_columns import new_key, old_key
 from pgwire_codec.spark.reduction.map_in_arrow import Batches, map_in_arrow
-from pgwire_codec.spark.reduction.partitions import repartitioned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,16 +32,10 @@ if TYPE_CHECKING:
 _BATCH_ROWS = 10_000
 
 
-def net_changes(
-    changes: DataFrame,
-    columns: ChangeColumns,
-    keep: Callable[[DataFrame], DataFrame] = lambda rows: rows,
-    partitions: int | None = None,
-) -> DataFrame:
+def net_changes(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
     """Return one row for each key that changes touch: those that :func:`lasting_changes` returns.
 
-    It uses the folded changes twice, and passes them to ``keep``, which may persist them. Without a
-    number of partitions, Spark chooses it.
+    It uses the folded changes twice.
 
     Its columns: ``gone`` boolean, for a key without a row at the end; ``c0``, ``c1``, … the row, as
     numbered in :attr:`ChangeColumns.table`; ``unchanged`` array of string, the names of the columns
@@ -55,36 +48,14 @@ def net_changes(
     col = functions.col
     events = _events(changes, columns)
     schema = _schema(events, columns)
-    lives = map_in_arrow(_by_key(events, columns, partitions), _fold(columns), schema)
-    has_chains = bool(columns.values)
-    if has_chains:
-        lives = keep(lives)
+    lives = map_in_arrow(_by_key(events, columns), _fold(columns), schema)
     near = lives.where("is_last AND NOT far").drop(*CHAIN)
     near = near.withColumn("unchanged", functions.when(~col("gone"), col("unchanged")))
-    if not has_chains:
+    if not columns.values:
         return near
     # All in one task: a chain of key changes may lead anywhere.
     chains = lives.where("far OR left IS NOT NULL").repartition(1)
     return near.union(map_in_arrow(chains, _resolve_chains(columns), near.schema))
-
-
-def whole_rows(
-    changes: DataFrame, columns: ChangeColumns, partitions: int | None = None
-) -> DataFrame:
-    """Return what :func:`net_changes` does of changes that sent all values, used once.
-
-    It has the columns ``gone`` and ``c0``, ``c1``, … only.
-    """
-    from pyspark.sql.types import BooleanType, StructField, StructType
-
-    events = _events(changes, columns)
-    kinds = {field.name: field.dataType for field in events.schema}
-    fields = [StructField(name, kinds[name]) for name in columns.numbers]
-    return map_in_arrow(
-        _by_key(events, columns, partitions),
-        lambda batches: last_states(batches, columns),
-        StructType([StructField("gone", BooleanType()), *fields]),
-    )
 
 
 def lasting_changes(changes: DataFrame) -> DataFrame:
@@ -140,10 +111,10 @@ def _events(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
     )
 
 
-def _by_key(events: DataFrame, columns: ChangeColumns, partitions: int | None) -> DataFrame:
+def _by_key(events: DataFrame, columns: ChangeColumns) -> DataFrame:
     """Return changes with those of a key one after another, in order."""
     key = [f"c{number}" for number in columns.keys]
-    return repartitioned(events, partitions, *key).sortWithinPartitions(*key, "_commit_lsn", "_seq")
+    return events.repartition(*key).sortWithinPartitions(*key, "_commit_lsn", "_seq")
 
 
 def _schema(events: DataFrame, columns: ChangeColumns) -> StructType:

@@ -8,19 +8,15 @@ from typing import TYPE_CHECKING, Any
 from pgwire_codec.lake.change_columns import ChangeColumns
 from pgwire_codec.lake.row_counts import ROW_HASH, count_rows, split_updates
 from pgwire_codec.spark.reduction.map_in_arrow import Batches, map_in_arrow
-from pgwire_codec.spark.reduction.partitions import repartitioned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def row_changes(
-    changes: DataFrame, columns: ChangeColumns, partitions: int | None = None
-) -> DataFrame:
+def row_changes(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
     """Return the rows that changes add and remove on balance.
 
-    The changes are without truncates, as :func:`lasting_changes` returns them. Without a number of
-    partitions, Spark chooses it.
+    The changes are without truncates, as :func:`lasting_changes` returns them.
 
     Its columns: ``c0``, ``c1``, … the row; the metadata of the change that added it; ``removed``
     boolean, for rows that existed before these changes; ``count`` long, the number of such rows
@@ -37,14 +33,14 @@ def row_changes(
     needed = changes.select(*columns.numbers, *columns.metadata)
     events = map_in_arrow(needed, _split(columns), StructType(fields))
     exact = {
-        name: functions.col(name).cast(comparable(kinds[name])).alias(f"exact_{name}")
+        name: functions.col(name).cast(_comparable(kinds[name])).alias(f"exact_{name}")
         for name in columns.numbers
-        if kinds[name] != comparable(kinds[name])
+        if kinds[name] != _comparable(kinds[name])
     }
     compared = [f"exact_{name}" if name in exact else name for name in columns.numbers]
     hashed = events.select("*", *exact.values())
     hashed = hashed.withColumn(ROW_HASH, functions.xxhash64(*compared))
-    ordered = repartitioned(hashed, partitions, ROW_HASH).sortWithinPartitions(
+    ordered = hashed.repartition(ROW_HASH).sortWithinPartitions(
         ROW_HASH,
         *compared,
         functions.col("_commit_lsn").desc(),
@@ -58,12 +54,12 @@ def _split(columns: ChangeColumns) -> Callable[[Batches], Batches]:
     return lambda batches: (split_updates(batch, columns) for batch in batches)
 
 
-def comparable(kind: Any) -> Any:
+def _comparable(kind: Any) -> Any:
     """Return the type in which values are compared: floats as text, where -0.0 and 0.0 differ."""
     from pyspark.sql.types import ArrayType, DecimalType, FractionalType, StringType
 
     if isinstance(kind, ArrayType):
-        return ArrayType(comparable(kind.elementType), kind.containsNull)
+        return ArrayType(_comparable(kind.elementType), kind.containsNull)
     is_float = isinstance(kind, FractionalType) and not isinstance(kind, DecimalType)
     return StringType() if is_float else kind
 

@@ -1,1 +1,1 @@
-"""Rows for the tables that changes are applied to: Delta tables and AUTO CDC."""
+"""Tables that changes are applied to: Delta and Iceberg tables, and those of AUTO CDC."""

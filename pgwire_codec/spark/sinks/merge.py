@@ -3,21 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
 
 from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.lake.change_columns import ChangeColumns
+from pgwire_codec.lake.lakehouse import DELTA, ICEBERG, parse_target
+from pgwire_codec.lake.position import Position
+from pgwire_codec.lake.row_types import row_schema
+from pgwire_codec.lake.table_files import TableFiles
+from pgwire_codec.lake.tables.delta import DeltaTarget
+from pgwire_codec.lake.tables.iceberg import IcebergTarget
+from pgwire_codec.lake.tables.target import Commit, CommitConflict, Target
+from pgwire_codec.lake.tasks import MergeOutcome, deleted_rows
+from pgwire_codec.spark.arrow_types import arrow_schema
 from pgwire_codec.spark.kept_rows import kept
-from pgwire_codec.spark.reduction.change_columns import columns_of, numbered
-from pgwire_codec.spark.sinks.delta_rs import DeltaRs
-from pgwire_codec.spark.sinks.delta_spark import DeltaSpark
-from pgwire_codec.spark.sinks.iceberg import Iceberg
-from pgwire_codec.spark.sinks.survey import Survey, is_after, is_of
-from pgwire_codec.spark.sinks.target import Applied, Batch, Merged, Target
+from pgwire_codec.spark.reduction.change_columns import columns_of, numbered, table_schema
+from pgwire_codec.spark.sinks import merge_tasks
+from pgwire_codec.spark.sinks.change_form import ChangeForm
+from pgwire_codec.spark.sinks.merge_facts import MergeFacts, merge_facts
+from pgwire_codec.spark.sinks.merge_tasks import MergeWork, Selection
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+#: Merges that lose their race against other writers before an error is raised.
+_ATTEMPTS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Result of :func:`merge_into`.
+
+    Attributes
+    ----------
+    commit_lsn : int or None
+        Commit LSN of the last transaction that the target has; None if it has none.
+    inserted, updated, deleted : int
+        Numbers of rows of the target.
+    """
+
+    commit_lsn: int | None
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
 
 
 def merge_into(
@@ -25,7 +56,6 @@ def merge_into(
     target: str,
     keys: Sequence[str] | None,
     *,
-    engine: str = "delta-rs",
     app_id: str = "pgwire_codec",
     storage_options: Mapping[str, str] | None = None,
 ) -> Merged:
@@ -33,8 +63,11 @@ def merge_into(
 
     Each row is left in its last state, as by :func:`latest`: deletes, truncates and changes of a
     key are applied. A value that was not sent (unchanged TOAST) keeps its value in the target, or
-    moves with its row to the new key. The target is created if it does not exist. A Delta table
-    from elsewhere, whose bounds may not contain its values, is first written again in one commit.
+    moves with its row to the new key. The target is created if it does not exist. Columns that only
+    the target has keep their values in rows that are updated, and are null in new ones.
+
+    The rows are looked up and written by the executors, in tasks of up to 131,072 changes. Rows to
+    delete are marked in deletion vectors, which both formats have: no file is written again.
 
     The commit records the last commit LSN under ``app_id``: in the Delta log (a ``txn`` action), or
     in the properties of the Iceberg snapshot and of the table (``{app_id}.commit_lsn``). Changes up
@@ -54,25 +87,20 @@ def merge_into(
         Changes of one table, as :func:`decode_changes` and ``format("pgoutput")`` return them; in
         ``foreachBatch`` the batch.
     target : str
-        Path or URI of the Delta table. For the engine iceberg, the name of the table in a catalog
-        of the session, ``CATALOG.NAMESPACE.TABLE``, as in SQL.
+        Path or URI of a Delta table, with or without ``delta:`` before it. Or
+        ``iceberg:CATALOG.NAMESPACE.TABLE``, with the name of a table in a catalog of the session,
+        as in SQL; the session must not be one of Spark Connect then.
     keys : sequence of str or None
         Columns that identify a row: the replica identity, or a sufficient part of it. None is for
         tables without a key, as for :func:`latest`: of equal rows in the target, as many are
         deleted as the changes remove.
-    engine : {"delta-rs", "delta-spark", "iceberg"}
-        Program that merges, on the executors. delta-rs, of the extra ``delta``, does it in one task
-        and needs no jar: the net changes, a row for each key, must fit into its memory. delta-spark
-        and iceberg do it in many tasks, by ``MERGE INTO``: the session needs Delta's jars, or
-        Iceberg's Spark runtime, and must not be one of Spark Connect. A target belongs to one
-        engine.
     app_id : str
         Name of the stream of changes. A target with changes from several slots needs one for each.
         Another relation replaces all rows of the target, so changes with ``_relation_oid`` need a
         target of their own.
     storage_options : mapping, optional
-        Options of an object store, as for ``deltalake.DeltaTable``. The other engines take those of
-        the session.
+        Options of an object store, as for ``deltalake.DeltaTable``. The executors use them, too.
+        For Iceberg, the catalog has them.
 
     Returns
     -------
@@ -81,15 +109,15 @@ def merge_into(
     Raises
     ------
     MissingExtraError
-        For delta-rs, without the extra ``delta``.
+        Without the extra ``lake``.
     OptionError
-        For another engine, and in a session that cannot merge with the engine.
+        For another target, and in a session that does not have its catalog.
     TableError
         When a metadata column is missing, a key column is not in the replica identity, the target
-        lacks a column or belongs to the other engine, or column names differ in case only. Also
-        when the target lacks the row of an update that did not send all values or, without keys,
-        has fewer rows than the changes remove: then earlier changes are missing there. Nothing is
-        applied.
+        lacks a column or has features that are not supported, or column names differ in case only.
+        Also when the target lacks the row of an update that did not send all values or, without
+        keys, has fewer rows than the changes remove: then earlier changes are missing there.
+        Nothing is applied.
 
     Examples
     --------
@@ -101,135 +129,145 @@ def merge_into(
         changes.writeStream.foreachBatch(apply).option("checkpointLocation", ...).start()
     """
     columns = columns_of(changes, keys)
-    opened = open_target(changes.sparkSession, engine, target, app_id, storage_options)
-    check_names(columns)
-    _check_columns(opened, columns, target)
-    merged, _ = apply_changes(opened, changes, columns)
+    opened = _open(changes.sparkSession, target, app_id, storage_options)
+    _check_names(columns)
+    conflict: CommitConflict | None = None
+    with kept(numbered(changes, columns)) as rows:
+        for _ in range(_ATTEMPTS):
+            _check_columns(opened, columns)
+            try:
+                return _apply(opened, rows, columns)
+            except CommitConflict as error:
+                conflict = error
+    raise TableError(
+        f"{opened.name} was changed by other writers during each of {_ATTEMPTS} merges: {conflict}",
+        is_transient=True,
+    ) from conflict
+
+
+def _apply(target: Target, rows: DataFrame, columns: ChangeColumns) -> Merged:
+    """Apply numbered changes in one commit. Raises ``CommitConflict`` to be called again."""
+    position, held = target.position, target.schema
+    sent = row_schema(arrow_schema(table_schema(rows, columns)))
+    schema = sent if held is None else pa.schema([held.field(name) for name in columns.table])
+    form = ChangeForm(columns.without_row_metadata(), schema)
+    after = -1 if position.commit_lsn is None else position.commit_lsn
+    facts = merge_facts(rows, form, position)
+    if facts is None or facts.newest.commit_lsn <= after:
+        return Merged(position.commit_lsn)
+    is_other = None not in (facts.relation, position.relation) and (
+        facts.relation != position.relation
+    )
+    is_truncated = facts.truncated is not None and facts.truncated.commit_lsn > after
+    empties = is_other or is_truncated
+    files = target.files
+    outcomes = _run(
+        _work(target, held, form, facts, -1 if is_other else after, empties),
+        rows,
+        appends=facts.has_inserts_only and not empties and (not columns.keys or files.is_empty),
+    )
+    try:
+        for outcome in outcomes:
+            if outcome.error is not None:
+                raise outcome.error
+        merged = Merged(
+            facts.newest.commit_lsn,
+            sum(each.inserted for each in outcomes),
+            sum(each.updated for each in outcomes),
+            _count_rows(files) if empties else sum(each.removed for each in outcomes),
+        )
+        commit = Commit(
+            Position(merged.commit_lsn, facts.relation),
+            [file for outcome in outcomes for file in outcome.files],
+            {} if empties else deleted_rows(outcomes),
+            replaces=empties and held is not None,
+            schema=schema if held is None else None,
+            counts={
+                "numTargetRowsInserted": merged.inserted,
+                "numTargetRowsUpdated": merged.updated,
+                "numTargetRowsDeleted": merged.deleted,
+            },
+        )
+    except Exception:
+        _discard(files, outcomes)
+        raise
+    try:
+        target.commit(commit)
+    except CommitConflict:
+        _discard(files, outcomes)
+        raise
     return merged
 
 
-def apply_changes(
+def _work(
     target: Target,
-    changes: DataFrame,
-    columns: ChangeColumns,
-    *,
-    replaces: bool = False,
-    appends: bool = False,
-    survey: Survey | None = None,
-    after: int | None = None,
-) -> tuple[Merged, Survey | None]:
-    """Apply changes to a target that has their columns; see :func:`merge_into`.
-
-    With ``replaces``, the rows and the columns of the target are replaced. With ``appends``, the
-    changes are inserts without a key, of whatever relation. The ``survey`` of the changes is made
-    if it is not known. It is returned, too; None without changes. With ``after``, the changes after
-    that LSN are applied, also those that the target has.
-    """
-    applied = replace(target.applied, relation=None) if appends else target.applied
-    held = -1 if applied.commit_lsn is None else applied.commit_lsn
-    if after is None:
-        after = held
-    else:
-        applied = replace(applied, commit_lsn=after)
-    rows = numbered(changes, columns)
-    if survey is not None and survey.sends_all:  # the changes are used once
-        return _apply(target, _batch(rows, columns, survey, applied), survey, replaces), survey
-    with kept(rows):
-        survey = survey or Survey.of(rows, after)
-        if survey is None or survey.commit_lsn <= after:
-            return Merged(applied.commit_lsn), survey
-        batch = _batch(rows, columns, survey, applied)
-        batch = replace(batch, commit_lsn=max(batch.commit_lsn, held))
-        return _apply(target, batch, survey, replaces), survey
-
-
-def create_table(
-    target: Target, changes: DataFrame, columns: ChangeColumns, commit_lsn: int, relation: int
-) -> None:
-    """Create a target without rows, which has the columns of changes, none of which is applied.
-
-    Its commit records that it has all changes of the relation up to a commit LSN.
-    """
-    from pyspark.sql import functions
-
-    none = numbered(changes, columns).where(functions.lit(False))
-    survey = Survey(commit_lsn, None, relation, None, has_inserts_only=True, rows=0, partitions=1)
-    target.append(_batch(none, columns, survey, Applied()), 0)
-
-
-def _apply(target: Target, batch: Batch, survey: Survey, replaces: bool) -> Merged:
-    if replaces:
-        return target.replace(batch)
-    is_new = survey.has_inserts_only and not batch.empties
-    if is_new and (not batch.has_keys or target.is_empty):
-        return target.append(batch, survey.rows)
-    return target.merge(batch)
-
-
-def _batch(rows: DataFrame, columns: ChangeColumns, survey: Survey, applied: Applied) -> Batch:
-    """Return the changes that a target does not have yet, after the last truncate."""
-    from pyspark.sql import functions
-
-    col, lit = functions.col, functions.lit
-    is_other = None not in (survey.relation, applied.relation) and (
-        survey.relation != applied.relation
-    )
-    changes = rows
-    empties = is_other
-    # For a relation that the target does not have, older changes are applied, too.
-    if applied.commit_lsn is not None and not is_other:
-        changes = changes.where(is_after(applied.commit_lsn))
-    if survey.relation is not None:
-        changes = changes.where(is_of(survey.relation))
-    if survey.truncated is not None:
-        lsn, seq = survey.truncated
-        empties = empties or applied.commit_lsn is None or lsn > applied.commit_lsn
-        place = functions.struct("_commit_lsn", "_seq")
-        last = functions.struct(lit(lsn).alias("_commit_lsn"), lit(seq).cast("long").alias("_seq"))
-        changes = changes.where((col("_op") != "T") & (place > last))
-    return Batch(
-        changes,
-        columns.without_row_metadata(),
-        survey.commit_lsn,
-        survey.commit_time,
-        survey.relation,
-        empties,
-        survey.sends_all,
-        survey.partitions,
+    held: pa.Schema | None,
+    form: ChangeForm,
+    facts: MergeFacts,
+    after: int,
+    empties: bool,
+) -> MergeWork:
+    names = form.columns.table
+    others = [] if held is None or empties else [each for each in held if each.name not in names]
+    return MergeWork(
+        form,
+        Selection(facts.relation, after, facts.truncated),
+        replace(target.files, files=()) if empties else target.files,
+        target.file_schema(form.schema if held is None else held),
+        target.layout,
+        pa.schema(others),
+        max(1, -(-facts.rows // merge_tasks.BUCKET_ROWS)),
+        pa.concat_tables(facts.moved).drop_columns("_commit_lsn") if facts.moved else None,
     )
 
 
-def open_target(
-    spark: SparkSession,
-    engine: str,
-    target: str,
-    app_id: str,
-    storage_options: Mapping[str, str] | None,
-    source: str | None = None,
+def _run(work: MergeWork, rows: DataFrame, *, appends: bool) -> list[MergeOutcome]:
+    return work.append(rows) if appends else work.merge(rows)
+
+
+def _discard(target: TableFiles, outcomes: Sequence[MergeOutcome]) -> None:
+    """Remove the data files of a commit that does not come."""
+    for outcome in outcomes:
+        for file in outcome.files:
+            target.folder.remove(file.path)
+
+
+def _count_rows(target: TableFiles) -> int:
+    """Return the number of a table's rows."""
+    count = 0
+    for file in target.files:
+        rows = file.rows
+        if rows is None:
+            with target.open(file) as opened:
+                rows = opened.parquet.metadata.num_rows
+        count += rows - file.deleted
+    return count
+
+
+def _open(
+    spark: SparkSession, target: str, app_id: str, storage_options: Mapping[str, str] | None
 ) -> Target:
-    """Return a table, which need not exist; see :func:`merge_into`.
-
-    ``source`` is the name of the table whose changes it has, if that is known.
-    """
-    if engine == "delta-rs":
-        return DeltaRs(target, app_id, dict(storage_options or {}))
-    if engine not in ("delta-spark", "iceberg"):
-        raise OptionError(f"engine must be 'delta-rs', 'delta-spark' or 'iceberg', not {engine!r}")
-    if storage_options:
+    """Return a table, which need not exist; see :func:`merge_into`."""
+    kind, _, name = target.partition(":")
+    if kind == ICEBERG:
+        if storage_options:
+            raise OptionError(
+                "storage_options are for Delta tables",
+                hint="For Iceberg, configure the catalog in the session.",
+            )
+        return IcebergTarget(spark, name, app_id)
+    kind, location = parse_target(target)
+    if kind != DELTA:
         raise OptionError(
-            "storage_options are for delta-rs",
-            hint=f"For {engine}, configure Hadoop's file systems or the catalog in the session.",
+            f"unsupported target {target!r}",
+            hint="Use delta:LOCATION, where LOCATION is a path or a URI. Or use "
+            "iceberg:CATALOG.NAMESPACE.TABLE, where CATALOG is one of Spark's.",
         )
-    if engine == "iceberg":
-        return Iceberg(spark, target, app_id, source)
-    return DeltaSpark(spark, target, app_id)
+    return DeltaTarget(location, app_id, storage_options)
 
 
-def check_names(columns: ChangeColumns, table: str | None = None) -> None:
-    """Raise ``TableError`` for columns that have the same name in a lakehouse.
-
-    ``table`` is the name of a table that is mirrored, whose columns masks leave out.
-    """
+def _check_names(columns: ChangeColumns) -> None:
+    """Raise ``TableError`` for columns that have the same name in a lakehouse."""
     of_name: dict[str, list[str]] = {}
     for name in columns.table:
         of_name.setdefault(name.lower(), []).append(name)
@@ -238,21 +276,18 @@ def check_names(columns: ChangeColumns, table: str | None = None) -> None:
             raise TableError(
                 f"columns {', '.join(names)} differ in case only, which lakehouses do not support",
                 hint="Set spark.sql.caseSensitive to true, and rename all but one of them "
-                "(DataFrame.withColumnRenamed), or leave them out."
-                if table is None
-                else f"Leave all but one of them out, as by --mask {table}.{names[-1]}=drop, and "
-                "resume the table.",
+                "(DataFrame.withColumnRenamed), or leave them out.",
             )
 
 
-def _check_columns(opened: Target, columns: ChangeColumns, target: str) -> None:
-    if opened.schema is None:
+def _check_columns(target: Target, columns: ChangeColumns) -> None:
+    """Raise ``TableError`` if a table lacks columns of changes."""
+    if target.schema is None:
         return
-    missing = [name for name in columns.table if name not in opened.schema.names]
-    if missing:
+    names = target.schema.names
+    if missing := [name for name in columns.table if name not in names]:
         raise TableError(
-            f"{target} has no column {', '.join(missing)}",
+            f"{target.name} has no column {', '.join(missing)}",
             hint="Add it to the target (ALTER TABLE … ADD COLUMN, or DeltaTable.alter.add_columns),"
-            f" or leave it out of the changes. The target's columns are "
-            f"{', '.join(opened.schema.names)}.",
+            f" or leave it out of the changes. The target's columns are {', '.join(names)}.",
         )

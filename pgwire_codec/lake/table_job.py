@@ -1,0 +1,568 @@
+"""TableJob: the changes of one table, from where its target is to a commit LSN."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from itertools import chain
+from typing import Final
+
+import pyarrow as pa
+
+from pgwire_codec.errors import LogError, Rejected, TableError
+from pgwire_codec.lake.column_history import COLUMN_LISTS, ColumnHistory
+from pgwire_codec.lake.dead_letters import DeadLetters
+from pgwire_codec.lake.evolution import Policy, evolution_steps
+from pgwire_codec.lake.hints import COPY_AGAIN
+from pgwire_codec.lake.identity import PossibleLeaves, key_columns
+from pgwire_codec.lake.lakehouse import Lake
+from pgwire_codec.lake.masks import CONSTANT, Masks, constant
+from pgwire_codec.lake.nulls import has_nulls
+from pgwire_codec.lake.pieces import Piece, pieces_of
+from pgwire_codec.lake.position import Position
+from pgwire_codec.lake.replay import check_history, check_keys, moved_without_values
+from pgwire_codec.lake.rewriting import rewrite
+from pgwire_codec.lake.row_columns import DELETED, RowColumns
+from pgwire_codec.lake.row_form import RowForm
+from pgwire_codec.lake.runners.runner import Runner
+from pgwire_codec.lake.status import LOGGER, REPLAYING, RESUMING, TableStatus
+from pgwire_codec.lake.tables.column_steps import AddColumn, ClearColumn, changed_schema
+from pgwire_codec.lake.tables.target import Commit, CommitConflict, Target
+from pgwire_codec.lake.tasks import ChangeFacts, MergeOutcome, TableWork, deleted_rows
+from pgwire_codec.lake.truncates import TEXTS, last_truncate
+from pgwire_codec.log import Log, LogPlan
+from pgwire_codec.log.relation_history import RelationHistory, VersionInForce
+from pgwire_codec.options import DecoderOptions
+from pgwire_codec.protocol.lsn import format_lsn
+from pgwire_codec.protocol.messages import Relation
+from pgwire_codec.transactions.carry import RelationVersion
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+#: Bytes of a table's messages that one task merges.
+_BUCKET_BYTES: Final = 64 << 20
+
+
+@dataclass(frozen=True)
+class MirrorSettings:
+    """Choices of a mirror.
+
+    Attributes
+    ----------
+    policy : {"evolve", "rename", "freeze", "fail"}
+        What to do when a table's columns change.
+    masks : Masks
+    row_columns : RowColumns
+    decoder : DecoderOptions
+    collects_letters : bool
+        Whether changes that do not decode are recorded as dead letters, and left out.
+    """
+
+    policy: Policy
+    masks: Masks
+    row_columns: RowColumns
+    decoder: DecoderOptions
+    collects_letters: bool = False
+
+
+class Range:
+    """Range of a log that ends at a commit LSN, for the jobs of its tables.
+
+    They run in several threads, and a Log is not for many threads.
+    """
+
+    def __init__(self, log: Log, until: int) -> None:
+        self.uri = log.uri
+        self.begin = log.begin.lsn
+        self.until = until
+        self.server_version = log.source.server_version
+        self.registry = log.registry
+        self.scope = log.relations_at(until)
+        self.leaves = PossibleLeaves(version for _, version in self.scope.relations.values())
+        self._log = log
+        self._history = RelationHistory(log)
+        self._lock = threading.Lock()
+
+    def between(self, oid: int, after: int, until: int) -> list[VersionInForce]:
+        """Return the versions of a relation between two commit LSNs."""
+        with self._lock:
+            return self._history.between(oid, after, until)
+
+    def versions(self, oid: int) -> list[RelationVersion]:
+        """Return all versions of a relation."""
+        with self._lock:
+            return [each for each in self._log.versions if each.relation.oid == oid]
+
+    def plan(self, oid: int, after: int, until: int) -> LogPlan:
+        """Plan the decoding of a relation's changes between two commit LSNs."""
+        with self._lock:
+            return self._log.plan(after, until, relation_oid=oid, on_error="skip")
+
+    def has_changes(self, oid: int, piece: Piece) -> bool:
+        """Return whether a relation has changes in a piece, or messages that do not decode."""
+        for partition in self.plan(oid, piece.after, piece.until).partitions:
+            letters: list[Rejected] = []
+            for batch in partition.decode(TEXTS, letters):
+                if batch.relation.oid == oid:
+                    return True
+            if letters:
+                return True
+        return False
+
+    def last_truncate(self, oid: int, after: int) -> int | None:
+        """Return the commit LSN of the last truncate of a relation, up to the log's end."""
+        with self._lock:
+            return last_truncate(self._log, oid, max(after, self.begin))
+
+    def was_pruned(self, oid: int) -> bool:
+        """Return whether the log may have had earlier changes of a relation."""
+        with self._lock:
+            return bool(self.begin) and oid in self._log.relations_at(self.begin).relations
+
+
+class TableJob:
+    """Applies changes of a table, piece by piece.
+
+    Parameters
+    ----------
+    status : TableStatus
+        State before.
+    version : RelationVersion
+        The relation that has the name at the range's end.
+    whole : Range
+    lake : Lake
+    settings : MirrorSettings
+    letters : DeadLetters
+    runner : Runner
+        Writes files again, if columns change.
+
+    Attributes
+    ----------
+    status : TableStatus
+        State after the pieces until now.
+    pieces : list of Piece
+        Those that remain.
+    may_be_committed : bool
+        Whether the target may have the data files of the piece.
+    """
+
+    def __init__(
+        self,
+        status: TableStatus,
+        version: RelationVersion,
+        whole: Range,
+        lake: Lake,
+        settings: MirrorSettings,
+        letters: DeadLetters,
+        runner: Runner,
+    ) -> None:
+        self.status = status
+        self.oid = version.relation.oid
+        self.pieces: list[Piece] = []
+        self.may_be_committed = False
+        self._version = version
+        self._range = whole
+        self._lake = lake
+        self._settings = settings
+        self._letters = letters
+        self._runner = runner
+        self._target: Target | None = None
+        self._begin = 0
+        self._is_rebuilt = False  # by a truncate at the beginning of the range
+        self._is_replay = False
+        self._replaces = False
+        self._columns = pa.schema([])
+        self._altered: dict[str, None] = {}  # changes of the columns, in order
+        self._since: dict[str, int] = {}  # columns that may lack values
+        self._uncertain: frozenset[str] = frozenset()  # those only if a change precedes them
+
+    @property
+    def relation(self) -> Relation:
+        """The relation, as of the range's end."""
+        return self._version.relation
+
+    @property
+    def target(self) -> Target:
+        """The table of the lake, in its newest state when the piece was prepared."""
+        assert self._target is not None
+        return self._target
+
+    def open(self) -> bool:
+        """Find the pieces that remain; return False if the table waits for a later range."""
+        self._target = self._lake.open(self.relation)
+        until, state, settings = self._range.until, self.status.state, self._settings
+        form = settings.row_columns
+        if state == REPLAYING and (begin := self._replay_from()) is not None:
+            self._begin, self._is_replay = begin, True
+        elif state == RESUMING and not form.is_history and (place := self._truncated()):
+            if place > until:
+                return False
+            self._begin, self._is_rebuilt = place - 1, True
+        else:
+            self._begin = self._after()
+        self._recover_columns()
+        self.status = replace(self.status, relation_oid=self.oid)
+        is_written_again = self.target.schema is None and self._begin != self.status.whole_lsn
+        if settings.collects_letters and is_written_again:
+            self.status = self._letters.replaced(self.status, None)
+        if self._begin < until:
+            versions = self._range.between(self.oid, self._begin, until)
+            if self._is_replay:
+                check_history(self.status.table, versions)
+            *others, last = pieces_of(versions, self._begin, until)
+            # A piece without changes must not change columns: the target may have later ones.
+            self.pieces = [each for each in others if self._range.has_changes(self.oid, each)]
+            self.pieces.append(last)
+        return True
+
+    def _recover_columns(self) -> None:
+        """Find the columns that rows lack since a turn whose status was not written."""
+        position, status = self.target.position, self.status
+        known = status.whole_lsn if status.relation_oid == self.oid else None
+        known = max(known or 0, self._range.begin)
+        is_history = self._settings.row_columns.is_history
+        lsn = position.commit_lsn or 0
+        if is_history or position.relation != self.oid or lsn <= known:
+            return
+        found = pieces_of(self._range.between(self.oid, known, lsn), known, lsn)
+        names = _names(found[-1].versions[-1]) if found else set()
+        since = {
+            name: piece.since(name)
+            for piece in found
+            for name in _names(piece.versions[-1]) - _names(piece.versions[0])
+        }
+        lacking = {name: since[name] for name in sorted(since.keys() & names)}
+        if lacking:
+            lacking = self._with_nulls(found[-1].versions[-1], lacking)
+            self.status = self.status.kept(self.status.incomplete_columns | lacking)
+
+    def prepare(self, message_bytes: int, *, inserts_only: bool) -> TableWork:
+        """Prepare the target for the next piece; return the work of tasks.
+
+        ``message_bytes`` are those of the piece. With ``inserts_only``, it has no other changes.
+        """
+        piece, settings, form = self.pieces[0], self._settings, self._settings.row_columns
+        target = self._target = self._lake.open(self.relation)
+        relation, table = piece.versions[-1], self.status.table
+        settings.masks.check_versions(table, piece.versions)
+        is_other = target.position.relation not in (None, self.oid)
+        is_first = target.schema is None or is_other
+        rows = self._form(piece, of_log=is_first and not self._is_rebuilt)
+        self._replaces, self._since, self._uncertain = False, {}, frozenset()
+        self.may_be_committed = False
+        held = target.schema
+        if held is None:
+            self._warn_of_appends(relation)
+            columns = rows.columns
+            added = _names(relation) - _names(piece.versions[0])
+        else:
+            columns, added = self._fit(piece, rows, held, is_other=is_other)
+            if columns is not rows.columns:
+                rows = rows.with_target(columns)
+        rows.check_names()
+        has_rows = held is not None and not (self._replaces or target.files.is_empty)
+        if not form.is_history:
+            known = {} if self._replaces or held is None else self.status.incomplete_columns
+            new = {name: piece.since(name) for name in sorted(added)}
+            self._since = known | new
+            self._uncertain = frozenset(() if has_rows else new)
+        empties = self._replaces or held is None
+        files = target.files
+        empty = replace(files, files=()) if empties else files
+        appends = form.is_history or (inserts_only and (rows.keys is None or empty.is_empty))
+        self._columns = columns
+        return TableWork(
+            rows,
+            target.file_schema(columns),
+            empty,
+            target.layout,
+            appends,
+            1 if appends else max(1, -(-message_bytes // _BUCKET_BYTES)),
+        )
+
+    def finish(self, facts: ChangeFacts, outcomes: Sequence[MergeOutcome]) -> None:
+        """Commit the results of the piece's tasks.
+
+        Raises ``CommitConflict`` if the piece is to be prepared again.
+        """
+        piece, target, form = self.pieces[0], self.target, self._settings.row_columns
+        if facts.letters is not None and not self._is_replay:
+            # Before their changes are missing in the target.
+            letters = pa.Table.from_batches([facts.letters])
+            self.status = self._letters.recorded(self.status, letters)
+        if self._is_replay and facts.moved:
+            raise moved_without_values(
+                self.status.table, facts.moved[0].column("_commit_lsn")[0].as_py()
+            )
+        error = facts.error or next((each.error for each in outcomes if each.error), None)
+        if error is not None:
+            raise error
+        former = target.position.relation
+        if facts.rows:
+            self._commit(facts, outcomes)
+        if self._is_replay:
+            letters = None if facts.letters is None else pa.Table.from_batches([facts.letters])
+            self.status = self._letters.replaced(self.status, letters)
+        if not form.is_history:
+            if self.status.dead_letters:
+                self.status = self._letters.without_lost(self.status, former, facts)
+            self.status = self.status.kept(self._lacking(piece, facts))
+        for step in self._altered:
+            LOGGER.warning("%s: %s", self.status.table, step)
+        time = self.status.commit_time
+        if facts.rows:
+            time = _EPOCH + timedelta(microseconds=facts.last_time)
+        self.status = replace(
+            self.status,
+            masks=self._settings.masks.recorded(self.status.table, piece.versions[-1]),
+            row_columns=form.names,
+            commit_time=time,
+            changes=self.status.changes + facts.rows,
+            evolutions=(*self.status.evolutions, *self._altered),
+        )
+        self._altered.clear()
+        self.pieces.pop(0)
+
+    def _lacking(self, piece: Piece, facts: ChangeFacts) -> dict[str, int]:
+        """Return the columns that are null in rows from before they were there."""
+        lacking = {
+            name: lsn
+            for name, lsn in self._since.items()
+            if name not in self._uncertain or -1 < facts.first_lsn < lsn
+        }
+        if facts.truncated is not None:
+            truncated = facts.truncated.commit_lsn
+            lacking = {name: lsn for name, lsn in lacking.items() if lsn > truncated}
+        return self._with_nulls(piece.versions[-1], lacking) if lacking else {}
+
+    def close(self) -> None:
+        """Create a missing target, without rows, and complete the status."""
+        target = self._target = self._lake.open(self.relation)
+        if target.schema is None:
+            self._create(target)
+        if self._settings.collects_letters:
+            self.status = replace(self.status, dead_letters=self._letters.count(self.oid))
+        self.status = replace(
+            self.status.kept(self.status.incomplete_columns),
+            commit_lsn=target.position.commit_lsn,
+            version=target.version,
+            whole_lsn=max(self._begin, self._range.until),
+        )
+
+    def _create(self, target: Target) -> None:
+        until = self._range.until
+        piece = Piece(until, until, [self._version], [until])
+        rows = self._form(piece, of_log=True)
+        rows.check_names()
+        target.commit(Commit(Position(until, self.oid), schema=rows.columns))
+        self.status = replace(
+            self.status,
+            masks=self._settings.masks.recorded(self.status.table, self.relation),
+            row_columns=self._settings.row_columns.names,
+        )
+
+    def _form(self, piece: Piece, *, of_log: bool) -> RowForm:
+        """Return the form of the rows of a piece; its columns can have types for the whole log."""
+        settings = self._settings
+        versions = self._range.versions(self.oid) if of_log else piece.declared
+        return RowForm.create(
+            self.status.table,
+            piece.declared[-1],
+            [*versions, piece.declared[-1]],
+            settings.decoder,
+            self._range.registry,
+            self._range.leaves,
+            settings.masks,
+            settings.row_columns,
+        )
+
+    def _fit(
+        self, piece: Piece, rows: RowForm, held: pa.Schema, *, is_other: bool
+    ) -> tuple[pa.Schema, set[str]]:
+        """Have the target's columns follow those of a piece.
+
+        Return the target's columns for the new rows, and the columns that older rows lack.
+        """
+        settings, table, target = self._settings, self.status.table, self.target
+        form, relation = settings.row_columns, piece.versions[-1]
+        evolves = settings.policy in ("evolve", "rename")
+        columns_of_piece = _names(relation) - _names(piece.versions[0])
+        if target.position.commit_lsn is not None:
+            form.check_recorded(table, self.status.row_columns, held.names)
+        if is_other and settings.policy == "fail":
+            raise TableError(
+                f"relation {self.oid} has the name {table} now, which relation "
+                f"{target.position.relation} had",
+                hint='Use `on_schema_change="evolve"`, and resume the table.',
+            )
+        self._replaces = (is_other or self._is_rebuilt) and not form.is_history
+        if self._replaces and evolves:
+            step = f"replace all rows by those after {format_lsn(piece.after)}"
+            if is_other:
+                step = f"replace relation {target.position.relation} by {self.oid}"
+            self._altered[step] = None
+            return rows.columns, columns_of_piece
+        settings.masks.check_recorded(table, self.status.masks, piece.versions[0], relation)
+        history = ColumnHistory.of(
+            [relation] if is_other else piece.versions,
+            renames=settings.policy == "rename" or self._range.server_version < COLUMN_LISTS,
+        )
+        if history.renamed:
+            self._check_renamed(piece, history)
+            known = self.status.incomplete_columns.items()
+            self.status = self.status.kept(
+                {history.renamed.get(name, name): lsn for name, lsn in known}
+            )
+        added = set(history.new) | (_names(relation) - {*held.names, *history.renamed.values()})
+        self._alter(history, rows, held)
+        changed = self.target.schema
+        assert changed is not None
+        form.check_held(table, changed.names)
+        return changed, added
+
+    def _alter(self, history: ColumnHistory, rows: RowForm, held: pa.Schema) -> None:
+        """Change the columns of the target."""
+        is_history, keys = self._settings.row_columns.is_history, set(rows.keys or ())
+        columns = {column.name: column.type for column in held}
+        wanted = {column.name: column.type for column in rows.columns}
+        steps = evolution_steps(history, columns, wanted, self._settings.policy)
+        if is_history:  # older rows keep what they had
+            steps = [step for step in steps if not isinstance(step, ClearColumn)]
+        new = {step.name for step in steps if isinstance(step, (AddColumn, ClearColumn))}
+        if not self.target.files.is_empty and not new.isdisjoint(keys):
+            raise TableError(
+                f"column {', '.join(sorted(new & keys))} of the replica identity is new: it "
+                "is null in the rows of the target, which updates do not find by it",
+                hint='If it was renamed, use `on_schema_change="rename"`, and resume the table. '
+                f"Otherwise: {COPY_AGAIN}",
+            )
+        dropped = [f"drop column {name}, which is kept" for name in history.dropped]
+        self._altered |= dict.fromkeys([*map(str, steps), *dropped])
+        if steps:
+            target = self.target
+            schema = changed_schema(held, steps)
+            constants = {
+                step.name: constant(rows.masks[step.name], step.kind)
+                for step in steps
+                if isinstance(step, AddColumn)
+                and rows.masks.get(step.name, "").startswith(CONSTANT)
+            }
+            if target.takes(steps) and not constants:
+                target.commit(Commit(target.position, schema=schema, steps=steps))
+            else:
+                rewrite(target, self._runner, schema, steps, constants=constants)
+
+    def _commit(self, facts: ChangeFacts, outcomes: Sequence[MergeOutcome]) -> None:
+        target, is_history = self.target, self._settings.row_columns.is_history
+        before = target.position
+        lsn = facts.last_lsn
+        if before.relation == self.oid and before.commit_lsn is not None:
+            lsn = max(lsn, before.commit_lsn)  # a replay ends where the target is
+        replaces = self._replaces or (facts.truncated is not None and not is_history)
+        changed = target.schema is None or self._columns != target.schema
+        commit = Commit(
+            Position(lsn, self.oid),
+            [*facts.files, *(file for outcome in outcomes for file in outcome.files)],
+            {} if replaces else deleted_rows(outcomes),
+            replaces=replaces and target.schema is not None,
+            schema=self._columns if changed else None,
+            counts={
+                "numTargetRowsInserted": sum(each.inserted for each in outcomes)
+                + sum(file.rows for file in facts.files),
+                "numTargetRowsUpdated": sum(each.updated for each in outcomes),
+                "numTargetRowsDeleted": sum(each.removed for each in outcomes),
+            },
+        )
+        self.may_be_committed = True
+        try:
+            target.commit(commit)
+        except CommitConflict:
+            self.may_be_committed = False
+            raise
+
+    def _warn_of_appends(self, relation: Relation) -> None:
+        is_history = self._settings.row_columns.is_history
+        if not is_history and not key_columns(relation) and relation.replica_identity != "f":
+            LOGGER.warning("%s has no replica identity: its rows are appended", self.status.table)
+
+    def _replay_from(self) -> int | None:
+        """Return the commit LSN from which on changes are applied again; None for none."""
+        oid, until = self.oid, self._range.until
+        begin = self._letters.first_lsn(oid)
+        self.status = replace(self.status, dead_letters=self._letters.count(oid))
+        if begin is None or self.target.position.relation != oid:
+            return None
+        check_keys(self.status.table, self.relation, self._settings.row_columns)
+        return min(begin, until)
+
+    def _truncated(self) -> int | None:
+        """Return the commit LSN of the log's last truncate that the target does not have."""
+        position = self.target.position
+        after = position.commit_lsn if position.relation == self.oid else None
+        return self._range.last_truncate(self.oid, after or 0)
+
+    def _after(self) -> int:
+        """Return the commit LSN up to which the target has the relation's changes.
+
+        A history has those of the relation that had the name before, and needs only later ones.
+        """
+        oid, status, target = self.oid, self.status, self.target
+        whole = status.whole_lsn or 0
+        # Such a table has no changes up to then, or only dead letters.
+        is_new = target.schema is None and (status.relation_oid, status.commit_lsn) == (oid, None)
+        if is_new and whole >= self._range.begin:
+            return whole
+        position = target.position
+        is_other = position.relation != oid and not self._settings.row_columns.is_history
+        if target.schema is None or position.commit_lsn is None or is_other:
+            if self._range.was_pruned(oid):
+                raise self._pruned()
+            return self._range.begin
+        is_known = status.whole_lsn is not None and (
+            (status.relation_oid, status.commit_lsn) == (position.relation, position.commit_lsn)
+        )
+        begin = status.whole_lsn if is_known and status.whole_lsn else position.commit_lsn
+        if begin < self._range.begin:
+            raise self._pruned()
+        return begin
+
+    def _pruned(self) -> LogError:
+        return LogError(
+            f"earlier changes of {self.status.table} were pruned from {self._range.uri}, up to "
+            f"{format_lsn(self._range.begin)}",
+            hint=COPY_AGAIN,
+        )
+
+    def _check_renamed(self, piece: Piece, history: ColumnHistory) -> None:
+        """Raise ``TableError`` if the transaction of a rename has changes under the former name."""
+        begin = piece.after + 1
+        partitions = self._range.plan(self.oid, piece.after, begin).partitions
+        for batch in chain.from_iterable(partition.decode() for partition in partitions):
+            names = {column.name for column in batch.relation.columns} & set(history.renamed)
+            if batch.relation.oid == self.oid and names:
+                raise TableError(
+                    f"column {', '.join(sorted(names))} of {self.status.table} was renamed in the "
+                    f"transaction with commit LSN {format_lsn(begin)}, after other changes of the "
+                    "table in it",
+                    hint=f"{COPY_AGAIN} Rename a column in a transaction of its own.",
+                )
+
+    def _with_nulls(self, relation: Relation, columns: Mapping[str, int]) -> dict[str, int]:
+        """Return those of some columns that the table still has, and that are null in a row."""
+        target = self._lake.open(self.relation)
+        schema = target.schema
+        if schema is None:
+            return {}
+        held = _names(relation) & set(schema.names)
+        deleted = DELETED if self._settings.row_columns.keeps_deleted else None
+        return {
+            name: lsn
+            for name, lsn in columns.items()
+            if name in held and has_nulls(target.files, schema.field(name), deleted)
+        }
+
+
+def _names(relation: Relation) -> set[str]:
+    return {column.name for column in relation.columns}

@@ -1,0 +1,400 @@
+"""Tasks of a mirror: work on a part of the log, or on a part of a table's changes.
+
+Tasks run in any process. Their arguments and results are picklable and small, except the changes
+that go from one task to another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pgwire_codec.changes.batch import ChangeBatch
+from pgwire_codec.errors import DecodeError, PgwireError, Rejected
+from pgwire_codec.lake.change_split import ChangeSplit, merge_events
+from pgwire_codec.lake.data_files import DataFilesWriter, FileLayout, NewFile, write_data_files
+from pgwire_codec.lake.merge import TableMerge
+from pgwire_codec.lake.row_form import RowForm
+from pgwire_codec.lake.table_files import TableFiles
+from pgwire_codec.lake.task_errors import error_of
+from pgwire_codec.lake.vectors import bitmap, deserialize, serialize
+from pgwire_codec.log.dead_letters import to_arrow
+from pgwire_codec.log.partition import LogPartition
+from pgwire_codec.options import DecoderOptions
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap64
+
+#: Bytes of rows that a task keeps in memory for the files that it writes.
+_BUFFERED_BYTES: Final = 128 << 20
+
+_TRUNCATED: Final = b"pgwire_codec.truncated"
+_TRUNCATE: Final = ord("T")
+
+
+class Place(NamedTuple):
+    """Place of a change in the total order."""
+
+    commit_lsn: int
+    seq: int
+
+
+class BucketKey(NamedTuple):
+    """Changes that one task merges: some of the keys of a relation."""
+
+    relation_oid: int
+    bucket: int
+
+
+class Piece(NamedTuple):
+    """Changes on their way to the task that merges them."""
+
+    key: BucketKey
+    events: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class TableWork:
+    """Work on a table, as tasks need it. Picklable.
+
+    Attributes
+    ----------
+    form : RowForm
+    file_schema : pyarrow.Schema
+        Columns of new data files.
+    target : TableFiles
+        Files of the table, in which rows are looked up: none if all are replaced.
+    layout : FileLayout
+        Paths of new data files.
+    appends : bool
+        Whether changes are appended as they are.
+    buckets : int
+        Number of tasks that merge its changes.
+    pinned : pyarrow.Table or None
+        Keys whose changes are all in the first bucket.
+    """
+
+    form: RowForm
+    file_schema: pa.Schema
+    target: TableFiles
+    layout: FileLayout = field(default_factory=FileLayout)
+    appends: bool = False
+    buckets: int = 1
+    pinned: pa.Table | None = None
+
+
+@dataclass(slots=True)
+class ChangeFacts:
+    """Facts about a table's changes in a partition of the log, or in several.
+
+    Attributes
+    ----------
+    relation_oid : int
+    rows : int
+        Number of changes.
+    first_lsn, last_lsn : int
+        Lowest and highest commit LSN; -1 without changes.
+    last_time : int
+        Commit time of the last one in microseconds since 1970.
+    truncated : Place or None
+        The last truncate.
+    files : list of NewFile
+        Data files with the rows that were appended.
+    error : PgwireError or None
+        The table's changes cannot be applied.
+    moved : list of pyarrow.Table
+        Keys of updates that changed a key and did not send all values, the old and the new one,
+        and ``_commit_lsn``.
+    letters : pyarrow.RecordBatch or None
+        Messages that do not decode.
+    """
+
+    relation_oid: int
+    rows: int = 0
+    first_lsn: int = -1
+    last_lsn: int = -1
+    last_time: int = 0
+    truncated: Place | None = None
+    files: list[NewFile] = field(default_factory=list)
+    error: PgwireError | None = None
+    moved: list[pa.Table] = field(default_factory=list)
+    letters: pa.RecordBatch | None = None
+
+    def add(self, batch: ChangeBatch) -> None:
+        """Take over the facts about a batch."""
+        lsn = batch.commit_lsn
+        self.rows += len(batch)
+        first, last = int(lsn.min()), int(lsn.argmax())
+        self.first_lsn = first if self.first_lsn < 0 else min(first, self.first_lsn)
+        if int(lsn[last]) > self.last_lsn:
+            self.last_lsn = int(lsn[last])
+            self.last_time = int(batch.commit_time[last].astype(np.int64))
+        for row in np.flatnonzero(batch.op == _TRUNCATE):
+            place = Place(int(lsn[row]), int(batch.seq[row]))
+            self.truncated = max(place, self.truncated or place)
+
+    def join(self, other: ChangeFacts) -> None:
+        """Take over the facts about another partition."""
+        self.rows += other.rows
+        lsns = [lsn for lsn in (self.first_lsn, other.first_lsn) if lsn >= 0]
+        self.first_lsn = min(lsns, default=-1)
+        if other.last_lsn > self.last_lsn:
+            self.last_lsn, self.last_time = other.last_lsn, other.last_time
+        places = [place for place in (self.truncated, other.truncated) if place is not None]
+        self.truncated = max(places, default=None)
+        self.files += other.files
+        self.error = self.error or other.error
+        self.moved += other.moved
+        letters = [each for each in (self.letters, other.letters) if each is not None]
+        self.letters = pa.concat_batches(letters) if letters else None
+
+
+@dataclass(frozen=True)
+class DecodeTask:
+    """Decodes a partition of the log: appends the rows of some tables, and splits the changes.
+
+    Attributes
+    ----------
+    tables : dict of int to TableWork
+        By the relation's OID.
+    options : DecoderOptions
+    names : dict of int to str
+        Names of relations for dead letters; empty if such a message is an error of its table.
+    """
+
+    tables: Mapping[int, TableWork]
+    options: DecoderOptions
+    names: Mapping[int, str]
+
+    def __call__(self, partition: LogPartition) -> Iterator[Piece | ChangeFacts]:
+        """Yield pieces, then the facts about each table."""
+        parts: dict[int, _TablePart] = {}
+        letters: list[Rejected] = []
+        try:
+            for batch in partition.decode(self.options, letters):
+                oid = batch.relation.oid
+                work = self.tables.get(oid)
+                if work is None:
+                    continue
+                part = parts.setdefault(oid, _TablePart(work, oid))
+                if part.facts.error is None:
+                    yield from part.add(batch, partition)
+                buffered = [each for each in parts.values() if each.buffered_bytes]
+                if sum(each.buffered_bytes for each in buffered) > _BUFFERED_BYTES:
+                    max(buffered, key=lambda each: each.buffered_bytes).flush()
+            self._add_letters(partition, letters, parts)
+            for part in parts.values():
+                yield from part.finish()
+        except BaseException:
+            for part in parts.values():
+                part.discard()
+            raise
+
+    def _add_letters(
+        self, partition: LogPartition, letters: Sequence[Rejected], parts: dict[int, _TablePart]
+    ) -> None:
+        """Take messages that do not decode into account: as letters, or as errors."""
+        by_oid: dict[int, list[Rejected]] = {}
+        for letter in letters:
+            by_oid.setdefault(letter.relation_oid or 0, []).append(letter)
+        for oid, rejected in by_oid.items():
+            work = self.tables.get(oid)
+            if self.names:
+                part = parts.setdefault(oid, _TablePart(work, oid))
+                part.facts.letters = to_arrow(rejected, self.names)
+            elif self.options.on_error == "raise" and work is not None:
+                part = parts.setdefault(oid, _TablePart(work, oid))
+                part.fail(partition.error(rejected[0]))
+            elif self.options.on_error == "raise" and not oid:
+                raise partition.error(rejected[0])
+
+
+class _TablePart:
+    """Changes of a table in a partition."""
+
+    def __init__(self, work: TableWork | None, oid: int) -> None:
+        self.facts = ChangeFacts(oid)
+        self._work = work
+        self._split: ChangeSplit | None = None
+        self._writer: DataFilesWriter | None = None
+
+    @property
+    def buffered_bytes(self) -> int:
+        return 0 if self._writer is None else self._writer.buffered_bytes
+
+    def flush(self) -> None:
+        assert self._writer is not None
+        self._writer.flush()
+
+    def add(self, batch: ChangeBatch, partition: LogPartition) -> Iterator[Piece]:
+        """Take changes; yield the pieces that are complete."""
+        assert self._work is not None
+        self.facts.add(batch)
+        try:
+            if self._work.appends:
+                self._append(self._work.form.rows(batch))
+            else:
+                yield from self._pieces(batch)
+        except DecodeError as error:
+            self.fail(partition.placed(error, batch))
+        except Exception as error:  # noqa: BLE001  (the other tables go on)
+            self.fail(error_of(error, self._work.target.uri))
+
+    def fail(self, error: PgwireError) -> None:
+        """Leave out the table's changes."""
+        self.facts.error = self.facts.error or error
+        self.discard()
+
+    def finish(self) -> Iterator[Piece | ChangeFacts]:
+        """Yield the remaining pieces, and the facts."""
+        if self._writer is not None:
+            try:
+                self.facts.files += self._writer.finish()
+            except OSError as error:
+                self.fail(error_of(error, self._work.target.uri if self._work else ""))
+        if self._split is not None:
+            yield from map(self._piece, self._split.finish())
+            self.facts.moved += self._split.moved
+        work, truncated = self._work, self.facts.truncated
+        if work is not None and truncated is not None and not work.appends:
+            schema = pa.schema([], {_TRUNCATED: b"%d %d" % truncated})
+            for bucket in range(work.buckets):
+                key = BucketKey(self.facts.relation_oid, bucket)
+                yield Piece(key, pa.record_batch([], schema))
+        yield self.facts
+
+    def discard(self) -> None:
+        """Remove the file that is being written."""
+        if self._writer is not None:
+            self._writer.discard()
+            self._writer = None
+        if self._split is not None:
+            self._split.discard()
+
+    def _append(self, rows: pa.RecordBatch) -> None:
+        work = self._work
+        assert work is not None
+        if self._writer is None:
+            self._writer = DataFilesWriter(work.target.folder, work.file_schema, work.layout)
+        self._writer.add(rows)
+
+    def _pieces(self, batch: ChangeBatch) -> Iterator[Piece]:
+        work = self._work
+        assert work is not None
+        if self._split is None:
+            self._split = ChangeSplit(work.form.change_columns, work.buckets, work.pinned)
+        changes = work.form.changes(batch)
+        truncates = batch.op == _TRUNCATE
+        if truncates.any():
+            changes = changes.filter(pa.array(~truncates))
+        yield from map(self._piece, self._split.add(changes))
+
+    def _piece(self, split: tuple[int, pa.RecordBatch]) -> Piece:
+        bucket, events = split
+        return Piece(BucketKey(self.facts.relation_oid, bucket), events)
+
+
+@dataclass(frozen=True, slots=True)
+class MergeOutcome:
+    """Result of a task that merges changes.
+
+    Attributes
+    ----------
+    relation_oid : int
+    files : list of NewFile
+    deleted : dict of str to bytes
+        Vectors of the rows to delete, by the file's path.
+    inserted, updated, removed : int
+        Numbers of rows.
+    error : PgwireError or None
+        The table's changes cannot be applied.
+    """
+
+    relation_oid: int
+    files: list[NewFile] = field(default_factory=list)
+    deleted: dict[str, bytes] = field(default_factory=dict)
+    inserted: int = 0
+    updated: int = 0
+    removed: int = 0
+    error: PgwireError | None = None
+
+
+@dataclass(frozen=True)
+class MergeTask:
+    """Merges changes of a bucket: folds them, looks rows up, and writes new ones.
+
+    Attributes
+    ----------
+    tables : dict of int to TableWork
+        By the relation's OID.
+    """
+
+    tables: Mapping[int, TableWork]
+
+    def __call__(self, key: BucketKey, pieces: Sequence[pa.RecordBatch]) -> MergeOutcome:
+        """Return the outcome; an error of the table is in it."""
+        work = self.tables[key.relation_oid]
+        return write_merge(
+            key.relation_oid,
+            work.target,
+            work.file_schema,
+            work.layout,
+            lambda: _merge(work, pieces),
+        )
+
+
+def write_merge(
+    relation_oid: int,
+    target: TableFiles,
+    file_schema: pa.Schema,
+    layout: FileLayout,
+    find: Callable[[], TableMerge],
+) -> MergeOutcome:
+    """Write the rows that a merge adds; return the outcome, with an error of the table."""
+    try:
+        merge = find()
+        files = write_data_files(target.folder, file_schema, merge.added.to_batches(), layout)
+    except Exception as error:  # noqa: BLE001  (the other tables go on)
+        return MergeOutcome(relation_oid, error=error_of(error, target.uri))
+    return MergeOutcome(
+        relation_oid,
+        files,
+        {path: serialize(vector) for path, vector in merge.deleted.items()},
+        merge.inserted,
+        merge.updated,
+        merge.removed,
+    )
+
+
+def deleted_rows(outcomes: Iterable[MergeOutcome]) -> dict[str, BitMap64]:
+    """Return the positions of the rows that several tasks delete, by the file's path."""
+    deleted: dict[str, BitMap64] = {}
+    for outcome in outcomes:
+        for path, data in outcome.deleted.items():
+            deleted[path] = deleted.get(path, bitmap(())) | deserialize(data)
+    return deleted
+
+
+def _merge(work: TableWork, pieces: Sequence[pa.RecordBatch]) -> TableMerge:
+    columns = work.form.change_columns
+    truncated = max((each for each in map(_truncated, pieces) if each is not None), default=None)
+    target = work.target if truncated is None else replace(work.target, files=())
+    batches = [piece.replace_schema_metadata(None) for piece in pieces if piece.num_rows]
+    events = pa.concat_batches(batches) if batches else None
+    if events is not None and truncated is not None:
+        lsn, seq = events.column("_commit_lsn"), events.column("_seq")
+        same = pc.and_(pc.equal(lsn, truncated.commit_lsn), pc.greater(seq, truncated.seq))
+        events = events.filter(pc.or_(pc.greater(lsn, truncated.commit_lsn), same))
+    if events is None or not len(events):
+        return TableMerge(work.form.columns.empty_table())
+    return merge_events(target, events, columns)
+
+
+def _truncated(piece: pa.RecordBatch) -> Place | None:
+    text = (piece.schema.metadata or {}).get(_TRUNCATED)
+    return None if text is None else Place(*map(int, text.split()))

@@ -1,0 +1,61 @@
+"""Upkeep of tables: few and large data files, without many deleted rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pgwire_codec.lake.lakehouse import Lake
+from pgwire_codec.lake.rewriting import rewrite
+from pgwire_codec.lake.runners.runner import Runner
+from pgwire_codec.lake.status import LOGGER
+from pgwire_codec.lake.table_files import DataFile
+from pgwire_codec.lake.tables.target import CommitConflict, Target
+from pgwire_codec.protocol.messages import Relation
+
+#: Bytes of a file that is written again with others, and number of them from which on they are.
+_SMALL_BYTES: Final = 16 << 20
+_SMALL_FILES: Final = 50
+
+#: Share of a file's rows that may be deleted.
+_DELETED: Final = 0.2
+
+
+class Upkeep:
+    """Writes files of tables again between two turns.
+
+    Parameters
+    ----------
+    lake : Lake
+    runner : Runner
+    """
+
+    def __init__(self, lake: Lake, runner: Runner) -> None:
+        self._lake = lake
+        self._runner = runner
+
+    def run(self, relations: Sequence[Relation], number: int) -> None:
+        """Look after the tables of some relations, after a turn that changed them."""
+        for relation in relations:
+            target = self._lake.open(relation)
+            if target.schema is None or not target.deletes:
+                continue
+            chosen = files_to_rewrite(target.files.files)
+            if chosen:
+                self._rewrite(target, chosen)
+
+    def _rewrite(self, target: Target, chosen: Sequence[DataFile]) -> None:
+        schema = target.schema
+        assert schema is not None, "it has files"
+        try:
+            rewrite(target, self._runner, schema, chosen=chosen)
+        except CommitConflict as conflict:
+            LOGGER.info("files of %s are not written again: %s", target.name, conflict)
+
+
+def files_to_rewrite(files: Sequence[DataFile]) -> list[DataFile]:
+    """Return the files that are to be written again: many small ones, and those with few rows."""
+    small = [file for file in files if file.size < _SMALL_BYTES]
+    large = [file for file in files if file.size >= _SMALL_BYTES]
+    worn = [file for file in large if file.rows and file.deleted > _DELETED * file.rows]
+    return [*worn, *small] if len(small) > _SMALL_FILES else worn

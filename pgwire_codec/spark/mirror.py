@@ -1,0 +1,345 @@
+"""mirror: the streaming query that keeps the tables of a log as tables of a lake."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pgwire_codec.errors import OptionError, PgwireError
+from pgwire_codec.lake.evolution import Policy
+from pgwire_codec.lake.lakehouse import Lake
+from pgwire_codec.lake.masks import Masks
+from pgwire_codec.lake.mirror_run import MirroredBatch, MirrorRun
+from pgwire_codec.lake.mirroring import MirrorOptions
+from pgwire_codec.lake.requests import replay_table as replay
+from pgwire_codec.lake.requests import resume_table as resume
+from pgwire_codec.lake.row_columns import RowColumns
+from pgwire_codec.lake.status import REQUESTED
+from pgwire_codec.log import Log
+from pgwire_codec.spark.mirror_trigger import FORMAT, MirrorTrigger
+from pgwire_codec.spark.options import parse_options
+from pgwire_codec.spark.runner import SparkRunner
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+#: Options of ``format("pgoutput")`` that a mirror has, too.
+_OPTIONS: Final = ("types", "numeric", "unrepresentable", "onError", "maxBytesPerTrigger")
+
+#: Text of the error of a micro-batch that comes after the stop of the mirror.
+_STOPPED: Final = "the mirror was stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class SparkMirror:
+    """A running mirror.
+
+    Attributes
+    ----------
+    query : StreamingQuery
+    batches : _Batches
+        Its function.
+    """
+
+    query: StreamingQuery
+    batches: _Batches
+
+    def stop(self) -> None:
+        """Stop the query after the running micro-batch."""
+        self.batches.stop()
+        self.query.stop()
+
+    @property
+    def failure(self) -> str | None:
+        """Text of the error that ended the query, if one did."""
+        error = self.query.exception()
+        return None if error is None or _STOPPED in str(error) else str(error)
+
+
+class _Batches:
+    """Function for ``foreachBatch``: the turns of a mirror, up to the log's end."""
+
+    def __init__(self, run: MirrorRun, report: Callable[[MirroredBatch], None]) -> None:
+        self._run = run
+        self._report = report
+        self._running = threading.Lock()
+        self._stopped = False
+
+    def __call__(self, rows: DataFrame, number: int) -> None:
+        with self._running:
+            self.turns(number)
+
+    def turns(self, number: int) -> None:
+        """Apply the changes that the log has now."""
+        end = self._run.log_end()
+        while True:
+            if self._stopped:  # Spark must not take the batch as applied
+                raise PgwireError(_STOPPED)
+            batch = self._run.turn(number)
+            if batch is not None:
+                self._report(batch)
+            if batch is None or batch.until >= end:
+                break
+
+    def stop(self) -> None:
+        """Apply no further turn; return when a running one is applied."""
+        self._stopped = True
+        with self._running:
+            pass
+
+
+def mirror(
+    spark: SparkSession,
+    log: str | os.PathLike[str] | Log,
+    target: str,
+    tables: str | Sequence[str] = "*",
+    *,
+    checkpoint: str,
+    every: str | None = None,
+    once: bool = False,
+    on_schema_change: Policy = "evolve",
+    storage_options: Mapping[str, str] | None = None,
+    masks: Mapping[str, str] | None = None,
+    mask_key: bytes | None = None,
+    soft_deletes: bool = False,
+    commit_columns: bool = False,
+    history: bool = False,
+    dead_letters: bool = False,
+    report: Callable[[MirroredBatch], None] | None = None,
+    **options: str,
+) -> StreamingQuery:
+    """Keep the tables of a log as Delta or Iceberg tables, by one streaming query.
+
+    Or append their history to Parquet files. A table ``schema.table`` is at
+    ``TARGET/schema/table``, or is ``CATALOG.schema.table`` for Iceberg. A micro-batch reads the log
+    once, for all tables, and applies the changes of each as :func:`merge_into` does: in one commit,
+    which records the last commit LSN. So each change is applied once, also after a failure, and
+    after a restart with another checkpoint.
+
+    Rows are identified by the replica identity: by its columns, or with ``REPLICA IDENTITY FULL``
+    by the whole row. Rows of a table without replica identity are appended.
+
+    A table that fails is set aside with its error, and the others go on. :func:`resume_table`
+    continues it.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        The session, which must not be one of Spark Connect.
+    log : str, path or Log
+        Location of the log, or the log.
+    target : str
+        Folder of the tables, as path or URI, with or without ``delta:`` before it. Or
+        ``iceberg:CATALOG`` or ``iceberg:CATALOG.NAMESPACE``, of a catalog of the session. Or
+        ``parquet:`` and a folder, for histories only: there ``history`` is true. Its files are in
+        partitions by ``commit_date``, the date of the commit in UTC.
+    tables : str or sequence of str
+        Names of tables, and patterns such as ``public.*``; by default all tables. New tables that
+        match are mirrored from their first change on.
+    checkpoint : str
+        Folder of the query's checkpoint.
+    every : str, optional
+        Time between two micro-batches, such as ``10 seconds``; by default as soon as possible.
+    once : bool
+        Whether the query ends when it has all changes that are in the log at its beginning.
+    on_schema_change : {"evolve", "rename", "freeze", "fail"}
+        What to do when a table's columns change. ``evolve``: the target follows. A new column is
+        added, and is null in existing rows: the value of its DEFAULT is not in the log. A dropped
+        column is kept, and is null in rows that are written from then on. Integers, floats and
+        decimals become wider. A renamed column is a dropped and a new one: from PostgreSQL 15 on,
+        another list of columns in a publication looks the same. ``rename``: as ``evolve``, but
+        columns are renamed. It is for publications without lists of columns. Delta tables are
+        written again when a column is renamed or becomes wider. ``freeze``: the columns of the
+        target stay, and other columns of the table are left out. ``fail``: the table is set aside.
+        Without ``freeze``, so is a table whose target cannot follow.
+    storage_options : mapping, optional
+        Options of an object store, as for ``deltalake.DeltaTable``.
+    masks : mapping of str to str, optional
+        Masks of columns, which are applied before anything is written: by name
+        ``schema.table.column``, or by a pattern of such names as ``*.email``. ``drop`` leaves the
+        column out. ``hash`` replaces a value by its HMAC-SHA-256, as 64 hexadecimal digits: of its
+        text in UTF-8, or of its bytes; NULL remains NULL. ``constant:TEXT`` replaces all values,
+        NULL, too. ``keep`` has no effect. The first that matches a column is the one that it has.
+        A table is set aside if its rows were written with other masks, or if a masked column may
+        have got another name.
+    mask_key : bytes, optional
+        Key of the hashes, of at least 16 bytes.
+    soft_deletes : bool
+        Whether rows that are deleted remain in the target, in their last state, with true in the
+        column ``_is_deleted``. TRUNCATE removes them all the same, and so do later copies of the
+        table. A row whose key changes is not a deleted one. A row that was deleted, and is in
+        neither the target nor the log, has its key only.
+    commit_columns : bool
+        Whether rows have the columns ``_commit_lsn``, bigint, and ``_commit_time``, timestamp, of
+        the transaction that changed them last. Rows from before this option have null.
+
+        Neither option is for rows that are identified by all their values: such tables are set
+        aside.
+    history : bool
+        Whether the targets get a row for each change, which is appended, in place of the rows of
+        their tables. After the table's columns come ``_change``, string; ``_commit_lsn``, bigint;
+        ``_commit_time``, timestamp; ``_seq``, bigint, the number of the change in its transaction;
+        and ``_unchanged``, array of string. ``_change`` is ``insert``, ``update_preimage``,
+        ``update_postimage`` or ``delete``, as in Delta's change data feed, or ``truncate``. A
+        preimage has what the server sent of the old row: the key if it changed, or the whole row
+        with ``REPLICA IDENTITY FULL``. A delete has as much. ``_unchanged`` are the columns whose
+        large values an update did not send, which are null.
+    dead_letters : bool
+        Whether a change that does not decode is left out of its target, and recorded in the table
+        ``_dead_letters`` of the lake (for Iceberg, ``_mirror.dead_letters``), with the columns of
+        :func:`read_dead_letters`. The status of its table has the number of them. With masks, the
+        message is not recorded, nor are values in errors. By default, the table is set aside.
+        :func:`replay_table` applies the changes when the cause was mended.
+    report : callable, optional
+        Is called after each micro-batch, in the query's thread, with its result: the number
+        ``batch``, the commit LSN ``until``, and the status of tables ``changed``, and of all
+        ``tables``.
+    **options
+        ``types``, ``numeric``, ``unrepresentable``, ``onError`` and ``maxBytesPerTrigger``, as of
+        ``format("pgoutput")``. A table of which a value does not decode is set aside, except with
+        ``onError=skip``, which leaves out the change, or with ``dead_letters``. Several turns of
+        ``maxBytesPerTrigger`` are in a micro-batch.
+
+    Returns
+    -------
+    StreamingQuery
+
+    Raises
+    ------
+    OptionError
+        For an invalid option.
+    LogError
+        When the log does not exist, or is damaged.
+    TableError
+        For a name that no relation has.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    unknown = given.keys() - {name.lower() for name in _OPTIONS}
+    if unknown:
+        raise OptionError(
+            f"mirror has no option {', '.join(sorted(unknown))}",
+            hint=f'Its options of format("pgoutput") are {", ".join(_OPTIONS)}.',
+        )
+    if given.get("onerror", "raise") not in ("raise", "skip"):
+        raise OptionError(f"onError must be one of raise, skip, not {given['onerror']!r}")
+    source = parse_options({"path": _path(log), "tables": "*"} | options)
+    chosen = MirrorOptions(
+        once=once,
+        on_schema_change=on_schema_change,
+        masks=Masks.parse(masks or {}, mask_key),
+        row_columns=RowColumns(commit_columns, soft_deletes, history),
+        dead_letters=dead_letters,
+        types=source.decoder.types,
+        numeric=source.decoder.numeric,
+        unrepresentable=source.decoder.unrepresentable,
+        on_error=source.decoder.on_error,
+        max_bytes=source.max_bytes_per_trigger,
+        report=report or (lambda batch: None),
+    )
+    lake = Lake.parse(target, storage_options, spark)
+    return start_mirror(spark, log, lake, tables, chosen, checkpoint, every).query
+
+
+def start_mirror(
+    spark: SparkSession,
+    log: str | os.PathLike[str] | Log,
+    lake: Lake,
+    tables: str | Sequence[str],
+    options: MirrorOptions,
+    checkpoint: str,
+    every: str | None,
+) -> SparkMirror:
+    """Start a mirror; see :func:`mirror`."""
+    if options.once and every is not None:
+        raise OptionError("`once` and `every` exclude one another")
+    run = options.start(log, lake, tables, SparkRunner(spark))
+    batches = _Batches(run, options.report)
+    if any(row.state in REQUESTED for row in run.status.values()):
+        batches.turns(-1)  # the log need not grow
+    spark.dataSource.register(MirrorTrigger)
+    stream = spark.readStream.format(FORMAT).option("path", _path(log))
+    writer: Any = stream.load().writeStream.foreachBatch(batches)
+    writer = writer.option("checkpointLocation", checkpoint)
+    if options.once:
+        writer = writer.trigger(availableNow=True)
+    elif every is not None:
+        writer = writer.trigger(processingTime=every)
+    return SparkMirror(writer.start(), batches)
+
+
+def resume_table(
+    spark: SparkSession,
+    target: str,
+    table: str,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+) -> None:
+    """Have a mirror resume a table that is set aside, with its next micro-batch.
+
+    The changes that the target does not have are read from the log. The mirror need not run.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        The session.
+    target, storage_options
+        As for :func:`mirror`.
+    table : str
+        ``schema.table``.
+
+    Raises
+    ------
+    TableError
+        When the table is not set aside. The hint lists those that are.
+    """
+    resume(Lake.parse(target, storage_options, spark), table)
+
+
+def replay_table(
+    spark: SparkSession,
+    log: str | os.PathLike[str] | Log,
+    target: str,
+    table: str,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+) -> None:
+    """Have a mirror apply the changes of a table again, from its first dead letter on.
+
+    Use it when the cause of the dead letters was mended, for example with another value of
+    ``unrepresentable``. The mirror does it with its next micro-batch, or when it starts. It need
+    not run. Afterwards, the rows are those that the table would have without dead letters. Only
+    changes that still do not decode are dead letters.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        The session.
+    log : str, path or Log
+        Location of the log, or the log.
+    target, storage_options
+        As for :func:`mirror`.
+    table : str
+        ``schema.table``.
+
+    Raises
+    ------
+    TableError
+        When the table has no dead letters: the hint lists those that have some. Also when its rows
+        are not found by a key, or the target has its history: changes that are applied again would
+        be there twice.
+
+    Notes
+    -----
+    The table is set aside instead if, since its first dead letter, its columns or its replica
+    identity changed, or an update changed a key without sending all values (unchanged TOAST). Then
+    a new copy of the table repairs the target.
+    """
+    replay(Lake.parse(target, storage_options, spark), log, table)
+
+
+def _path(log: str | os.PathLike[str] | Log) -> str:
+    return log.uri if isinstance(log, Log) else os.fspath(log)

@@ -1,1 +1,0 @@
-"""The tables of a log as tables of a lakehouse, kept up to date by one streaming query."""
