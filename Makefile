@@ -12,7 +12,6 @@ HOURS ?= 1
 MIRROR_KILLS ?= 30
 TRIALS ?= 1
 BASE ?= main
-ENGINE ?= delta-rs
 VERSION ?= next
 JOBS ?= 3
 WORKFLOWS ?= yes
@@ -25,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help venv test thorough quick test-spark test-postgresql crash soak lint sanitize fuzz demo bench \
-	bench-versions bench-peers bench-wheel bench-compare bench-page bench-capture bench-log bench-spark bench-merge bench-mirror bench-size wheel image test-arm64 docs changelog tutorial clean
+	bench-versions bench-peers bench-wheel bench-compare bench-page bench-capture bench-log bench-spark bench-lake bench-size wheel image test-arm64 docs changelog tutorial clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -139,14 +138,8 @@ bench-log: $(VENV)/bench ## measure the size of logs, and writing and reading th
 bench-spark: $(VENV)/bench ## measure Spark beside what it takes at the least, and beside from_json
 	$(BIN)/python -m benchmarks.spark_speed $(SIZE) $(if $(filter full,$(SIZE)),docs,build/benchmarks)
 
-bench-merge: venv ## measure a mirror's merges beside a hand-written MERGE INTO, with Spark 4.1
-	for format in delta iceberg; do \
-		"$$(tools/spark-environment $(BIN)/python 4.1)" -m benchmarks.merge_speed $(SIZE) $$format \
-			|| exit 1; \
-	done
-
-bench-mirror: $(VENV)/bench ## measure a mirror of 200 tables: time, memory of its driver, bytes read (ENGINE=delta-rs)
-	$(BIN)/python -m benchmarks.mirror_size $(SIZE) $(ENGINE)
+bench-lake: venv ## measure a mirror in one process beside decoding and Parquet's writer
+	$(BIN)/python -m benchmarks.lake_speed $(SIZE) $(if $(filter full,$(SIZE)),docs,build/benchmarks)
 
 bench-size: $(VENV)/bench ## measure large logs: planning, skipping, and many tables on Spark
 	$(BIN)/python -m benchmarks.large_logs $(SIZE) $(if $(filter full,$(SIZE)),docs,build/benchmarks)
