@@ -100,6 +100,8 @@ class TableFiles:
 
     def deleted_positions(self, file: DataFile) -> Numbers:
         """Return the positions of a file's deleted rows, ascending."""
+        if file.vector is None:
+            return np.zeros(0, np.int64)
         return positions_of(self.vector(file)).astype(np.int64)
 
     def open(self, file: DataFile) -> OpenFile:

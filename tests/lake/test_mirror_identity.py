@@ -23,6 +23,7 @@ BY_X = relation(1, column("id", "int4"), column("x", "int4", key=True), identity
 WHOLE = relation(1, ID, column("x", "int4", key=True), identity="f")
 
 
+@pytest.mark.slow
 def test_altered_between_two_updates_of_a_transaction(
     mirror: MirrorOf, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -118,6 +119,7 @@ def test_inserts_before_another_identity(made: MirrorOf, writer: Writer) -> None
     assert made.rows("public.t1") == in_order([{"id": 1, "x": 5}, {"id": 2, "x": 60}])
 
 
+@pytest.mark.slow
 @pytest.mark.thorough
 def test_a_partition_with_another_identity_than_its_root(
     mirror: MirrorOf, request: pytest.FixtureRequest, tmp_path: Path

@@ -14,6 +14,7 @@ pytest.importorskip("deltalake")
 pytest.importorskip("psycopg2")
 
 
+@pytest.mark.slow
 def test_lists_of_columns(mirror: MirrorOf, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """Of the same types, as a rename would look: a value is the server's, or null."""
     with database(request.getfixturevalue("pg18")) as made:

@@ -181,6 +181,7 @@ def test_tables_that_are_set_aside(
     assert made.rows("public.t1") == rows
 
 
+@pytest.mark.slow
 def test_a_server_that_keeps_its_deleted_rows(mirror: MirrorOf, tmp_path: Path, pg18: Any) -> None:
     """The server's triggers write down what the mirror must have."""
     made = mirror

@@ -16,6 +16,7 @@ pytest.importorskip("deltalake")
 pytest.importorskip("psycopg2")
 
 
+@pytest.mark.slow
 def test_the_tables_of_a_server(
     mirror: MirrorOf, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -62,6 +63,7 @@ def test_the_tables_of_a_server(
             check(made, mirror.rows, "n")
 
 
+@pytest.mark.slow
 def test_a_table_that_is_published_later(
     mirror: MirrorOf, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

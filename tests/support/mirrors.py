@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pgwire_codec import log
+from pgwire_codec.lake import mirroring
 from pgwire_codec.lake.lakehouse import Lake
 from pgwire_codec.lake.requests import replay_table, resume_table
 from tests.support import build, spark_logs
@@ -54,16 +55,14 @@ class MirrorOf:
 
     def run(self, tables: str = "*", **options: Any) -> None:
         """Run the mirror to the log's end."""
-        from pgwire_codec.lake import mirroring
-        from pgwire_codec.spark import mirror
-
         options = {"report": self.batches.append, "once": True} | options
         if self._spark is None:
             if "onError" in options:
                 options["on_error"] = options.pop("onError")
             mirroring.mirror(self.log, self.target, tables, **options).run()
             return
-        assert self._spark is not None
+        from pgwire_codec.spark import mirror
+
         options["checkpoint"] = str(self.checkpoint)
         mirror(self._spark, self.log, self.target, tables, **options).awaitTermination()
 
