@@ -144,7 +144,7 @@ class MirrorRun:
             else:
                 rows[name] = result
         rows = self._write(rows, results.keys(), replayed)
-        self._upkeep.run([job.relation for job in jobs.values()], number)
+        self._upkeep.run([job.relation for job in jobs.values()])
         # Arrow keeps freed memory: after a snapshot, that of the largest piece.
         pa.default_memory_pool().release_unused()
         return MirroredBatch(

@@ -34,7 +34,7 @@ class Upkeep:
         self._lake = lake
         self._runner = runner
 
-    def run(self, relations: Sequence[Relation], number: int) -> None:
+    def run(self, relations: Sequence[Relation]) -> None:
         """Look after the tables of some relations, after a turn that changed them."""
         for relation in relations:
             target = self._lake.open(relation)
