@@ -47,6 +47,9 @@ class Folder(Protocol):
     def sizes(self) -> dict[str, int]:
         """Return the sizes of all files, by path."""
 
+    def modified(self, directory: str) -> dict[str, float]:
+        """Return when the files in a directory were written, by name, in seconds since 1970."""
+
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         """Return the content of a file, or a part. Raises ``FileNotFoundError``."""
 
@@ -103,6 +106,15 @@ class LocalFolder:
                 with suppress(FileNotFoundError):
                     sizes[path.relative_to(self._path).as_posix()] = path.stat().st_size
         return sizes
+
+    def modified(self, directory: str) -> dict[str, float]:
+        times = {}
+        with suppress(FileNotFoundError), os.scandir(self._path / directory) as entries:
+            for entry in entries:
+                with suppress(FileNotFoundError):  # it was removed meanwhile
+                    if entry.is_file():
+                        times[entry.name] = entry.stat().st_mtime
+        return times
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         with (self._path / path).open("rb") as file:
@@ -199,6 +211,16 @@ class ObjectFolder:
 
         return {
             entry["path"]: entry["size"] for chunk in obstore.list(self._store) for entry in chunk
+        }
+
+    def modified(self, directory: str) -> dict[str, float]:
+        import obstore
+
+        prefix = f"{directory}/" if directory else ""
+        listed = obstore.list_with_delimiter(self._store, prefix or None)["objects"]
+        return {
+            entry["path"].removeprefix(prefix): entry["last_modified"].timestamp()
+            for entry in listed
         }
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:

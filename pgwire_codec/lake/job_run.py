@@ -174,7 +174,8 @@ class JobRun:
         names: dict[int, str] = {}
         if self._settings.collects_letters:
             names = names_of(self._log.relations_at(plan.until))
-        decode = DecodeTask(works, self._settings.decoder, names)
+        lean = {oid: work.without_files() for oid, work in works.items()}
+        decode = DecodeTask(lean, self._settings.decoder, names)
         partitions = [
             partition
             for partition, changed in zip(plan.partitions, plan.changed, strict=True)

@@ -6,6 +6,7 @@ that go from one task to another.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -86,6 +87,10 @@ class TableWork:
     appends: bool = False
     buckets: int = 1
     pinned: pa.Table | None = None
+
+    def without_files(self) -> TableWork:
+        """Return the work of tasks that look nothing up."""
+        return replace(self, target=replace(self.target, files=()))
 
 
 @dataclass(slots=True)
@@ -328,6 +333,8 @@ class MergeOutcome:
 class MergeTask:
     """Merges changes of a bucket: folds them, looks rows up, and writes new ones.
 
+    Another process loads the work on a table when it needs it.
+
     Attributes
     ----------
     tables : dict of int to TableWork
@@ -335,6 +342,11 @@ class MergeTask:
     """
 
     tables: Mapping[int, TableWork]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        if isinstance(self.tables, _Works):
+            return _unpickled, (self.tables.pickled,)
+        return _unpickled, ({oid: pickle.dumps(work) for oid, work in self.tables.items()},)
 
     def __call__(self, key: BucketKey, pieces: Sequence[pa.RecordBatch]) -> MergeOutcome:
         """Return the outcome; an error of the table is in it."""
@@ -346,6 +358,22 @@ class MergeTask:
             work.layout,
             lambda: _merge(work, pieces),
         )
+
+
+class _Works(dict[int, TableWork]):
+    """Work on tables, from pickles."""
+
+    def __init__(self, pickled: Mapping[int, bytes]) -> None:
+        self.pickled = pickled
+
+    def __missing__(self, oid: int) -> TableWork:
+        work: TableWork = pickle.loads(self.pickled[oid])
+        self[oid] = work
+        return work
+
+
+def _unpickled(pickled: Mapping[int, bytes]) -> MergeTask:
+    return MergeTask(_Works(pickled))
 
 
 def write_merge(

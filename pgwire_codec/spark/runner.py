@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -48,9 +48,11 @@ class SparkRunner:
         if size < _SMALL_BYTES:
             return self._threads.map(task, items, size)
 
+        pickled = _Pickled(items)
+
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for number in _numbers(batches):
-                yield result_batch((number, task(items[number])))
+                yield result_batch((number, task(pickled[number])))
 
         results: dict[int, R] = dict(_collect(self._over(len(items), run, _RESULTS)))
         return [results[number] for number in range(len(items))]
@@ -61,9 +63,11 @@ class SparkRunner:
         if message_bytes < _SMALL_BYTES:
             return self._threads.exchange(split, partitions, merge, message_bytes)
 
+        pickled = _Pickled(partitions)
+
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for number in _numbers(batches):
-                for result in split(partitions[number]):
+                for result in split(pickled[number]):
                     yield _row(result)
 
         def gather(key: tuple[Any, ...], rows: pa.Table) -> pa.Table:
@@ -83,6 +87,17 @@ class SparkRunner:
     def _over(self, count: int, function: Any, schema: pa.Schema) -> DataFrame:
         """Return what a function returns for numbers, each of which is a task."""
         return self._spark.range(0, count, 1, max(count, 1)).mapInArrow(function, _ddl(schema))
+
+
+class _Pickled(Generic[T]):
+    """Items of which each task unpickles its own."""
+
+    def __init__(self, items: Sequence[T]) -> None:
+        self._data = [pickle.dumps(item) for item in items]
+
+    def __getitem__(self, number: int) -> T:
+        item: T = pickle.loads(self._data[number])
+        return item
 
 
 def _ddl(schema: pa.Schema) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -153,6 +155,43 @@ def merge(path: Path) -> None:
 
 def delete(path: Path) -> None:
     deltalake.DeltaTable(str(path)).delete("id = 2")
+
+
+@pytest.mark.parametrize(("retention", "days", "is_expired"), [
+    ("interval 1 week", 8, True),
+    ("interval 1 week", 6, False),
+    ("interval 30 days", 8, False),
+    ("interval 1 months", 99, False),
+])  # fmt: skip
+def test_files_of_old_versions(tmp_path: Path, retention: str, days: int, is_expired: bool) -> None:
+    """Those that no version of the retention has are removed, with a checkpoint."""
+    target = create(tmp_path, 20_000)
+    (file,) = target.files.files
+    if retention != "interval 1 week":
+        name = "delta.deletedFileRetentionDuration"
+        deltalake.DeltaTable(str(tmp_path)).alter.set_table_properties({name: retention})
+        target.refresh()
+    for step in (2, 3):  # each has a vector in a file of its own
+        target.commit(Commit(Position(200 + step), (), {file.path: bitmap(range(1, 20_000, step))}))
+    new_file(target, rows([1]))  # of a commit that did not come
+    (tmp_path / "notes.txt").write_text("not of the table")
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "part-0.parquet").write_text("of another one")
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    old = time.time() - days * 86_400
+    for path in before:
+        os.utime(path, (old, old))
+    for number in range(25):
+        deleted = {file.path: bitmap(range(5, 20_000, 7))} if number == 3 else {}
+        target.commit(Commit(Position(300 + number), (), deleted))
+    check(tmp_path, [(n, f"row {n}") for n in range(20_000) if _is_left(n)])
+    removed = {path.relative_to(tmp_path) for path in before if not path.exists()}
+    vectors = sum(path.name.startswith("deletion_vector") for path in removed)
+    assert (len(removed), vectors) == ((2, 1) if is_expired else (0, 0))
+
+
+def _is_left(n: int) -> bool:
+    return not n or bool((n - 1) % 2 and (n - 1) % 3 and (n < 5 or (n - 5) % 7))
 
 
 @pytest.mark.parametrize("other", [optimize, merge, delete])

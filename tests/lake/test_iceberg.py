@@ -561,6 +561,23 @@ def test_maintenance_by_others(table: Table) -> None:
     assert table.sql("SELECT summary['mirror.commit_lsn'] FROM {t}.snapshots")[0][0] is None
 
 
+def test_snapshots_that_are_old(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are removed as the table's properties have it, and their files with them."""
+    monkeypatch.setattr("pgwire_codec.lake.tables.iceberg._EXPIRY_COMMITS", 4)
+    target = table.create()
+    (first,) = target.files.files
+    table.sql("ALTER TABLE {t} SET TBLPROPERTIES ('history.expire.max-snapshot-age-ms' = '1')")
+    target.refresh()
+    for number in range(1, 4):
+        removed = [first.path] if number == 1 else []
+        added = [new_file(target, rows([number]))]
+        target.commit(Commit(Position(200 + number), added, removed=removed))
+        assert len(table.operations) == (1 if number == 3 else number + 1)
+    assert not (table.folder / first.path).exists()
+    assert table.rows == [(n, f"row {n}") for n in range(1, 4)]
+    assert table.target().position == target.position == Position(203, 16384)
+
+
 def test_a_table_that_was_rolled_back(table: Table) -> None:
     """It gets the later changes again, or an error if it is unknown which these are."""
     target = table.create()

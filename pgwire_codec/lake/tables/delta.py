@@ -23,6 +23,7 @@ from pgwire_codec.lake.folder import Folder, open_folder
 from pgwire_codec.lake.position import Position
 from pgwire_codec.lake.table_files import DataFile, TableFiles
 from pgwire_codec.lake.tables.column_steps import AddColumn, ColumnStep
+from pgwire_codec.lake.tables.delta_expiry import expired_files
 from pgwire_codec.lake.tables.delta_features import (
     ENABLE_VECTORS,
     READER_VERSION,
@@ -58,6 +59,9 @@ _ATTEMPTS: Final = 20
 #: Commits since the last checkpoint, and their bytes, after which the next one is written.
 _CHECKPOINT_COMMITS: Final = 20
 _CHECKPOINT_BYTES: Final = 1 << 20
+
+#: Seconds between two searches for files that only old versions have.
+_EXPIRY_SECONDS: Final = 3600.0
 
 
 class DeltaTarget:
@@ -96,6 +100,7 @@ class DeltaTarget:
         self._vectors = vectors
         self._state: DeltaState = read_state(self.folder)
         self._files: dict[str, tuple[dict[str, Any], DataFile]] = {}
+        self._expires = 0.0
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -310,7 +315,10 @@ class DeltaTarget:
         }
 
     def _checkpoint(self) -> None:
-        """Write a checkpoint by delta-rs if the log has grown since the last one."""
+        """Write a checkpoint by delta-rs if the log has grown since the last one.
+
+        Then files that only old versions have are removed, from time to time.
+        """
         state = self._state
         if state.commits < _CHECKPOINT_COMMITS and state.commit_bytes < _CHECKPOINT_BYTES:
             return
@@ -318,6 +326,10 @@ class DeltaTarget:
 
         deltalake.DeltaTable(self.folder.uri, storage_options=self._options).create_checkpoint()
         state.commits = state.commit_bytes = 0
+        if time.monotonic() > self._expires:
+            self._expires = time.monotonic() + _EXPIRY_SECONDS
+            for name in expired_files(self.folder, state, time.time()):
+                self.folder.remove(name)
 
 
 def _identity(actions: Iterable[Action]) -> str | None:

@@ -21,6 +21,7 @@ Action: TypeAlias = dict[str, Any]
 LOG: Final = "_delta_log"
 _LAST_CHECKPOINT: Final = f"{LOG}/_last_checkpoint"
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
+_CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _CHECKPOINT_COLUMNS: Final = ("protocol", "metaData", "txn", "add")
 
 
@@ -104,6 +105,32 @@ def read_state(folder: Folder) -> DeltaState:
             )
         refresh_once(folder, state)
     return state
+
+
+def state_before(folder: Folder, moment: float) -> DeltaState | None:
+    """Return the state of the last version that was written before a time, if the log has it.
+
+    The time is in seconds since 1970.
+    """
+    written = folder.modified(LOG)
+    commits = _numbers(_COMMIT, [name for name, time in written.items() if time < moment])
+    if not commits:
+        return None
+    state = DeltaState()
+    checkpoints = [number for number in _numbers(_CHECKPOINT, written) if number <= max(commits)]
+    if checkpoints:
+        name = f"{max(checkpoints):020}.checkpoint.parquet"
+        state.apply(_checkpoint_actions(folder, f"{LOG}/{name}"))
+        state.version = max(checkpoints)
+    while state.version < max(commits):
+        if refresh_once(folder, state) is None:
+            return None
+    return state
+
+
+def _numbers(pattern: re.Pattern[str], names: Iterable[str]) -> list[int]:
+    found = map(pattern.fullmatch, names)
+    return [int(each[1]) for each in found if each is not None]
 
 
 def refresh(folder: Folder, state: DeltaState) -> list[list[Action]]:

@@ -63,6 +63,12 @@ SOURCE: Final = "pgwire_codec.table"
 #: First format version that has deletion vectors.
 _VECTORS: Final = 3
 
+#: Property of a table that keeps the metadata files of its last versions only, by default of 100.
+_FORGETS: Final = "write.metadata.delete-after-commit.enabled"
+
+#: Commits after which snapshots are removed that are older than the table keeps them.
+_EXPIRY_COMMITS: Final = 100
+
 #: Commits that lose their race one after the other before the table is given up.
 _ATTEMPTS: Final = 20
 
@@ -186,6 +192,7 @@ class IcebergTarget:
                 failure = error
             self.refresh()
             if self._has(identity, before.snapshot):
+                self._expire()
                 return
             if failure is not None and java_class(failure) not in _RACES:
                 raise table_error(self.name, failure) from failure
@@ -194,6 +201,14 @@ class IcebergTarget:
             f"{self.name}: {_ATTEMPTS} commits of other writers came before this one",
             is_transient=True,
         )
+
+    def _expire(self) -> None:
+        """Remove old snapshots from time to time, and the files that only they have."""
+        assert self._state is not None
+        with java_errors(self.name):
+            if self._state.metadata.lastSequenceNumber() % _EXPIRY_COMMITS == 0:
+                self._table.expireSnapshots().commit()
+                self._refresh()
 
     @property
     def _location(self) -> str:
@@ -239,7 +254,7 @@ class IcebergTarget:
         if commit.schema is None:
             raise TableError(f"{self.name} does not exist")
         columns, location = new_columns(commit.schema), self._new_location
-        properties = {"format-version": str(_VECTORS), **self._source}
+        properties = {"format-version": str(_VECTORS), _FORGETS: "true", **self._source}
         failure: Exception | None = None
         try:
             builder = self._builder(columns, properties).withLocation(location)
