@@ -16,6 +16,7 @@ from pgwire_codec.errors import TableError
 from pgwire_codec.lake.data_files import NewFile, write_data_files
 from pgwire_codec.lake.position import Position
 from pgwire_codec.lake.tables.delta import DeltaTarget
+from pgwire_codec.lake.tables.delta_log import commit_path
 from pgwire_codec.lake.tables.target import Commit, CommitConflict
 from pgwire_codec.lake.vectors import bitmap, positions_of
 
@@ -161,6 +162,7 @@ def delete(path: Path) -> None:
     ("interval 1 week", 8, True),
     ("interval 1 week", 6, False),
     ("interval 30 days", 8, False),
+    ("interval 30 days", 31, True),
     ("interval 1 months", 99, False),
 ])  # fmt: skip
 def test_files_of_old_versions(tmp_path: Path, retention: str, days: int, is_expired: bool) -> None:
@@ -173,6 +175,8 @@ def test_files_of_old_versions(tmp_path: Path, retention: str, days: int, is_exp
         target.refresh()
     for step in (2, 3):  # each has a vector in a file of its own
         target.commit(Commit(Position(200 + step), (), {file.path: bitmap(range(1, 20_000, step))}))
+    for number in range(20):
+        target.commit(Commit(Position(250 + number)))
     new_file(target, rows([1]))  # of a commit that did not come
     (tmp_path / "notes.txt").write_text("not of the table")
     (tmp_path / "more").mkdir()
@@ -181,13 +185,16 @@ def test_files_of_old_versions(tmp_path: Path, retention: str, days: int, is_exp
     old = time.time() - days * 86_400
     for path in before:
         os.utime(path, (old, old))
+    target = DeltaTarget(str(tmp_path), "mirror")
     for number in range(25):
         deleted = {file.path: bitmap(range(5, 20_000, 7))} if number == 3 else {}
         target.commit(Commit(Position(300 + number), (), deleted))
     check(tmp_path, [(n, f"row {n}") for n in range(20_000) if _is_left(n)])
     removed = {path.relative_to(tmp_path) for path in before if not path.exists()}
     vectors = sum(path.name.startswith("deletion_vector") for path in removed)
+    removed = {path for path in removed if path.parts[0] != "_delta_log"}
     assert (len(removed), vectors) == ((2, 1) if is_expired else (0, 0))
+    assert (tmp_path / commit_path(0)).exists() == (days < 30)  # delta.logRetentionDuration
 
 
 def _is_left(n: int) -> bool:

@@ -317,19 +317,21 @@ class DeltaTarget:
     def _checkpoint(self) -> None:
         """Write a checkpoint by delta-rs if the log has grown since the last one.
 
-        Then files that only old versions have are removed, from time to time.
+        Then files that only old versions have are removed, from time to time, and old commits.
         """
         state = self._state
         if state.commits < _CHECKPOINT_COMMITS and state.commit_bytes < _CHECKPOINT_BYTES:
             return
         import deltalake
 
-        deltalake.DeltaTable(self.folder.uri, storage_options=self._options).create_checkpoint()
+        table = deltalake.DeltaTable(self.folder.uri, storage_options=self._options)
+        table.create_checkpoint()
         state.commits = state.commit_bytes = 0
         if time.monotonic() > self._expires:
             self._expires = time.monotonic() + _EXPIRY_SECONDS
             for name in expired_files(self.folder, state, time.time()):
                 self.folder.remove(name)
+            table.cleanup_metadata()
 
 
 def _identity(actions: Iterable[Action]) -> str | None:
