@@ -11,6 +11,7 @@ from pgwire_codec.lake.runners.runner import Runner
 from pgwire_codec.lake.status import LOGGER
 from pgwire_codec.lake.table_files import DataFile
 from pgwire_codec.lake.tables.target import CommitConflict, Target
+from pgwire_codec.lake.task_errors import ends_all, error_of
 from pgwire_codec.protocol.messages import Relation
 
 #: Bytes of a file that is written again with others, and number of them from which on they are.
@@ -35,7 +36,11 @@ class Upkeep:
         self._runner = runner
 
     def run(self, relations: Sequence[Relation]) -> None:
-        """Look after the tables of some relations, after a turn that changed them."""
+        """Look after the tables of some relations, after a turn that changed them.
+
+        Raises ``PgwireError`` for an error that concerns all tables, such as a full disk. After
+        another one, the table remains as it is.
+        """
         for relation in relations:
             target = self._lake.open(relation)
             if target.schema is None or not target.deletes:
@@ -51,6 +56,11 @@ class Upkeep:
             rewrite(target, self._runner, schema, chosen=chosen)
         except CommitConflict as conflict:
             LOGGER.info("files of %s are not written again: %s", target.name, conflict)
+        except Exception as error:
+            found = error_of(error, target.name)
+            if ends_all(found):
+                raise found from error
+            LOGGER.warning("files of %s are not written again: %s", target.name, found)
 
 
 def files_to_rewrite(files: Sequence[DataFile]) -> list[DataFile]:
