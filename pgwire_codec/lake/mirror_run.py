@@ -27,7 +27,7 @@ from pgwire_codec.lake.status import (
 from pgwire_codec.lake.table_job import MirrorSettings, Range, TableJob
 from pgwire_codec.lake.table_names import TableNames
 from pgwire_codec.lake.upkeep import Upkeep
-from pgwire_codec.log import Log
+from pgwire_codec.log import Log, LogPosition
 from pgwire_codec.log.positions import position_of, position_within
 from pgwire_codec.log.tables_with_rows import TablesWithRows
 from pgwire_codec.transactions.carry import RelationVersion
@@ -179,18 +179,28 @@ class MirrorRun:
     def _until(self, rows: Mapping[str, TableStatus]) -> int:
         """Return the commit LSN at which a turn ends."""
         log, after = self._log, self._after(rows)
-        # Of a snapshot, all rows are inserts, which need no lookup.
-        snapshot = 0
-        for number in range(len(log)):
-            if not log.segment(number).header.snapshot:
+        if log.end.lsn <= after:
+            return log.end.lsn
+        begin, end = position_of(log, after), log.end
+        snapshot = self._snapshot_end(begin)
+        if after < snapshot < end.lsn:
+            end = position_of(log, snapshot)
+        if self._max_bytes is None:
+            return end.lsn
+        return position_within(log, begin, end, self._max_bytes).lsn
+
+    def _snapshot_end(self, begin: LogPosition) -> int:
+        """Return the commit LSN at which a snapshot ends, if a position is in one; otherwise 0.
+
+        All its rows are inserts, which need no lookup.
+        """
+        log, found = self._log, 0
+        for number in range(max(0, log.number_of(begin.ordinal)), len(log)):
+            segment = log.segment(number)
+            if not segment.header.snapshot:
                 break
-            snapshot = log.segment(number).delivered_lsn
-        end = snapshot if after < snapshot < log.end.lsn else log.end.lsn
-        if self._max_bytes is None or end <= after:
-            return end
-        begin = position_of(log, after)
-        last = log.end if end == log.end.lsn else position_of(log, end)
-        return position_within(log, begin, last, self._max_bytes).lsn
+            found = segment.delivered_lsn
+        return found
 
     def _jobs(self, rows: dict[str, TableStatus], whole: Range, number: int) -> dict[str, TableJob]:
         """Return the jobs of a turn, by table; complete the rows of tables without changes."""
