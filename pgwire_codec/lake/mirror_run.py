@@ -131,6 +131,9 @@ class MirrorRun:
         before = dict(rows)
         whole = Range(self._log, until)
         jobs = self._jobs(rows, whole, number)
+        requested = [name for name in jobs if name in before and before[name].state in REQUESTED]
+        if requested:
+            LOGGER.warning("these tables are read from the log: %s", ", ".join(requested))
         run = JobRun(
             self._log, self._lake, self._settings, self._letters, self._runner, self._threads
         )
