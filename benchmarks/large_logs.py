@@ -201,42 +201,35 @@ def _large(data: Path, size: str) -> list[Line]:
 
 
 def _many_tables(data: Path, size: str) -> list[Line]:
-    made = PgoutputDataSource({"path": str(data / MANY), "tables": "*", "stagingPath": "/x"})
+    made = PgoutputDataSource({"path": str(data / MANY), "tables": "*"})
     _, *planned = made.reader(made.schema()).partitions()
     partition = max(len(pickle.dumps(each)) for each in planned)
-    times: dict[str, list[float]] = {}
-    with local_spark() as spark, tempfile.TemporaryDirectory() as staging:
+    times: dict[Callable[[], None], list[float]] = {}
+    with local_spark() as spark:
 
         def one() -> None:
             rows = spark.read.format("pgoutput").option("table", large_log_data.TABLE)
             _write(rows.load(str(data / ONE)))
 
-        def many(threads: int, **options: str) -> None:
+        def many() -> None:
             with (
-                read_tables(spark, data / MANY, **options) as tables,
-                ThreadPoolExecutor(threads) as pool,
+                read_tables(spark, data / MANY) as tables,
+                ThreadPoolExecutor(THREADS) as pool,
             ):
                 list(pool.map(_write, tables.values()))
 
-        staged = {"stagingPath": staging}
-        jobs: dict[str, Callable[[], None]] = {
-            "": one,
-            "one after the other, staged": lambda: many(1, **staged),
-            "in threads, staged": lambda: many(THREADS, **staged),
-            "in threads, without staging": lambda: many(THREADS),
-        }
         for number in range(1 + ROUNDS[size]):
-            for name, job in jobs.items():
+            for job in (one, many):
                 start = perf_counter()
                 job()
                 if number:
-                    times.setdefault(name, []).append(perf_counter() - start)
-    base = median(times.pop(""))
-    lines = [("20 tables: one table with all rows", f"{base:.1f} s", "")]
-    for name, seconds in times.items():
-        figure = f"{median(seconds):.1f} s: {median(seconds) / base:.2f} ×"
-        lines.append((f"20 tables, {name}", figure, "1.5 ×" if "without" not in name else ""))
-    return [*lines, ("largest pickled partition of 20 tables", f"{partition:,} bytes", "")]
+                    times.setdefault(job, []).append(perf_counter() - start)
+    alone, together = median(times[one]), median(times[many])
+    return [
+        ("20 tables: one table with all rows", f"{alone:.1f} s", ""),
+        ("20 tables, in threads", f"{together:.1f} s: {together / alone:.2f} ×", ""),
+        ("largest pickled partition of 20 tables", f"{partition:,} bytes", ""),
+    ]
 
 
 def _on_disk(data: Path, size: str) -> list[Line]:

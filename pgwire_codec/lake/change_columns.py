@@ -54,7 +54,6 @@ class ChangeColumns:
         names: Sequence[str],
         before: Sequence[str],
         keys: Sequence[str] | None,
-        deleted: str | None = None,
     ) -> ChangeColumns:
         """Find the columns. Raises ``TableError`` for columns that are not those of changes.
 
@@ -66,8 +65,6 @@ class ChangeColumns:
             Fields of their ``_before``, if they have it.
         keys : sequence of str or None
             Columns that identify a row; without them, all columns are values.
-        deleted : str or None
-            Name of :attr:`deleted`.
         """
         if keys is None:
             keys = ()
@@ -96,8 +93,7 @@ class ChangeColumns:
                 hint=f"The columns of _before are {', '.join(sorted(before))}.",
             )
         values = tuple(number for number, name in enumerate(table) if name not in keys)
-        number = None if deleted is None else table.index(deleted)
-        return cls(table, tuple(map(table.index, keys)), values, metadata, tuple(before), number)
+        return cls(table, tuple(map(table.index, keys)), values, metadata, tuple(before))
 
     def without_row_metadata(self) -> ChangeColumns:
         """Return the columns without the metadata that a target has no columns for."""

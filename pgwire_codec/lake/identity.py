@@ -33,16 +33,14 @@ def key_columns(relation: Relation) -> list[str] | None:
     return [column.name for column in relation.columns if column.flags & 1] or None
 
 
-def has_other_identity(batch: ChangeBatch, relation: Relation) -> bool:
-    """Return whether updates or deletes were sent with another identity than a version has."""
-    return key_columns(batch.relation) != key_columns(relation) and bool(_row_changes(batch).any())
-
-
 def check_identity(batch: ChangeBatch, relation: Relation) -> None:
-    """Raise ``TableError`` if :func:`has_other_identity`."""
-    if not has_other_identity(batch, relation):
+    """Raise ``TableError`` if an update or delete was sent with another identity than a version."""
+    if key_columns(batch.relation) == key_columns(relation):
         return
-    lsn = int(batch.commit_lsn[_row_changes(batch)][0])
+    lsns = batch.commit_lsn[np.isin(batch.op, (ord("U"), ord("D")))]
+    if not len(lsns):
+        return
+    lsn = int(lsns[0])
     raise TableError(
         f"{batch.version.qualified_name}, commit LSN {format_lsn(lsn)}: an update or delete was "
         f"sent with the replica identity {_shown(batch.relation)}, and the table has "
@@ -123,10 +121,6 @@ def _key(relation: Relation) -> _Key:
 def _sql_name(relation: Relation) -> str:
     names = (relation.namespace, relation.name) if relation.namespace else (relation.name,)
     return ".".join(map(quote_identifier, names))
-
-
-def _row_changes(batch: ChangeBatch) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    return np.isin(batch.op, (ord("U"), ord("D")))
 
 
 def _shown(relation: Relation) -> str:

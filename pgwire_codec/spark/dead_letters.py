@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from pgwire_codec.log.dead_letters import DEAD_LETTERS, letters_in, names_of, to
 from pgwire_codec.options import DecoderOptions
 from pgwire_codec.spark.arrow_types import cast_batch, spark_schema
 from pgwire_codec.spark.formats.packed import SPARK_LETTERS
-from pgwire_codec.spark.options import SourceOptions, parse_options
+from pgwire_codec.spark.options import parse_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,41 +69,22 @@ def read_dead_letters(
     opened = log if isinstance(log, Log) else Log(os.fspath(log))
     listed = tables if isinstance(tables, str) else ",".join(tables or "*")
     chosen = parse_options({**options, "path": opened.uri, "tables": listed, "onError": "skip"})
-    oids = None
+    names = names_of(opened.relations_at(chosen.ending_lsn))
+    oids: frozenset[int] | None = None
     if tables is not None:
         selected = TableNames.parse(chosen.tables or ()).select(opened, chosen.ending_lsn)
-        oids = {version.relation.oid for version in selected.values()}
-    names = names_of(opened.relations_at(chosen.ending_lsn))
-    return letters_between(
-        spark, opened, chosen, chosen.starting_lsn, chosen.ending_lsn, oids, names
-    )
-
-
-def letters_between(
-    spark: SparkSession,
-    log: Log,
-    options: SourceOptions,
-    after: int | None,
-    until: int | None,
-    relations: Collection[int] | None,
-    names: Mapping[int, str],
-) -> DataFrame:
-    """Return the dead letters of a range of commit LSNs: of some relations, by OID, or all.
-
-    ``names`` are the names of relations, by OID.
-    """
-    plan = log.plan(
-        after,
-        until,
-        relation_oid=relations,
-        starting_time=options.starting_time,
-        ending_time=options.ending_time,
-        max_partition_bytes=options.max_partition_bytes,
+        names = {version.relation.oid: name for name, version in selected.items()}
+        oids = frozenset(names)
+    plan = opened.plan(
+        chosen.starting_lsn,
+        chosen.ending_lsn,
+        relation_oid=oids,
+        starting_time=chosen.starting_time,
+        ending_time=chosen.ending_time,
+        max_partition_bytes=chosen.max_partition_bytes,
         on_error="skip",
     )
-    chosen = None if relations is None else frozenset(relations)
-    needed = names if chosen is None else {oid: names[oid] for oid in chosen if oid in names}
-    reader: Any = _LetterReader(options.decoder, chosen, dict(needed))
+    reader: Any = _LetterReader(chosen.decoder, oids, names)
     rows = [(pickle.dumps(partition),) for partition in plan.partitions]
     # A task reads one partition, and is sent no other.
     partitions = spark.createDataFrame(rows, "partition binary").coalesce(1)

@@ -38,7 +38,7 @@ def failure_of(text: str) -> PgwireError:
             hint="The machine is busy. Start again when it is less so.",
             is_transient=True,
         )
-    return full_disk(text, "a file") or error_in(text) or PgwireError(cause_of(text))
+    return _full_disk(text) or _error_in(text) or PgwireError(cause_of(text))
 
 
 def cause_of(text: str) -> str:
@@ -56,23 +56,20 @@ def cause_of(text: str) -> str:
     return lines[0] if lines else "no reason given"
 
 
-def full_disk(text: str, place: str) -> PgwireError | None:
-    """Return the error for the text of one that a full disk caused; None for any other one.
-
-    ``place`` was to be written, unless the text contains an error that names another one.
-    """
+def _full_disk(text: str) -> PgwireError | None:
+    """Return the error for the text of one that a full disk caused; None for any other one."""
     for reason in _FULL:
         if reason in text:
             named = re.search(rf"cannot write [^\n]*: {reason}", text)
             return PgwireError(
-                named[0] if named else f"cannot write {place}: {reason}",
+                named[0] if named else f"cannot write a file: {reason}",
                 hint="Free some space, and start again. Changes that were applied are safe.",
                 is_transient=True,
             )
     return None
 
 
-def error_in(text: str) -> TableError | None:
+def _error_in(text: str) -> TableError | None:
     """Return the error of this package in the text of one that Spark raised; None without one."""
     found = _OURS.findall(text)
     return error_of(found[-1]) if found else None

@@ -18,7 +18,7 @@ NAMES: Final = (
     "path", "table", "relationOid", "tables", "columns", "startingLsn", "endingLsn",
     "startingTimestamp", "endingTimestamp", "style", "types", "numeric", "before",
     "unrepresentable", "onError", "withRelationOid", "onRelationChange", "maxPartitionBytes",
-    "maxBytesPerTrigger", "stagingPath", "pushFilters", "checkIdentity", "typesOf",
+    "maxBytesPerTrigger", "pushFilters", "checkIdentity",
 )  # fmt: skip
 
 #: Options that select tables, of which a query has one or none.
@@ -26,7 +26,7 @@ _SELECTIONS: Final = ("table", "relationOid", "tables")
 
 #: Options for the columns of tables, which need one of these.
 _OF_A_TABLE: Final = (
-    "columns", "types", "numeric", "before", "unrepresentable", "checkIdentity", "typesOf",
+    "columns", "types", "numeric", "before", "unrepresentable", "checkIdentity",
 )  # fmt: skip
 
 _VALUES: Final = {
@@ -36,7 +36,6 @@ _VALUES: Final = {
     "unrepresentable": ("raise", "null", "clamp"),
     "onError": ("raise", "skip", "table", "collect"),
     "checkIdentity": ("true", "false"),
-    "typesOf": ("log", "range"),
     "withRelationOid": ("true", "false"),
     "onRelationChange": ("fail", "replace"),
     "pushFilters": ("true", "false"),
@@ -44,9 +43,6 @@ _VALUES: Final = {
 
 #: Some partitions for each core, of most logs; a task costs some milliseconds.
 _MAX_PARTITION_BYTES: Final = 32 << 20
-
-#: With staged files, of which each task writes one a table: as large as Spark's of files.
-_MAX_STAGED_BYTES: Final = 128 << 20
 
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.ASCII | re.IGNORECASE)
 
@@ -84,8 +80,6 @@ class SourceOptions:
         Bytes of messages in a partition.
     max_bytes_per_trigger : int or None
         Bytes of messages in a micro-batch.
-    staging_path : str or None
-        Path or URI of a folder for the rows of ``tables``.
     push_filters : bool
         Whether filters of the query limit the range.
     errors_by_table : bool
@@ -94,8 +88,6 @@ class SourceOptions:
         Whether messages that do not decode have packed rows of their own.
     check_identity : bool
         Whether an update or delete with another replica identity than the last one is an error.
-    types_of_range : bool
-        Whether columns have the types of the versions in the range only.
     """
 
     path: str
@@ -113,12 +105,10 @@ class SourceOptions:
     on_relation_change: str
     max_partition_bytes: int
     max_bytes_per_trigger: int | None
-    staging_path: str | None
     push_filters: bool
     errors_by_table: bool
     collects_letters: bool
     check_identity: bool
-    types_of_range: bool
 
     @property
     def is_of_a_table(self) -> bool:
@@ -168,8 +158,6 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         on_error="skip" if options.get("onError") in ("skip", "collect") else "raise",
         arrow_types=ROW_TYPES,
     )
-    staging_path = _staging_path(options)
-    partition_bytes = _MAX_PARTITION_BYTES if staging_path is None else _MAX_STAGED_BYTES
     starting, ending = _lsn(options, "startingLsn"), _lsn(options, "endingLsn")
     if starting is not None and ending is not None and ending < starting:
         raise OptionError(
@@ -197,14 +185,12 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
             options.get("withRelationOid") == "true" or on_relation_change == "replace"
         ),
         on_relation_change=on_relation_change,
-        max_partition_bytes=_size(options, "maxPartitionBytes") or partition_bytes,
+        max_partition_bytes=_size(options, "maxPartitionBytes") or _MAX_PARTITION_BYTES,
         max_bytes_per_trigger=_size(options, "maxBytesPerTrigger"),
-        staging_path=staging_path,
         push_filters=options.get("pushFilters") == "true",
         errors_by_table=options.get("onError") == "table",
         collects_letters=options.get("onError") == "collect",
         check_identity=options.get("checkIdentity") == "true",
-        types_of_range=options.get("typesOf") == "range",
     )
 
 
@@ -309,17 +295,6 @@ def _time(options: Mapping[str, str], name: str) -> datetime | None:
             "12:00:00+02:00",
         )
     return found
-
-
-def _staging_path(options: Mapping[str, str]) -> str | None:
-    path = options.get("stagingPath")
-    if path is None:
-        return None
-    if "tables" not in options:
-        raise OptionError("stagingPath needs the option tables")
-    if not path.startswith("/") and "://" not in path:
-        raise _wrong("stagingPath", path, "an absolute path or a URI")
-    return path
 
 
 def _size(options: Mapping[str, str], name: str) -> int | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -12,10 +11,10 @@ from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.errors import DecodeError, Rejected, TableError
 from pgwire_codec.lake.identity import PossibleLeaves
 from pgwire_codec.log import Log, LogPartition
-from pgwire_codec.spark.formats.packed import PackedTable, Packer, TableRange
+from pgwire_codec.spark.formats.packed import PackedTable, Packer
 from pgwire_codec.spark.formats.row_format import RowFormat, row_format
-from pgwire_codec.spark.formats.staged import Staging
 from pgwire_codec.spark.options import SourceOptions
+from pgwire_codec.spark.task_process import begin_task
 from pgwire_codec.transactions.carry import RelationVersion
 
 
@@ -32,20 +31,13 @@ class PackedPartition(InputPartition):
     """Work of one task: decode the changes of some relations into packed rows.
 
     ``tables`` are those that the partition may have changes of: the partition is as small as what
-    is in it. Without a ``partition``, it has an empty row of each table. ``folder`` is that of
-    staged files, if there are any.
+    is in it. Without a ``partition``, it has an empty row of each table.
     """
 
-    def __init__(
-        self,
-        partition: LogPartition | None,
-        tables: Mapping[int, PackedTable],
-        folder: str | None = None,
-    ) -> None:
+    def __init__(self, partition: LogPartition | None, tables: Mapping[int, PackedTable]) -> None:
         super().__init__(None)
         self.partition = partition
         self.tables = tables
-        self.folder = folder
 
 
 def plan_partitions(
@@ -70,8 +62,7 @@ def plan_partitions(
         max_partition_bytes=options.max_partition_bytes,
         on_error=options.on_error,
     )
-    if not options.types_of_range:  # the plan has versions of whole segments
-        rows.check([each for each in plan.versions if each.relation.oid == relation_oid])
+    rows.check([each for each in plan.versions if each.relation.oid == relation_oid])
     return [PgoutputPartition(each, relation_oid) for each in plan.partitions]
 
 
@@ -107,16 +98,12 @@ def plan_packed(
         oid = version.relation.oid
         known = [*of_relation.get(oid, []), version]
         rows = row_format(options, version, known, log.source.database, leaves, log.registry)
-        whole = TableRange(version.relation, plan.after, plan.until)
-        tables[oid] = PackedTable(name, rows, whole)
-    folder = None
-    if options.staging_path is not None:
-        folder = f"{options.staging_path.rstrip('/')}/{uuid4().hex}"
+        tables[oid] = PackedTable(name, rows)
     planned: list[InputPartition] = []
     for partition, changed in zip(plan.partitions, plan.changed, strict=True):
         oids = tables.keys() if changed is None else tables.keys() & changed
         needed = {oid: tables[oid] for oid in sorted(oids)}
-        planned.append(PackedPartition(partition, needed, folder))
+        planned.append(PackedPartition(partition, needed))
     return tables, planned
 
 
@@ -128,6 +115,7 @@ def read_partition(
     ``rows`` is the format of rows that are not packed. Raises ``DecodeError``, with the place in
     its context.
     """
+    begin_task()
     if isinstance(partition, PackedPartition):
         yield from _packed(partition, options)
     elif isinstance(partition, PgoutputPartition):
@@ -148,10 +136,10 @@ def read_partition(
 
 
 def _packed(partition: PackedPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    packer = Packer(partition.tables)
     if partition.partition is None:
-        yield from Packer(partition.tables).empty()
+        yield from packer.empty()
         return
-    packer = Packer(partition.tables, _staging(partition.folder, partition.partition))
     letters: list[Rejected] = []
     for batch in _batches(partition.partition, options, partition.tables.keys(), letters):
         oid = batch.relation.oid
@@ -164,7 +152,7 @@ def _packed(partition: PackedPartition, options: SourceOptions) -> Iterator[pa.R
         except TableError as error:
             packer.reject(oid, error)
         else:
-            yield from packer.add(batch, records)
+            yield from packer.add(oid, records)
     for letter in letters:
         changed = letter.relation_oid
         if options.collects_letters:
@@ -174,10 +162,6 @@ def _packed(partition: PackedPartition, options: SourceOptions) -> Iterator[pa.R
         elif options.on_error == "raise":
             raise partition.partition.error(letter)
     yield from packer.finish()
-
-
-def _staging(folder: str | None, partition: LogPartition) -> Staging | None:
-    return None if folder is None else Staging(folder, f"{partition.first_ordinal:020}")
 
 
 def _batches(

@@ -13,7 +13,6 @@ from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.lake.identity import PossibleLeaves
 from pgwire_codec.lake.table_names import TableNames
 from pgwire_codec.log import Log
-from pgwire_codec.log.relation_history import RelationHistory
 from pgwire_codec.log.relations import select_relation
 from pgwire_codec.spark.arrow_types import spark_schema
 from pgwire_codec.spark.batch_reader import PackedReader, PgoutputReader
@@ -48,16 +47,10 @@ class PgoutputDataSource(DataSource):
         stands for any characters, ``?`` for one, and ``[ab]`` for one of these. Rows are packed,
         for :func:`unpack_tables`. Their columns are ``relation_oid``, ``relation`` (the table's
         name at the end of the range), ``rows`` (number of changes), ``bytes`` (those of ``data``),
-        ``inserts``, ``last_lsn``, ``last_time`` and ``other_identity`` (of changes of the table, in
-        these rows or in others), ``error``, ``folder``, and ``schema`` and ``data``, a schema and a
-        record batch as messages of Arrow IPC. These have the rows that the option ``table``
-        returns. A batch has a row without ``data`` for each table. A stream makes the schemas for
-        each micro-batch, so it continues when tables change or are new.
-    stagingPath
-        An absolute path, or a URI, of a folder that every executor can write to and Spark can read.
-        With it, the tasks of ``tables`` write a table's rows, if they are a megabyte or more, to
-        Parquet files there, in a new folder for each query or micro-batch. ``folder`` then has its
-        name, and ``data`` is empty. This takes less time and memory.
+        ``error``, and ``schema`` and ``data``, a schema and a record batch as messages of Arrow
+        IPC. These have the rows that the option ``table`` returns. A batch has a row without
+        ``data`` for each table. A stream makes the schemas for each micro-batch, so it continues
+        when tables change or are new.
     withRelationOid
         ``true`` adds the metadata column ``_relation_oid``; ``false`` by default.
     columns
@@ -87,9 +80,6 @@ class PgoutputDataSource(DataSource):
         :func:`unpack_tables` raises it when the table is used. ``onError=collect``, for ``tables``:
         as ``skip``, and the messages that are left out are the ``dead_letters`` of
         :func:`unpack_tables`.
-    typesOf
-        ``log`` (default): columns have types that hold the values of all versions of the table in
-        the log. ``range``: of the versions that are valid in the range.
     checkIdentity
         ``true``: the query fails if an update or delete was sent with another replica identity than
         the table has at the end of the range. ``false`` by default.
@@ -100,7 +90,7 @@ class PgoutputDataSource(DataSource):
         Spark 4.1 and the session's ``spark.sql.python.filterPushdown.enabled=true``, without which
         the query fails. ``false`` by default: Spark filters all rows.
     maxPartitionBytes
-        Bytes of messages that a task reads; by default 32m, and 128m with ``stagingPath``.
+        Bytes of messages that a task reads; by default 32m.
     maxBytesPerTrigger
         Approximate bytes of messages in a micro-batch, from Spark 4.2 on. By default, a micro-batch
         has all available changes.
@@ -173,11 +163,6 @@ def _row_format(options: SourceOptions, log: Log) -> tuple[RowFormat, int | None
         newest = select_relation(
             scope, lambda: versions, table=options.table, relation_oid=options.relation_oid
         )
-    if newest is not None and options.types_of_range:
-        begin = log.begin.lsn if options.starting_lsn is None else options.starting_lsn
-        end = log.end.lsn if options.ending_lsn is None else options.ending_lsn
-        found = RelationHistory(log).between(newest.relation.oid, begin, end)
-        versions = tuple(each.version for each in found)
     leaves = PossibleLeaves(version for _, version in scope.relations.values())
     rows = row_format(options, newest, versions, log.source.database, leaves, log.registry)
     return rows, None if newest is None else newest.relation.oid

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -13,35 +12,14 @@ from pgwire_codec.errors import TableError
 from pgwire_codec.log import Log
 from pgwire_codec.spark.arrow_types import spark_schema
 from pgwire_codec.spark.failures import error_of
-from pgwire_codec.spark.formats.packed import (
-    LETTERS,
-    PACKED,
-    ChangeFacts,
-    TableRange,
-    place_of,
-    unpack,
-)
-from pgwire_codec.spark.formats.staged import filesystem_of, spark_uri
+from pgwire_codec.spark.formats.packed import LETTERS, PACKED, unpack
+from pgwire_codec.spark.task_process import begin_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 #: Packed bytes of a table that one task unpacks: some 10 MB of rows, which take about 0.1 s.
 _TASK_BYTES: Final = 4 << 20
-
-
-#: Columns of packed rows of which a table has the maximum.
-_MAXIMA: Final = ("truncated", "has_unsent", "other_identity", "error", "folder", "schema")
-
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    relation_oid: int
-    changes: int
-    range: TableRange
-    facts: ChangeFacts
-    partitions: int | None
-    rows: DataFrame | TableError
 
 
 class LogTables(Mapping[str, "DataFrame"]):
@@ -57,13 +35,6 @@ class LogTables(Mapping[str, "DataFrame"]):
         Number of rows, by table.
     relation_oids : dict of str to int
         OID of the relation, by table.
-    ranges : dict of str to TableRange
-        By table: range of the log whose changes the rows are, and the relation at its end.
-    facts : dict of str to ChangeFacts
-        By table: number of inserts, last transaction and truncate, values that were not sent, and
-        replica identity.
-    partitions : dict of str to (int or None)
-        By table: number of the DataFrame's partitions; None if files are read.
     dead_letters : dict of int to DataFrame
         With ``onError=collect``: the messages that do not decode, with the columns of
         :func:`read_dead_letters`, by the OID of their relation; 0 for those that name none.
@@ -72,19 +43,16 @@ class LogTables(Mapping[str, "DataFrame"]):
     def __init__(
         self,
         packed: DataFrame,
-        tables: Mapping[str, _Table],
-        folders: Collection[str],
-        dead_letters: Mapping[int, DataFrame] | None = None,
+        rows: Mapping[str, DataFrame | TableError],
+        counts: dict[str, int],
+        relation_oids: dict[str, int],
+        dead_letters: dict[int, DataFrame],
     ) -> None:
         self._packed = packed
-        self._folders = folders
-        self._rows = {name: table.rows for name, table in tables.items()}
-        self.counts = {name: table.changes for name, table in tables.items()}
-        self.relation_oids = {name: table.relation_oid for name, table in tables.items()}
-        self.ranges = {name: table.range for name, table in tables.items()}
-        self.facts = {name: table.facts for name, table in tables.items()}
-        self.partitions = {name: table.partitions for name, table in tables.items()}
-        self.dead_letters = dict(dead_letters or {})
+        self._rows = rows
+        self.counts = counts
+        self.relation_oids = relation_oids
+        self.dead_letters = dead_letters
 
     def __getitem__(self, name: str) -> DataFrame:
         rows = self._rows[name]
@@ -102,11 +70,8 @@ class LogTables(Mapping[str, "DataFrame"]):
         return len(self._rows)
 
     def unpersist(self) -> None:
-        """Remove the rows from Spark's memory and disks, and the folder of staged files."""
+        """Remove the rows from Spark's memory and disks."""
         self._packed.unpersist()
-        for folder in self._folders:
-            filesystem, path = filesystem_of(folder)
-            filesystem.delete_dir(path)
 
     def __enter__(self) -> LogTables:
         return self
@@ -124,9 +89,7 @@ def read_tables(
     """Read many tables of a log, each with its own types, in one pass over the log.
 
     A job reads and decodes the log, and keeps the decoded rows in memory, and on the executors'
-    disks if memory is short. The DataFrames take their rows from there. With the option
-    ``stagingPath``, most rows are in Parquet files instead, which Spark reads without Python:
-    use it for much data.
+    disks if memory is short. The DataFrames take their rows from there.
 
     Parameters
     ----------
@@ -178,14 +141,15 @@ def unpack_tables(packed: DataFrame) -> LogTables:
     kept = packed.persist()
     try:
         # One partition: without partial aggregates, and without Spark's 200 partitions in streams.
-        found = (
+        totals = (
             kept.drop("data")
             .repartition(1)
             .groupBy("relation_oid", "relation")
             .agg(
-                *(functions.sum(name) for name in ("rows", "bytes", "inserts")),
-                functions.max(functions.struct("last_lsn", "last_time")),
-                *(functions.max(name) for name in _MAXIMA),
+                functions.sum("rows"),
+                functions.sum("bytes"),
+                functions.max("error"),
+                functions.max("schema"),
             )
             .orderBy("relation")
             .collect()
@@ -193,51 +157,29 @@ def unpack_tables(packed: DataFrame) -> LogTables:
     except Exception:
         kept.unpersist()
         raise
-    tables = {}
+    rows: dict[str, DataFrame | TableError] = {}
+    counts: dict[str, int] = {}
+    oids: dict[str, int] = {}
     letters: dict[int, DataFrame] = {}
-    folders = set()
-    for oid, name, changes, size, inserts, last, *maxima in found:
-        truncated, has_unsent, others, error, folder, serialized = maxima
-        declared = pa.ipc.read_schema(pa.py_buffer(bytes(serialized)))
-        schema = declared.remove_metadata()
-        rows: DataFrame | None = None
-        tasks = -(-max(size, 1) // _TASK_BYTES)
+    for oid, name, count, size, error, serialized in totals:
+        schema = pa.ipc.read_schema(pa.py_buffer(bytes(serialized)))
+        unpacked = (
+            kept.where((kept.relation_oid == oid) & (kept.relation == name))
+            .select("data")
+            .coalesce(-(-max(size, 1) // _TASK_BYTES))
+            .mapInArrow(_unpacking(schema), spark_schema(schema))  # type: ignore[arg-type]
+        )
         if name == LETTERS:
-            letters[oid] = _packed_rows(kept, oid, name, tasks, schema)
+            letters[oid] = unpacked
             continue
-        if size or folder is None:
-            rows = _packed_rows(kept, oid, name, tasks, schema)
-        partitions = tasks if folder is None else None
-        if folder is not None:
-            folders.add(folder)
-            staged = _staged_rows(packed.sparkSession, folder, oid, schema)
-            rows = staged if rows is None else staged.unionAll(rows)
-        assert rows is not None
-        lsn, time = last
-        facts = ChangeFacts(inserts, lsn, time, place_of(truncated), has_unsent, others)
-        usable = rows if error is None else error_of(error)
-        tables[name] = _Table(oid, changes, TableRange.of(declared), facts, partitions, usable)
-    return LogTables(kept, tables, folders, letters)
-
-
-def _packed_rows(kept: DataFrame, oid: int, name: str, tasks: int, schema: pa.Schema) -> DataFrame:
-    """Return the rows of a table in the column ``data``, by as many tasks as its bytes need."""
-    return (
-        kept.where((kept.relation_oid == oid) & (kept.relation == name))
-        .select("data")
-        .coalesce(tasks)
-        .mapInArrow(_unpacking(schema), spark_schema(schema))  # type: ignore[arg-type]
-    )
-
-
-def _staged_rows(spark: SparkSession, folder: str, oid: int, schema: pa.Schema) -> DataFrame:
-    """Return the rows of a table in staged files."""
-    reader = spark.read.schema(spark_schema(schema)).option("datetimeRebaseMode", "CORRECTED")
-    return reader.parquet(f"{spark_uri(folder)}/{oid}")
+        rows[name] = unpacked if error is None else error_of(error)
+        counts[name], oids[name] = count, oid
+    return LogTables(kept, rows, counts, oids, letters)
 
 
 def _unpacking(schema: pa.Schema) -> Callable[[Iterator[Any]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin_task()
         return unpack(batches, schema)
 
     return run

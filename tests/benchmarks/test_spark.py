@@ -53,7 +53,7 @@ def test_large_logs(tmp_path: Path) -> None:
     assert (first, other) == ("# Page\n\n", "More\n\nkept\n")
     assert section.removeprefix("Large logs\n\n").strip() == done.stdout.strip()
     figures = [line.split(" | ") for line in section.splitlines() if line.startswith("| ")]
-    assert len(figures) == 19
+    assert len(figures) == 17
     names = (
         "scanning",
         "CPU",

@@ -58,10 +58,8 @@ def test_every_option_arrives() -> None:
         onRelationChange="replace",
         pushFilters="true",
         checkIdentity="true",
-        typesOf="range",
     )
-    assert (options.check_identity, options.types_of_range) == (True, True)
-    assert options.push_filters
+    assert (options.check_identity, options.push_filters) == (True, True)
     assert (options.with_relation_oid, options.on_relation_change) == (True, "replace")
     assert options.columns == ("id", "v")
     assert format_lsn(options.starting_lsn or 0) == "16/B374D848"
@@ -80,8 +78,8 @@ def test_every_option_arrives() -> None:
     given = {"path", "table", "columns", "startingLsn", "endingLsn", "types", "numeric", "before"}
     given |= {"unrepresentable", "onError", "maxPartitionBytes", "maxBytesPerTrigger"}
     given |= {"withRelationOid", "onRelationChange", "startingTimestamp", "endingTimestamp"}
-    given |= {"pushFilters", "checkIdentity", "typesOf"}
-    assert set(NAMES) - given == {"style", "relationOid", "tables", "stagingPath"}
+    given |= {"pushFilters", "checkIdentity"}
+    assert set(NAMES) - given == {"style", "relationOid", "tables"}
 
 
 def test_a_relation_in_place_of_a_table() -> None:
@@ -89,14 +87,6 @@ def test_a_relation_in_place_of_a_table() -> None:
     assert (options.table, options.relation_oid) == (None, 4294967295)
     assert (options.is_of_a_table, options.decoder.types) == (True, "native")
     assert parse_options({"path": "d", "relationOid": "1", "style": "delta"}).style == "delta"
-
-
-@pytest.mark.parametrize("path", ["/tmp/staged", "s3a://bucket/staged"])
-def test_a_place_for_staged_files(path: str) -> None:
-    options = parse_options({"path": "d", "tables": "*", "stagingPath": path})
-    assert (options.staging_path, options.max_partition_bytes) == (path, 128 << 20)
-    options = parse_options({"path": "d", "tables": "*"})
-    assert (options.staging_path, options.max_partition_bytes) == (None, 32 << 20)
 
 
 def test_replaced_rows_have_the_relation() -> None:
@@ -155,7 +145,6 @@ def test_without_table_values_are_text() -> None:
         ({"style": "delta", "before": "key"}, "before and style=delta exclude one another"),
         ({"relationOid": "1"}, "table and relationOid exclude one another"),
         ({"pushFilters": "yes"}, "pushFilters must be one of true, false, not 'yes'"),
-        ({"stagingPath": "/staged"}, "stagingPath needs the option tables"),
         ({"withRelationOid": "yes"}, "withRelationOid must be one of true, false, not 'yes'"),
         ({"onRelationChange": "x"}, "onRelationChange must be one of fail, replace, not 'x'"),
         ({"style": "delta", "withRelationOid": "true"}, "withRelationOid and style=delta exclude"),
@@ -191,8 +180,3 @@ def test_options_of_a_table(options: dict[str, Any], message: str) -> None:
 def test_no_path() -> None:
     with pytest.raises(OptionError, match="path is missing"):
         parse_options({})
-
-
-def test_a_relative_place_for_staged_files() -> None:
-    with pytest.raises(ValueError, match="stagingPath must be an absolute path or a URI, not 'x'"):
-        parse_options({"path": "d", "tables": "*", "stagingPath": "x"})

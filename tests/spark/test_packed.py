@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import pgwire_codec as pgc
@@ -25,8 +24,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pgwire_codec.lake.table_names import TableNames
 from pgwire_codec.spark import PgoutputDataSource
 from pgwire_codec.spark.formats import packed
-from pgwire_codec.spark.formats.staged import fits_parquet
-from pgwire_codec.spark.tables import LogTables, _Table
+from pgwire_codec.spark.tables import LogTables
 
 ID = column("id", "int4", key=True)
 
@@ -43,37 +41,19 @@ def packed_rows(reader: Any, partitions: Any) -> list[pa.RecordBatch]:
     return batches
 
 
-def staged(folder: str, oid: int, schema: pa.Schema) -> list[pa.RecordBatch]:
-    """The rows of a table in the files of a folder."""
-    batches: list[pa.RecordBatch] = []
-    for path in sorted(Path(folder, str(oid)).iterdir()):
-        batches += pq.read_table(path, partitioning=None).cast(schema).to_batches()
-    return batches
-
-
 def unpacked(batches: list[pa.RecordBatch]) -> dict[str, pa.Table]:
     """The rows of each table, in order."""
     found: dict[str, list[pa.RecordBatch]] = {}
     schemas: dict[str, pa.Schema] = {}
-    folders: dict[str, tuple[str, int]] = {}
-    in_files: dict[str, int] = {}
     for batch in batches:
         for place, row in enumerate(batch.to_pylist()):
             name = row["relation"]
             schema = pa.ipc.read_schema(pa.py_buffer(row["schema"]))
             assert schemas.setdefault(name, schema).equals(schema)
             assert row["bytes"] == len(row["data"])
-            if row["folder"] is not None:
-                folders[name] = row["folder"], row["relation_oid"]
-                in_files[name] = in_files.get(name, 0) + row["rows"]
-                continue
             records = list(packed.unpack([batch.slice(place, 1)], schema))
             assert sum(map(len, records)) == row["rows"]
             found.setdefault(name, []).extend(records)
-    for name, (folder, oid) in folders.items():
-        records = staged(folder, oid, schemas[name])
-        assert sum(map(len, records)) == in_files[name]
-        found.setdefault(name, []).extend(records)
     return {name: pa.Table.from_batches(each, schemas[name]) for name, each in found.items()}
 
 
@@ -126,70 +106,6 @@ def test_each_table_has_its_rows(name: str, tmp_path: Path) -> None:
         alone = read_table(path, table, **options)
         assert rows.schema.equals(alone.schema)
         assert in_order(rows) == in_order(alone), table
-
-
-@pytest.mark.parametrize("name", CAPTURES)
-@pytest.mark.parametrize("least", [0, 1 << 12])
-def test_staged_rows(
-    name: str, least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In files, or packed if they are few: together the same rows."""
-    monkeypatch.setattr(packed, "_MIN_FILE_BYTES", least)
-    monkeypatch.setattr(packed, "_GROUP_BYTES", 1 << 14)
-    path = spark_logs.to_log(corpus.capture(name), tmp_path, part_bytes=8 << 10)
-    options = {"unrepresentable": "null", "maxPartitionBytes": "20k"}
-    expected = read_packed(path, **options)
-    folder = tmp_path / "staged"
-    found = read_packed(path, stagingPath=str(folder), **options)
-    assert list(folder.glob("*/*/*.parquet"))
-    assert not list(folder.glob("*/*/.*"))
-    assert set(found) == set(expected)
-    for table, rows in found.items():
-        assert in_order(rows) == in_order(expected[table]), table
-
-
-def test_a_task_that_runs_again_stages_the_same_files(
-    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(packed, "_MIN_FILE_BYTES", 0)
-    made = source(path, tables="*", stagingPath=str(tmp_path / "staged"))
-    reader = made.reader(made.schema())
-    planned = reader.partitions()
-    once = packed_rows(reader, planned)
-    assert packed_rows(reader, planned) == once
-    assert {name: len(rows) for name, rows in unpacked(once).items()} == {
-        "public.a": 1,
-        "public.b": 1,
-        "public.other": 1,
-    }
-
-
-def test_columns_that_differ_in_case_are_not_staged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Spark would not find them in a file by their names."""
-    monkeypatch.setattr(packed, "_MIN_FILE_BYTES", 0)
-    changes = [*table(1, "a", 10, column("ID")), *table(2, "b", 20)]
-    path = spark_logs.write(tmp_path / "log", build.wire(changes))
-    folder = tmp_path / "staged"
-    found = read_packed(path, stagingPath=str(folder))
-    assert [each.parent.name for each in folder.glob("*/*/*.parquet")] == ["2"]
-    assert found["public.a"].column_names[:2] == ["id", "ID"]
-    assert (len(found["public.a"]), len(found["public.b"])) == (1, 1)
-
-
-@pytest.mark.parametrize(
-    ("schema", "fits"),
-    [
-        ({"a": pa.int32(), "b": pa.struct({"a": pa.int32()})}, True),
-        ({"a": pa.int32(), "A": pa.int32()}, False),
-        ({"a": pa.struct({"b": pa.int32(), "B": pa.int32()})}, False),
-        ({"a": pa.list_(pa.struct([]))}, False),
-        ({}, False),
-    ],
-)
-def test_schemas_that_parquet_keeps(schema: dict[str, pa.DataType], fits: bool) -> None:
-    assert fits_parquet(pa.schema(schema)) is fits
 
 
 @pytest.mark.parametrize("style", ["native", "debezium", "delta"])
@@ -257,33 +173,6 @@ def test_a_table_without_changes_in_the_range(path: str) -> None:
     assert found["public.a"].schema.equals(read_table(path, "public.a").schema)
 
 
-def test_facts_about_the_changes(tmp_path: Path) -> None:
-    """Sums and maximums of the rows, whose schemas have the range and the relation."""
-    t = build.relation(1, ID, name="t")
-    messages = [
-        *build.transaction(t, build.insert(1, "1"), build.insert(1, "2"), lsn=10, time=5),
-        *table(2, "u", 15),
-        *build.transaction(build.delete(1, key=build.row("1")), lsn=20, time=7),
-    ]
-    path = spark_logs.write(tmp_path / "log", build.wire(messages), part_bytes=10, flushes=5)
-    made = source(path, tables="*", startingLsn="5", endingLsn="20")
-    reader = made.reader(made.schema())
-    rows = [
-        row
-        for batch in packed_rows(reader, reader.partitions())
-        for row in batch.to_pylist()
-        if row["relation"] == "public.t"
-    ]
-    assert sum(row["inserts"] for row in rows) == 2
-    assert sum(row["rows"] for row in rows) == 3
-    epoch = 946_684_800_000_000  # PostgreSQL's, in microseconds
-    last = max((row["last_lsn"], row["last_time"]) for row in rows)
-    assert last == (20, epoch + 7)
-    (schema,) = {row["schema"] for row in rows}
-    found = packed.TableRange.of(pa.ipc.read_schema(pa.py_buffer(schema)))
-    assert found == packed.TableRange(t, 5, 20)
-
-
 def test_the_size_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A large run is cut, small ones of a table are combined."""
     changes = [change for lsn in range(1, 41) for change in table(1 + lsn % 2, f"t{lsn % 2}", lsn)]
@@ -337,19 +226,14 @@ def test_a_value_that_does_not_decode(tmp_path: Path) -> None:
     assert {name: len(rows) for name, rows in found.items()} == {"public.a": 1, "public.b": 0}
 
 
-@pytest.mark.parametrize("staging", [False, True])
-def test_an_error_of_one_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, staging: bool
-) -> None:
+def test_an_error_of_one_table(tmp_path: Path) -> None:
     """The others have all their rows, in the same pass."""
-    monkeypatch.setattr(packed, "_MIN_FILE_BYTES", 0)
-    options = {"stagingPath": str(tmp_path / "staged")} if staging else {}
     of_b = build.relation(2, ID, name="b")
     spark_logs.write(tmp_path / "log", build.wire([*table(1, "a", 10), *table(2, "b", 20)]))
     bad = [build.insert(2, value) for value in ("5", "x", "6", "y")]
     changes = [*build.transaction(of_b, *bad, lsn=30), *table(1, "a", 40)]
     path = spark_logs.write(tmp_path / "log", build.wire(changes))
-    made = source(path, tables="*", onError="table", **options)
+    made = source(path, tables="*", onError="table")
     reader = made.reader(made.schema())
     batches = packed_rows(reader, reader.partitions())
     errors = {(row["relation"], row["error"]) for each in batches for row in each.to_pylist()}
@@ -361,17 +245,16 @@ def test_an_error_of_one_table(
 
 
 def test_a_table_with_an_error_is_one_of_the_tables() -> None:
-    whole = packed.TableRange(build.relation(2, ID, name="b"), 0, 10)
     error = TableError("a value does not decode")
     kept: Any = None
-    found = LogTables(kept, {"public.b": _Table(2, 0, whole, packed.ChangeFacts(), 1, error)}, ())
+    found = LogTables(kept, {"public.b": error}, {"public.b": 0}, {"public.b": 2}, {})
     assert ("public.b" in found, list(found), "public.a" in found) == (True, ["public.b"], False)
     with pytest.raises(TableError, match="a value does not decode"):
         found["public.b"]
 
 
-def test_updates_with_another_identity_are_reported(tmp_path: Path) -> None:
-    """And refused, if a query asks for that: the newest key does not find their rows."""
+def test_updates_with_another_identity(tmp_path: Path) -> None:
+    """They are refused, if a query asks for that: the newest key does not find their rows."""
     pair = [column("id", "int4"), column("x", "int4", key=True)]
     by_id, by_x = build.relation(1, ID, column("x", "int4")), build.relation(1, *pair)
     update = build.update(1, build.row("1", "2"))
@@ -379,34 +262,10 @@ def test_updates_with_another_identity_are_reported(tmp_path: Path) -> None:
     second = build.transaction(by_id, update, by_x, build.insert(1, "2", "3"), lsn=20)
     path = spark_logs.write(tmp_path / "log", build.wire([*first, *second]))
 
-    def is_reported(until: str) -> bool:
-        made = source(path, tables="*", endingLsn=until)
-        reader = made.reader(made.schema())
-        batches = packed_rows(reader, reader.partitions())
-        return any(row["other_identity"] for each in batches for row in each.to_pylist())
-
-    assert (is_reported("10"), is_reported("20")) == (False, True)
     assert len(read_table(path, "public.t", checkIdentity="true", endingLsn="10")) == 1
     error = "commit LSN 0/14: an update or delete was sent with the replica identity id, and the "
     with pytest.raises(ValueError, match=error):
         read_table(path, "public.t", checkIdentity="true")
-
-
-def test_types_of_the_range(tmp_path: Path) -> None:
-    """Earlier and later versions do not make a column wider."""
-    kinds = ("text", "int8", "int4", "int8", "text")
-    messages = []
-    for lsn, kind in zip((10, 20, 30, 40, 50), kinds, strict=True):
-        relation = build.relation(1, ID, column("v", kind))
-        messages += build.transaction(relation, build.insert(1, str(lsn), "7"), lsn=lsn)
-    path = spark_logs.write(tmp_path / "log", build.wire(messages))
-
-    def kind_of(**options: str) -> str:
-        return str(read_table(path, "public.t", startingLsn="30", **options).schema.field("v").type)
-
-    assert kind_of(endingLsn="40") == "string"
-    assert kind_of(endingLsn="40", typesOf="range") == "int64"
-    assert kind_of(typesOf="range") == "string"
 
 
 def stream(path: str, tables: str, **options: str) -> Any:

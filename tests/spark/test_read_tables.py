@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 
 from tests.support import build, corpus, spark_logs
@@ -63,45 +61,17 @@ def test_each_table_has_its_rows(spark: SparkSession, api: Any, tmp_path: Path) 
             assert tables.counts[name] == len(rows[name]) > 0
 
 
-def test_staged_tables(spark: SparkSession, api: Any, tmp_path: Path) -> None:
-    """Larger runs are in files, small ones are packed, and a table has rows of both."""
-    text = "x" * 4000
-    large = [build.insert(1, str(number), text) for number in range(400)]
-    big = build.relation(1, ID, column("note"), name="big")
-    first = build.transaction(big, *large, build.relation(2, ID, name="few"), build.insert(2, "1"))
-    path = spark_logs.write(tmp_path / "log", build.wire(first))
-    second = build.transaction(big, build.insert(1, "400", text), lsn=9000)
-    path = spark_logs.write(tmp_path / "log", build.wire(second))
-    alone = spark.read.format("pgoutput").option("path", path).option("table", "public.big").load()
-    folder = tmp_path / "staged"
-    with api.read_tables(spark, path, stagingPath=str(folder)) as tables:
-        assert len(list(folder.glob("*/*/*.parquet"))) == 1
-        assert (tables.counts, len(tables)) == ({"public.big": 401, "public.few": 1}, 2)
-        assert tables["public.big"].schema == alone.schema
-        assert rows_of(tables["public.big"]) == rows_of(alone)
-        assert [row["id"] for row in rows_of(tables["public.few"])] == [1]
-    assert list(folder.iterdir()) == []
-
-
-@pytest.mark.parametrize("capture", ["types.pg18.v1-binary", "dml.pg18.v1-text"])
-def test_spark_reads_staged_files_of_all_types(
-    spark: SparkSession, api: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capture: str
-) -> None:
-    packed = importlib.import_module("pgwire_codec.spark.formats.packed")
-    monkeypatch.setattr(packed, "_MIN_FILE_BYTES", 0)
-    path = spark_logs.to_log(corpus.capture(capture), tmp_path, part_bytes=10_000)
-    options = {"path": path, "unrepresentable": "null", "before": "full", "tables": "*"}
-    made = api.PgoutputDataSource(options | {"stagingPath": str(tmp_path / "staged")})
-    reader = made.reader(made.schema())
-    batches = [batch for each in reader.partitions() for batch in reader.read(each)]
-    with (
-        api.unpack_tables(spark.createDataFrame(pa.Table.from_batches(batches))) as found,
-        api.unpack_tables(spark.read.format("pgoutput").options(**options).load()) as expected,
-    ):
-        assert set(found) == set(expected)
-        for name, rows in found.items():
-            assert rows.schema == expected[name].schema
-            assert texts_of(rows) == texts_of(expected[name]), name
+def test_values_of_many_types(spark: SparkSession, api: Any, tmp_path: Path) -> None:
+    """Each value goes from Python to Spark twice."""
+    options = {"unrepresentable": "null", "before": "full"}
+    path = spark_logs.to_log(corpus.capture("types.pg18.v1-binary"), tmp_path, part_bytes=10_000)
+    alone = spark.read.format("pgoutput").options(path=path, **options)
+    kinds = ("bool", "bytea", "date_array", "float8", "numeric_38_10", "text", "timestamptz_array")
+    names = [f"public.t_{kind}" for kind in kinds]
+    with api.read_tables(spark, path, names, **options) as tables:
+        assert list(tables) == names
+        for name, rows in tables.items():
+            assert texts_of(rows) == texts_of(alone.option("table", name).load()), name
 
 
 def test_tables_are_kept_until_they_are_not(spark: SparkSession, api: Any, tmp_path: Path) -> None:

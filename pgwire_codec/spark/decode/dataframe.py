@@ -25,6 +25,7 @@ from pgwire_codec.spark.decode.survey import (
     split_by_part,
     survey,
 )
+from pgwire_codec.spark.task_process import begin_task
 from pgwire_codec.transactions.plan import PartPlan, Plan, plan
 from pgwire_codec.types import TypeRegistry, default_registry
 
@@ -321,6 +322,7 @@ def _bounds(parts: list[SurveyedPart]) -> list[int]:
 
 def _decode_pass(job: DecodeJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin_task()
         task: _Task | None = None
         for number, batch in split_by_part(batches, in_parts=job.in_parts):
             if task is None or task.number != number:

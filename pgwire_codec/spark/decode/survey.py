@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pgwire_codec.errors import DecodeError, TableError
 from pgwire_codec.parallel import summarise_pieces
 from pgwire_codec.protocol.tags import ROW_CHANGES
+from pgwire_codec.spark.task_process import begin_task
 from pgwire_codec.transactions.summary import Summary
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def _survey_pass(
     *, in_parts: bool, on_error: str
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin_task()
         surveyor: _Surveyor | None = None
         for number, batch in split_by_part(batches, in_parts=in_parts):
             if surveyor is None or surveyor.part != number:

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-def columns_of(
-    changes: DataFrame, keys: Sequence[str] | None, deleted: str | None = None
-) -> ChangeColumns:
+def columns_of(changes: DataFrame, keys: Sequence[str] | None) -> ChangeColumns:
     """Return the columns of changes. Raises ``TableError`` for another DataFrame."""
     from pyspark.sql import DataFrame
 
@@ -26,7 +24,7 @@ def columns_of(
     if (name := metadata_names(names).get("_before")) is not None:
         kind: Any = changes.schema.fields[names.index(name)].dataType
         before = tuple(kind.fieldNames())
-    return ChangeColumns.from_names(names, before, keys, deleted)
+    return ChangeColumns.from_names(names, before, keys)
 
 
 def numbered(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
