@@ -105,7 +105,7 @@ demo: venv ## run the demonstration: a shop's tables from an embedded server to 
 
 # pypgoutput without what it depends on: that would put a second psycopg2 in the first one's place.
 $(VENV)/bench: $(VENV)/installed
-	tools/install $(BIN)/python --editable '.[bench]'
+	tools/install $(BIN)/python --editable '.[bench,peers]'
 	tools/install $(BIN)/python --no-deps pypgoutput==0.0.3
 	@touch $@
 
@@ -138,7 +138,7 @@ bench-log: $(VENV)/bench ## measure the size of logs, and writing and reading th
 bench-spark: $(VENV)/bench ## measure Spark beside what it takes at the least, and beside from_json
 	$(BIN)/python -m benchmarks.spark_speed $(SIZE) $(if $(filter full,$(SIZE)),docs,build/benchmarks)
 
-bench-lake: venv ## measure a mirror in one process beside decoding and Parquet's writer
+bench-lake: $(VENV)/bench ## measure mirrors and their peers beside decoding and Parquet's writer
 	$(BIN)/python -m benchmarks.lake_speed $(SIZE) $(if $(filter full,$(SIZE)),docs,build/benchmarks)
 
 bench-size: $(VENV)/bench ## measure large logs: planning, skipping, and many tables on Spark

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 import pgwire_codec as pgc
 from benchmarks.spark_data import in_transactions, write_log
 from pgwire_codec.bench import tables
+from pgwire_codec.demo.data import ShopData
 
 _PIECE = 200_000  # rows of lineitem that are made at a time
 
@@ -28,6 +30,41 @@ _RELATION = pgc.Relation(
         pgc.RelationColumn(0, "note", 25, -1),
     ),
 )  # fmt: skip
+
+
+_TEMPLATE = 1_000  # rows of each table of the shop that differ
+
+_INT2, _FLOAT8, _INTEGERS, _TEXTS, _UUID, _JSONB = 21, 701, 1007, 1009, 2950, 3802
+_TIER, _STATE = 99_001, 99_002  # enums
+
+#: Columns of tables of the demo's shop: type OID, type modifier, and whether it is a key column.
+_SHOP: dict[str, dict[str, tuple[int, ...]]] = {
+    "customers": {
+        "id": (tables.INT4, -1, True), "name": (tables.TEXT, -1), "email": (tables.VARCHAR, 84),
+        "tier": (_TIER, -1), "is_active": (tables.BOOL, -1), "profile": (_JSONB, -1),
+        "notes": (tables.TEXT, -1), "tags": (_TEXTS, -1), "birthday": (tables.DATE, -1),
+        "created_at": (tables.TIMESTAMPTZ, -1),
+    },
+    "orders": {
+        "id": (tables.INT8, -1, True), "customer_id": (tables.INT4, -1), "token": (_UUID, -1),
+        "state": (_STATE, -1), "total": (tables.NUMERIC, tables.numeric(12, 2)),
+        "placed_at": (tables.TIMESTAMPTZ, -1), "pick_up_at": (tables.TIMESTAMP, -1),
+        "due_on": (tables.DATE, -1), "scores": (_INTEGERS, -1),
+    },
+    "order_lines": {
+        "order_id": (tables.INT8, -1, True), "line": (_INT2, -1, True), "sku": (tables.BPCHAR, 12),
+        "quantity": (tables.INT4, -1), "price": (tables.NUMERIC, tables.numeric(10, 2)),
+        "weight": (tables.NUMERIC, -1), "is_gift": (tables.BOOL, -1),
+    },
+    "prices": {
+        "sku": (tables.TEXT, -1, True), "price": (tables.NUMERIC, tables.numeric(10, 2)),
+        "valid_from": (tables.TIMESTAMPTZ, -1), "remark": (tables.TEXT, -1),
+    },
+    "events": {
+        "id": (tables.INT4, -1, True), "kind": (tables.TEXT, -1), "at": (tables.TIMESTAMPTZ, -1),
+        "amount": (_FLOAT8, -1), "payload": (_JSONB, -1),
+    },
+}  # fmt: skip
 
 
 class Changes:
@@ -79,18 +116,81 @@ class Changes:
                 yield pgc.Update(None, oid, None, None, pgc.TupleData(b"ttttt", values))
 
 
+def lineitem(rows: int) -> Iterator[tables.Table]:
+    """Yield pieces of lineitem, whose rows have keys of their own."""
+    for start in range(0, rows, _PIECE):
+        made = tables.lineitem(min(_PIECE, rows - start))
+        keys = pc.add(made.rows["l_orderkey"], start // 4)  # an order has four rows
+        yield tables.Table(made.relation, made.rows.set_column(0, "l_orderkey", keys))
+
+
 def write_lineitem(path: Path, rows: int) -> None:
     """Write the inserts of rows, each with its own key, in transactions of eight."""
 
     def pieces() -> Iterator[pa.LargeBinaryArray]:
-        for start in range(0, rows, _PIECE):
-            made = tables.lineitem(min(_PIECE, rows - start))
-            keys = pc.add(made.rows["l_orderkey"], start // 4)  # an order has four rows
-            batch = made.rows.set_column(0, "l_orderkey", keys)
-            messages = pa.array(pgc.encode_batch(made.relation, batch)).cast(pa.large_binary())
-            yield in_transactions([] if start else [made.relation], messages, start // 8)
+        for number, piece in enumerate(lineitem(rows)):
+            relations = [] if number else [piece.relation]
+            yield in_transactions(relations, _inserts(piece), number * _PIECE // 8)
 
     write_log(pieces(), path)
+
+
+def write_shop(path: Path, count: int, rows: int) -> None:
+    """Write the inserts of tables, each as one of the demo's shop, with so many rows in all."""
+    made = shop_tables(_TEMPLATE)
+
+    def pieces() -> Iterator[pa.LargeBinaryArray]:
+        first = 0
+        for number, piece in zip(range(count), itertools.cycle(made), strict=False):
+            of_table = range(number * rows // count, (number + 1) * rows // count)
+            name = f"{piece.relation.name}_{number}"
+            relation = replace(piece.relation, oid=tables.OID + number, name=name)
+            inserts = _inserts(tables.Table(relation, _repeated(piece.rows, len(of_table))))
+            yield in_transactions([relation], inserts, first)
+            first += -(-len(of_table) // 8)
+
+    write_log(pieces(), path)
+
+
+def shop_tables(rows: int) -> list[tables.Table]:
+    """Return tables of the demo's shop, with values as the server's text."""
+    data = ShopData(1)
+    made = {
+        "customers": [data.customer(key) for key in range(rows)],
+        "orders": [data.order(key, rows) for key in range(rows)],
+        "order_lines": [line for key in range(rows) for line in data.order_lines(key)],
+        "prices": [data.price(key) for key in range(rows)],
+        "events": [data.event(key) for key in range(rows)],
+    }
+    return [
+        tables.table(name, pa.table(dict(zip(_SHOP[name], columns, strict=True))), _SHOP[name])
+        for name, lines in made.items()
+        for columns in [[pa.array(map(_text, values)) for values in zip(*lines, strict=True)]]
+    ]
+
+
+def _inserts(table: tables.Table) -> pa.LargeBinaryArray:
+    return pa.array(pgc.encode_batch(table.relation, table.rows)).cast(pa.large_binary())
+
+
+def _repeated(rows: pa.Table, count: int) -> pa.Table:
+    """Return rows whose first column has numbers, as their keys, and the others values again."""
+    taken = rows.take(pa.array(np.arange(count) % len(rows)))
+    return taken.set_column(0, rows.column_names[0], pa.array(np.arange(count)).cast(pa.string()))
+
+
+def _text(value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "t" if value else "f"
+    if isinstance(value, list):
+        return "{" + ",".join(map(_element, value)) + "}"
+    return str(value).replace("+00:00", "+00")
+
+
+def _element(value: object) -> str:
+    return "NULL" if value is None else json.dumps(str(value), ensure_ascii=False)
 
 
 def write(path: Path, transactions: Iterable[list[bytes]]) -> None:

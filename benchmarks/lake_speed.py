@@ -1,37 +1,32 @@
-"""Measures a mirror in one process beside its limit: decoding, and Parquet's writer.
+"""Measures mirrors and other ways to a lake beside their limit: decoding, and Parquet's writer.
 
 Called as ``python -m benchmarks.lake_speed SIZE FOLDER``, by ``make bench-lake``. It prints a page,
-and with full data writes it to ``FOLDER/benchmarks-lake.md``. The limit decodes the partitions of
-the log in one thread, and writes their rows by pyarrow's writer with its default options. Each
-measurement is in a process of its own, whose start and imports are not measured.
+and with full data writes it to ``FOLDER/benchmarks-lake.md``.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import sys
 import tempfile
-import time
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from statistics import median
 from typing import Any, TypeVar
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from benchmarks import lake_data
+from benchmarks import (
+    lake_commands,
+    lake_data,
+    lake_local,
+    lake_page,
+    lake_peers,
+    lake_scan,
+    lake_spark,
+)
+from benchmarks.lake_cost import in_child
 from benchmarks.machine import machine
-from pgwire_codec.lake.lakehouse import Lake
-from pgwire_codec.lake.mirroring import MirrorOptions, mirror
-from pgwire_codec.lake.row_types import ROW_TYPES
-from pgwire_codec.lake.runners.threads import Threads
-from pgwire_codec.lake.status import OK, TableStatus
+from benchmarks.peers.programs import NotMeasuredError
 from pgwire_codec.log import Log
-from pgwire_codec.options import DecoderOptions
 
 T = TypeVar("T")
 
@@ -42,198 +37,153 @@ class Size:
 
     lineitem: int
     backlog: tuple[int, int]  # rows and changes
-    scattered: tuple[int, int]  # rows and turns
     tables: tuple[int, int, int]  # number, rows and changes of all
+    shop: tuple[int, int]  # number and rows of all
+    scattered: tuple[int, int, int]  # rows, turns, and turns of Spark
 
 
 SIZES = {
-    "tiny": Size(2_000, (2_000, 500), (2_000, 14), (4, 400, 200)),
-    "quick": Size(200_000, (200_000, 100_000), (200_000, 30), (20, 200_000, 100_000)),
-    "full": Size(6_000_000, (1_000_000, 1_000_000), (2_000_000, 300), (200, 2_000_000, 1_000_000)),
+    "tiny": Size(2_000, (2_000, 500), (4, 400, 200), (6, 600), (2_000, 24, 22)),
+    "quick": Size(
+        200_000, (200_000, 100_000), (20, 200_000, 100_000), (27, 46_000), (200_000, 100, 20)
+    ),
+    "full": Size(
+        6_000_000,
+        (1_000_000, 1_000_000),
+        (200, 2_000_000, 1_000_000),
+        (27, 460_000),
+        (2_000_000, 1_000, 100),
+    ),
 }
 
 #: Shares of updates, inserts and deletes.
-ALL_KINDS, UPDATES = (0.6, 0.3, 0.1), (1.0, 0.0, 0.0)
-
-SCATTERED = 100  # changes of a turn
-WARM_UP = 3  # turns
-MEASURED = 10  # turns
-_ROW_GROUP = 250_000
-
-PAGE = "benchmarks-lake.md"
-
-DOCUMENT = """\
-# Benchmarks of the lake
-
-`make bench-lake` writes this page and measures all of its figures in one run ({size} data,
-{date}), on {machine}.
-
-{speed}
-
-- A mirror uses all cores, the limit uses one. So speed is by CPU seconds of the process.
-- The *limit* decodes the log in one thread, and writes the rows to a Parquet file for each table,
-  by pyarrow's writer with its default options. It reduces and merges nothing.
-- The changes are 60 % updates, 30 % inserts and 10 % deletes.
-
-## A few changes a turn
-
-A running mirror of a table with {rows:,} rows gets {scattered} scattered updates a turn. Times are
-medians of the turns; the size of the Delta log is that after them.
-
-{turns}
-"""
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Changes, and the seconds and CPU seconds that they took."""
-
-    changes: int
-    seconds: float
-    cpu: float
-
-    def line(self, name: str, limit: Cost) -> str:
-        """Return a line of the table, with the share of a limit's speed."""
-        share = limit.cpu / limit.changes / (self.cpu / self.changes)
-        return (
-            f"| {name} | {self.changes:,} | {self.seconds:.2f} | {self.cpu:.2f} | "
-            f"{self.changes / self.cpu:,.0f} | {share:.0%} |"
-        )
+ALL_KINDS = (0.6, 0.3, 0.1)
 
 
 def main(size: str, folder: str) -> None:
     made = SIZES[size]
     with tempfile.TemporaryDirectory(prefix="pgwire-bench-") as place:
-        lines = [
-            "| | changes | seconds | CPU seconds | changes a CPU second | share of the limit |",
-            "|---|--:|--:|--:|--:|--:|",
-            *_lineitem(Path(place, "lineitem"), made.lineitem),
-            *_tables(Path(place, "backlog"), 1, *made.backlog),
-            *_tables(Path(place, "tables"), *made.tables),
-        ]
-        turns = _in_child(_turns, Path(place, "turns"), *made.scattered)
-    document = DOCUMENT.format(
+        tables = dict(_tables(Path(place), made))
+    page = lake_page.TEXT.format(
         size=size,
         date=date.today().isoformat(),
         machine=machine(),
-        speed="\n".join(lines),
+        shop_rows=made.shop[1],
         rows=made.scattered[0],
-        scattered=SCATTERED,
-        turns="\n".join(turns),
+        scattered=lake_local.SCATTERED,
+        rounds=lake_scan.ROUNDS,
+        server_rows=made.lineitem,
+        merge_rows=made.backlog[0],
+        merged=made.backlog[1],
+        **tables,
     )
-    print(document)
+    print(page)
     if size == "full":
-        Path(folder, PAGE).write_text(document, "utf-8")
+        Path(folder, lake_page.PAGE).write_text(page, "utf-8")
 
 
-def _lineitem(place: Path, rows: int) -> list[str]:
-    """Measure the inserts of lineitem, in transactions of eight; return lines of the table."""
-    _in_child(lake_data.write_lineitem, place / "log", rows)
-    limit = _in_child(_limit, place, 0, rows)
-    lines = [limit.line("snapshot of lineitem: limit", limit)]
-    for form, name in (
-        ("delta", "into an empty Delta table"),
-        ("parquet", "into a Parquet history"),
-    ):
-        cost = _in_child(_mirror, place, f"{form}:{place / form}", rows)
-        lines.append(cost.line(f"snapshot of lineitem: {name}", limit))
-    return lines
+def _tables(place: Path, made: Size) -> Iterator[tuple[str, str]]:
+    """Yield the name of each table in the text of the page, and the table."""
+    lines = mirrors(place / "mirrors", made)
+    yield "mirrors", _table(lake_page.MIRRORS, lines)
+    lines = commands(_new(place / "shop"), *made.shop)
+    yield "commands", _table(lake_page.COMMANDS, lines)
+    yield "turns", _table(lake_page.TURNS, turns(place / "turns", *made.scattered))
+    yield "scans", _table(lake_page.SCANS, scans(place / "turns" / "local"))
+    lines = lake_peers.snapshots(_new(place / "server"), made.lineitem)
+    yield "snapshots", _table(lake_page.SNAPSHOTS, lines)
+    lines = lake_peers.merges(_new(place / "merges"), *made.backlog, ALL_KINDS)
+    yield "merges", _table(lake_page.MERGES, lines)
 
 
-def _tables(place: Path, count: int, rows: int, changes: int) -> list[str]:
-    """Measure the inserts of tables, and then changes of all; return lines of the table."""
+def _table(header: list[str], lines: Iterable[str]) -> str:
+    """Return a table, whose lines are printed as they are measured, too."""
+    made = []
+    for line in lines:
+        print(line, file=sys.stderr, flush=True)
+        made.append(line)
+    return "\n".join([*header, *made])
+
+
+def mirrors(place: Path, made: Size) -> Iterator[str]:
+    """Measure snapshots and changes by both runners; yield lines of the table."""
+    lineitem = _new(place / "lineitem")
+    in_child(lake_data.write_lineitem, lineitem / "log", made.lineitem)
+    yield from _mirrored(lineitem, "snapshot of lineitem", 0, made.lineitem)
+    yield from _changed(_new(place / "backlog"), 1, *made.backlog)
+    yield from _changed(_new(place / "tables"), *made.tables)
+
+
+def _changed(place: Path, count: int, rows: int, changes: int) -> Iterator[str]:
+    """Measure the inserts of tables, and then changes of all; yield lines of the table."""
     name = "a table" if count == 1 else f"{count} tables"
     sources = [lake_data.Changes(rows // count, number) for number in range(count)]
-    lines = []
-    for step, number in (("snapshot", rows), ("changes", changes)):
-        after = 0
-        if step == "snapshot":
-            made = (source.begin() for source in sources)
-        else:
-            after = Log(place / "log").end.lsn
-            made = (source.add(changes // count, ALL_KINDS) for source in sources)
-        lake_data.write(place / "log", made)
-        limit = _in_child(_limit, place, after, number)
-        cost = _in_child(_mirror, place, f"delta:{place / 'lake'}", number)
-        lines.append(limit.line(f"{step} of {name}: limit", limit))
-        lines.append(cost.line(f"{step} of {name}: into Delta", limit))
-    return lines
+    lake_data.write(place / "log", (source.begin() for source in sources))
+    yield from _mirrored(place, f"snapshot of {name}", 0, rows)
+    after = Log(place / "log").end.lsn
+    lake_data.write(place / "log", (source.add(changes // count, ALL_KINDS) for source in sources))
+    yield from _mirrored(place, f"changes of {name}", after, changes)
 
 
-def _in_child(job: Callable[..., T], *arguments: Any) -> T:
-    """Return the result of a function in a process of its own."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(job, *arguments).result()
+def _mirrored(place: Path, name: str, after: int, changes: int) -> Iterator[str]:
+    """Measure mirrors of each format up to the end of the log; yield lines of the table."""
+    log = place / "log"
+    limit = in_child(lake_local.limit, log, after, changes, place)
+    for form in lake_spark.FORMATS:
+        local = None
+        if form != "iceberg":
+            local = in_child(lake_local.mirror_once, log, f"{form}:{place / 'local' / form}")
+        spark = _attempt(lake_spark.mirror_twice, place, form)
+        title = f"{name}: {form.capitalize()}"
+        yield lake_page.Mirrors(title, changes, limit, local, spark).line()
 
 
-def _limit(place: Path, after: int, changes: int) -> Cost:
-    """Decode the changes after an LSN, and write them to Parquet files, in this thread."""
-    begin, begin_cpu = time.perf_counter(), time.process_time()
-    options = DecoderOptions(arrow_types=ROW_TYPES)
-    writers: dict[str, pq.ParquetWriter] = {}
-    buffers: dict[str, list[pa.RecordBatch]] = {}
-    count = 0
-    for partition in Log(place / "log").plan(after).partitions:
-        for batch in partition.decode(options):
-            name = batch.relation.name
-            columns = [column.name for column in batch.relation.columns]
-            rows = batch.to_arrow().select(columns)
-            count += len(rows)
-            if name not in writers:
-                file = place / f"{name}-{after}.parquet"
-                writers[name], buffers[name] = pq.ParquetWriter(file, rows.schema), []
-            buffers[name].append(rows)
-            if sum(map(len, buffers[name])) >= _ROW_GROUP:
-                writers[name].write_table(pa.Table.from_batches(buffers[name]))
-                buffers[name].clear()
-    for name, writer in writers.items():
-        if buffers[name]:
-            writer.write_table(pa.Table.from_batches(buffers[name]))
-        writer.close()
-    if count != changes:
-        raise AssertionError(f"the log has {count} changes, not {changes}")
-    return Cost(count, time.perf_counter() - begin, time.process_time() - begin_cpu)
+def commands(place: Path, count: int, rows: int) -> Iterator[str]:
+    """Measure the command for tables of a shop; yield lines of the table."""
+    in_child(lake_data.write_shop, place / "log", count, rows)
+    limit = in_child(lake_local.limit, place / "log", 0, rows, place)
+    yield lake_page.cells("limit", count, f"{rows:,}", limit, "100%")
+    for runner in lake_commands.RUNNERS:
+        cost = lake_commands.attempt(
+            lambda runner=runner: [lake_commands.mirror(place / "log", place / runner, runner)]
+        )
+        share = "" if isinstance(cost, str) else cost.share(limit)
+        yield lake_page.cells(f"--runner {runner}", count, f"{rows:,}", cost, share)
 
 
-def _mirror(place: Path, target: str, changes: int) -> Cost:
-    """Bring a mirror to the end of the log, in the threads of this process."""
-    begin, begin_cpu = time.perf_counter(), time.process_time()
-    run = mirror(place / "log", target, once=True)
-    run.run()
-    cost = Cost(changes, time.perf_counter() - begin, time.process_time() - begin_cpu)
-    _check(run.status)
-    return cost
+def turns(place: Path, rows: int, local: int, spark: int) -> Iterator[str]:
+    """Measure turns of a few changes by both runners; yield lines of the table."""
+    for figures in in_child(lake_local.turns, _new(place / "local"), rows, local):
+        yield lake_page.turns_line("local", figures)
+    figures_of_spark = _attempt(lake_spark.turns, _new(place / "spark"), rows, spark)
+    if isinstance(figures_of_spark, str):
+        yield lake_page.cells("Spark", figures_of_spark, "", "", "")
+        return
+    for figures in figures_of_spark:
+        yield lake_page.turns_line("Spark", figures)
 
 
-def _check(status: dict[str, TableStatus]) -> None:
-    """Raise an error if tables are left out, for example because of an error."""
-    if not status or any(row.state != OK for row in status.values()):
-        raise AssertionError(f"tables are not mirrored: {status}")
+def scans(place: Path) -> Iterator[str]:
+    """Measure scans of the table after the turns; yield lines of the table."""
+    table, at_once = lake_local.table(place), place / "at-once"
+    in_child(lake_scan.write_at_once, table, at_once)
+    for name, path in (("after all turns", table), ("written at once", at_once)):
+        seconds = [_attempt(scan, path) for scan in (lake_scan.by_polars, lake_scan.by_duckdb)]
+        shown = [time if isinstance(time, str) else f"{time:.3f}" for time in seconds]
+        yield lake_page.cells(name, lake_local.data_files(path), *shown)
 
 
-def _turns(place: Path, rows: int, turns: int) -> list[str]:
-    """Measure turns of a few updates each; return a table."""
-    changes = lake_data.Changes(rows)
-    lake_data.write(place / "log", [changes.begin()])
-    lake = Lake.parse(f"delta:{place / 'lake'}")
-    run = MirrorOptions().start(str(place / "log"), lake, "*", Threads())
-    run.turn(0)
-    costs, sizes = [], []
-    for number in range(turns):
-        lake_data.write(place / "log", [changes.add(SCATTERED, UPDATES)])
-        begin, begin_cpu = time.perf_counter(), time.process_time()
-        run.turn(number + 1)
-        costs.append((time.perf_counter() - begin, time.process_time() - begin_cpu))
-        files = (place / "lake" / "public" / "acct" / "_delta_log").rglob("*")
-        sizes.append(sum(file.stat().st_size for file in files if file.is_file()))
-    _check(run.status)
-    lines = ["| turns | seconds | CPU seconds | MB of the Delta log |", "|---|--:|--:|--:|"]
-    for first in (WARM_UP, turns - MEASURED):
-        last = first + MEASURED
-        seconds, cpu = map(median, zip(*costs[first:last], strict=True))
-        size = sizes[last - 1] / 1e6
-        lines.append(f"| {first + 1} to {last} | {seconds:.3f} | {cpu:.3f} | {size:.2f} |")
-    return lines
+def _attempt(job: Callable[..., T], *arguments: Any) -> T | str:
+    """Return the result of a function in a process of its own, or why it has none."""
+    try:
+        return in_child(job, *arguments)
+    except NotMeasuredError as reason:
+        return f"not measured: {reason}"
+
+
+def _new(place: Path) -> Path:
+    place.mkdir(parents=True)
+    return place
 
 
 if __name__ == "__main__":
