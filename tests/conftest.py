@@ -16,7 +16,7 @@ import pytest
 
 import pgwire_codec as pgc
 from tests.support.implementations import Implementation, implementation
-from tests.support.java_archive import java_options
+from tests.support.java_archive import OPTIONS
 from tests.support.lakehouse import mark_engines
 from tests.support.warm_python import warm_python
 
@@ -39,7 +39,7 @@ hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("dev", deadline=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
-os.environ.setdefault("JDK_JAVA_OPTIONS", java_options())
+os.environ.setdefault("JDK_JAVA_OPTIONS", OPTIONS)
 
 
 def _version(distribution: str) -> str:
@@ -116,8 +116,12 @@ def spark(python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spa
             .config("spark.driver.memory", "4g")
             # Rows of a mirror do not pass through the driver.
             .config("spark.driver.maxResultSize", "16m")
-            # Java's second compiler costs more than it saves in a session of a few minutes.
-            .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
+            # Java's second compiler costs more than it saves in a session of a few minutes. The
+            # first one alone has 48 MB for code, which generated code can fill.
+            .config(
+                "spark.driver.extraJavaOptions",
+                "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
+            )
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.ui.enabled", "false")

@@ -15,7 +15,7 @@ _COMMANDS: Final = {
     "bench": "Measure the decoder on this machine, in about a minute.",
     "capture": "Capture a replication slot of a running server into a durable log.",
     "check": "Check that a server is ready for a capture.",
-    "compare": "Compare the tables of a mirror with those of the server.",
+    "compare": "Compare the tables of a mirror with those of the server, with Spark or without it.",
     "demo": "Mirror a small shop's tables into Delta, and compare them with the server.",
     "inspect": "Show the messages of a capture.",
     "log": "Inspect and maintain a log: a directory of captured messages, or its URI.",

@@ -55,7 +55,7 @@ Examples:
   pgwire-codec capture --dsn "host=db dbname=shop" --slot s --publication p --log shop.log \\
       --snapshot --streaming parallel --two-phase
   pgwire-codec capture --dsn "host=db dbname=shop" --slot s --publication p --log shop.log \\
-      --keep 7d --consumer spark:/lake/checkpoint
+      --keep 7d --consumer file:/lake/checkpoint/lsn
   pgwire-codec capture --slot s --publication p --log shop.log --until-lsn now --json
 
 The log contains every change exactly once, however often the capture, the connection or the server

@@ -15,16 +15,18 @@ from pgwire_codec.cli.lake_options import (
     conf_option,
     json_option,
     log_option,
+    runner_option,
     spark_module,
     tables_option,
     to_option,
 )
+from pgwire_codec.comparing import comparison
 from pgwire_codec.format import format_count
 from pgwire_codec.lake.lakehouse import ICEBERG, parse_target
 from pgwire_codec.log import Log
 
 if TYPE_CHECKING:
-    from pgwire_codec.spark.comparing.result import TableComparison
+    from pgwire_codec.comparing.result import TableComparison
 
 _EQUAL_EXCEPT: Final = "equal, except: "
 
@@ -36,17 +38,19 @@ Examples:
   pgwire-codec compare --log shop.log --to delta:/lake/shop --dsn "host=db dbname=shop"
   pgwire-codec compare --log shop.log --to delta:/lake/shop --dsn "host=db dbname=shop" \\
       --tables 'public.*' --wait 300 --json
+  pgwire-codec compare --runner local --log shop.log --to delta:/lake/shop --dsn "dbname=shop"
 
-Neither writes nor the mirror need to stop. The exit status is 0 if all tables are equal, and 1 if
-one differs, is missing or was not compared. Without such a table, it is 3 if a target did not get
-the server's last changes in time. Otherwise it is 5 if tables are equal except for columns that
-cannot be compared, such as those with a mask.
+Neither writes nor the mirror need to stop, and the mirror may have another runner. The exit status
+is 0 if all tables are equal, and 1 if one differs, is missing or was not compared. Without such a
+table, it is 3 if a target did not get the server's last changes in time. Otherwise it is 5 if
+tables are equal except for columns that cannot be compared, such as those with a mask.
 """
 
 
 @click.command(cls=DsnCommand, epilog=_EPILOG)
 @log_option
 @to_option("delta:DIR, the folder of the tables, as path or URI; or iceberg:CATALOG[.NAMESPACE].")
+@runner_option
 @click.option("--dsn", default="", help="libpq connection string or URI. Default: PGHOST etc.")
 @tables_option
 @click.option(
@@ -67,7 +71,7 @@ cannot be compared, such as those with a mask.
     type=click.IntRange(min=1),
     default=4,
     show_default=True,
-    help="Number of connections that read a table at once.",
+    help="Number of connections that read a table at once, at most.",
 )
 @click.option(
     "--max-rows",
@@ -81,22 +85,26 @@ cannot be compared, such as those with a mask.
 def compare(
     log: str,
     target: str,
+    runner: str,
     dsn: str,
     conf: dict[str, str],
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Compare the tables of a mirror with those of the server.
+    """Compare the tables of a mirror with those of the server, with Spark or without it.
 
     A row that differs is looked up in the log. If the target lacks its last change, it is compared
     again. All columns are compared that the log has of a table.
     """
-    comparing = spark_module("comparing.compare", "compare")
-    local = spark_module("local", "compare")
-    Log(log)  # an error that needs no Spark
-    kind, _ = parse_target(target)
-    with local.local_spark(conf, kind if kind == ICEBERG else None) as spark:
-        found = comparing.compare(spark, log, target, dsn, **options)
+    if runner == "local":
+        found = comparison.compare(log, target, dsn, **options)
+    else:
+        on_spark = spark_module("comparison", "compare")
+        local = spark_module("local", "compare")
+        Log(log)  # an error that needs no Spark
+        kind, _ = parse_target(target)
+        with local.local_spark(conf, kind if kind == ICEBERG else None) as spark:
+            found = on_spark.compare(spark, log, target, dsn, **options)
     console = Console()
     if console.is_terminal and not as_json:
         print_table(found.tables, console)

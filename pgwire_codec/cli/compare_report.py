@@ -18,7 +18,7 @@ from pgwire_codec.protocol.lsn import format_lsn
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pgwire_codec.spark.comparing.result import RowDifference, TableComparison
+    from pgwire_codec.comparing.result import RowDifference, TableComparison
 
 
 def print_lines(tables: Iterable[TableComparison]) -> None:

@@ -1,4 +1,4 @@
-"""Options of the commands that read a log and the tables of a lakehouse, with a local Spark."""
+"""Options of the commands that read a log and the tables of a lakehouse."""
 
 from __future__ import annotations
 
@@ -40,6 +40,15 @@ conf_option: Final = click.option(
     metavar="NAME=VALUE",
     callback=_settings,
     help="Setting of Spark (repeatable), as spark.driver.memory=4g.",
+)
+
+runner_option: Final = click.option(
+    "--runner",
+    type=click.Choice(["spark", "local"]),
+    default="spark",
+    show_default=True,
+    help="Program that does the work: Spark on this machine, or this process, for databases that "
+    "fit one machine.",
 )
 
 json_option: Final = click.option(

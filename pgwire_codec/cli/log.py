@@ -30,7 +30,7 @@ Examples:
   pgwire-codec log info shop.log
   pgwire-codec log verify --json s3://bucket/shop.log
   pgwire-codec log prune --before 16/B374D848 shop.log
-  pgwire-codec log prune --keep 7d --consumer spark:/lake/checkpoint shop.log
+  pgwire-codec log prune --keep 7d --consumer file:/lake/checkpoint/lsn shop.log
   pgwire-codec log compact shop.log
   pgwire-codec log copy shop.log s3://bucket/shop.log
   pgwire-codec log add-table --table public.orders --dsn "host=db dbname=shop" shop.log

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -17,6 +16,7 @@ from pgwire_codec.cli.lake_options import (
     conf_option,
     json_option,
     log_option,
+    runner_option,
     spark_module,
     tables_option,
     to_option,
@@ -31,7 +31,7 @@ from pgwire_codec.lake.dead_letters import DeadLetters
 from pgwire_codec.lake.evolution import Policy
 from pgwire_codec.lake.lakehouse import ICEBERG, Lake, parse_target
 from pgwire_codec.lake.masks import Masks
-from pgwire_codec.lake.mirroring import TURN_BYTES, Mirror, MirrorOptions
+from pgwire_codec.lake.mirroring import POLL_SECONDS, TURN_BYTES, Mirror, MirrorOptions
 from pgwire_codec.lake.requests import replay_table, resume_table
 from pgwire_codec.lake.row_columns import RowColumns
 from pgwire_codec.lake.runners.threads import Threads
@@ -41,9 +41,6 @@ if TYPE_CHECKING:
     from pgwire_codec.lake.mirror_run import MirroredBatch
     from pgwire_codec.lake.status import TableStatus
     from pgwire_codec.metrics.mirror_metrics import MirrorWatch
-    from pgwire_codec.spark.mirror import SparkMirror
-
-_POLL_SECONDS: Final = 0.2
 
 _UNITS: Final = {
     "millisecond": 0.001, "ms": 0.001, "second": 1.0, "sec": 1.0, "minute": 60.0, "min": 60.0,
@@ -52,17 +49,15 @@ _UNITS: Final = {
 
 _EPILOG: Final = """\b
 Examples:
-  pgwire-codec mirror --log shop.log --to delta:/lake/shop --checkpoint /lake/checkpoint
+  pgwire-codec mirror --log shop.log --to delta:/lake/shop
   pgwire-codec mirror --log shop.log --to delta:/lake/shop --checkpoint /lake/checkpoint \\
       --tables 'public.*,sales.*' --every '10 seconds'
   pgwire-codec mirror --runner local --log shop.log --to delta:/lake/shop
-  pgwire-codec mirror --log shop.log --to delta:/lake/shop --checkpoint /lake/checkpoint \\
-      --once --resume public.orders
-  pgwire-codec mirror --log shop.log --to delta:/lake/shop --checkpoint /lake/checkpoint \\
-      --once --dead-letters --unrepresentable null --replay public.orders
-  pgwire-codec mirror --log shop.log --to parquet:/lake/history --checkpoint /lake/checkpoint \\
-      --every '5 minutes'
-  pgwire-codec mirror --log shop.log --to iceberg:lake --checkpoint /lake/checkpoint \\
+  pgwire-codec mirror --log shop.log --to delta:/lake/shop --once --resume public.orders
+  pgwire-codec mirror --log shop.log --to delta:/lake/shop --once --dead-letters \\
+      --unrepresentable null --replay public.orders
+  pgwire-codec mirror --log shop.log --to parquet:/lake/history --every '5 minutes'
+  pgwire-codec mirror --log shop.log --to iceberg:lake \\
       --conf spark.sql.catalog.lake=org.apache.iceberg.spark.SparkCatalog \\
       --conf spark.sql.catalog.lake.type=rest \\
       --conf spark.sql.catalog.lake.uri=http://localhost:8181
@@ -80,22 +75,18 @@ Iceberg, _mirror.status) has the state of each.
     "delta:DIR, the folder of the tables, as path or URI; iceberg:CATALOG[.NAMESPACE]; or "
     "parquet:DIR, for histories."
 )
+@runner_option
 @click.option(
-    "--runner",
-    type=click.Choice(["spark", "local"]),
-    default="spark",
-    show_default=True,
-    help="Program that does the work: Spark on this machine, or this process, for databases that "
-    "fit one machine.",
-)
-@click.option(
-    "--checkpoint", metavar="DIR", help="Folder of Spark's checkpoint. Needed with --runner spark."
+    "--checkpoint",
+    metavar="DIR",
+    help="Folder that records how far the tables are, for log prune --consumer file:DIR/lsn.",
 )
 @tables_option
 @click.option("--once", is_flag=True, help="End when the changes in the log are applied.")
 @click.option(
     "--every",
     metavar="TIME",
+    callback=lambda _, __, text: None if text is None else _seconds(text),
     help="Time between two micro-batches, as '10 seconds'. Default: none.",
 )
 @click.option(
@@ -175,7 +166,7 @@ def mirror(
     unrepresentable: str | None,
     as_json: bool,
     once: bool,
-    every: str | None,
+    every: float | None,
     checkpoint: str | None,
     tables: str,
     on_schema_change: Policy,
@@ -194,8 +185,6 @@ def mirror(
     A table schema.table is in DIR/schema/table, or is CATALOG.schema.table. New tables are mirrored
     from their first change on.
     """
-    if runner == "spark" and checkpoint is None:
-        raise click.UsageError("Missing option '--checkpoint'.")
     if once and every is not None:
         raise OptionError("`once` and `every` exclude one another")
     key = None if mask_key_file is None else mask_key_file.read().rstrip(b"\r\n")
@@ -232,12 +221,16 @@ def mirror(
             report=show,
         )
         with ExitStack() as context:
-            spark = None
+            spark, workers = None, Threads()
             if runner == "spark":
                 local = spark_module("local", "the mirror")
                 settings = settings_of_workers() | conf
-                jars = kind if kind == ICEBERG else None
-                spark = context.enter_context(local.local_spark(settings, jars))
+                if kind == ICEBERG:
+                    spark = context.enter_context(local.local_spark(settings, kind))
+                    started = spark.sparkContext
+                else:
+                    started = context.enter_context(local.local_context(settings))
+                workers = spark_module("runner", "the mirror").SparkRunner(started)
             context.enter_context(report)
             lake = Lake.parse(target, None, spark)
             for table in resume:
@@ -247,33 +240,22 @@ def mirror(
             if watch is not None:
                 watch.known(lake.status().read().values())
             signalled = context.enter_context(_signals())
-            if spark is None:
-                _run_here(lake, log, tables, options, every, signalled, manager, alive, watch)
-            else:
-                assert checkpoint is not None
-                query = spark_module("mirror", "the mirror")
-                running = query.start_mirror(spark, log, lake, tables, options, checkpoint, every)
-                _await(running, signalled, manager, alive, watch)
+            run = options.start(log, lake, tables, workers)
+            running = Mirror(run, options, POLL_SECONDS if every is None else every, checkpoint)
+            _run(running, signalled, manager, alive, watch)
             if once and not signalled:
                 letters = DeadLetters(lake.dead_letters(), hides_values=False)
                 _check(list(lake.status().read().values()), letters.unnamed)
 
 
-def _run_here(
-    lake: Lake,
-    log: str,
-    tables: str,
-    options: MirrorOptions,
-    every: str | None,
+def _run(
+    running: Mirror,
     signalled: list[int],
     manager: ServiceManager,
     alive: Callable[[], None],
     watch: MirrorWatch | None,
 ) -> None:
-    """Run a mirror in this process until a signal."""
-    run = options.start(log, lake, tables, Threads())
-    running = Mirror(run, options) if every is None else Mirror(run, options, _seconds(every))
-
+    """Run a mirror in a thread until a signal."""
     manager.ready()
     with (
         nullcontext() if watch is None else watch.running(running),
@@ -285,31 +267,8 @@ def _run_here(
             if signalled:
                 manager.stopping()
                 running.stop()
-            wait([result], _POLL_SECONDS)
+            wait([result], POLL_SECONDS)
         result.result()
-
-
-def _await(
-    running: SparkMirror,
-    signalled: list[int],
-    manager: ServiceManager,
-    alive: Callable[[], None],
-    watch: MirrorWatch | None,
-) -> None:
-    """Wait for a streaming query, which a signal stops. Raises its error."""
-    from pgwire_codec.spark.failures import failure_of
-
-    manager.ready()
-    with nullcontext() if watch is None else watch.running(running.query):
-        while running.query.isActive:
-            alive()
-            if signalled:
-                manager.stopping()
-                running.stop()
-            time.sleep(_POLL_SECONDS)
-    failure = running.failure
-    if failure is not None:
-        raise failure_of(failure)
 
 
 def _seconds(text: str) -> float:

@@ -18,8 +18,8 @@ from pgwire_codec.errors import OptionError
 from pgwire_codec.spark import compare
 
 if TYPE_CHECKING:
+    from pgwire_codec.comparing.result import Comparison
     from pgwire_codec.lake.mirror_run import MirroredBatch
-    from pgwire_codec.spark.comparing.result import Comparison
 
 #: The step of the workload before tables get new columns.
 _BEFORE_COLUMNS: Final = workload.STEPS[workload.STEPS.index("tables get new columns") - 1]

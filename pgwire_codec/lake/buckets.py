@@ -2,91 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-Hashes = npt.NDArray[np.uint64]
+from pgwire_codec.lake.row_hashes import row_hashes
 
-#: Odd numbers of 64 bits: by which a value is multiplied, and one column's hash after another.
-_VALUE: Final = np.uint64(0x9E3779B97F4A7C15)
-_COLUMN: Final = np.uint64(0xC2B2AE3D27D4EB4F)
-_NULL: Final = np.uint64(0x165667B19E3779F9)
-_SHIFT: Final = np.uint64(29)
+Numbers = npt.NDArray[np.int64]
+
+#: Bytes of rows of a bucket that go to another task at once.
+_PIECE_BYTES: Final = 4 << 20
 
 
-def bucket_numbers(columns: Sequence[pa.Array], count: int) -> npt.NDArray[np.int64]:
+def bucket_numbers(columns: Sequence[pa.Array], count: int) -> Numbers:
     """Return the number of each row's bucket, below ``count``: equal rows have the same."""
     numbers = (row_hashes(columns) >> np.uint64(32)) % np.uint64(count)
-    buckets: npt.NDArray[np.int64] = numbers.astype(np.int64)
+    buckets: Numbers = numbers.astype(np.int64)
     return buckets
 
 
-def row_hashes(columns: Sequence[pa.Array]) -> Hashes:
-    """Return a hash of each row. Lists do not count."""
-    total = np.zeros(len(columns[0]), np.uint64)
-    for column in columns:
-        total = _mixed(total * _COLUMN + _hashes(column))
-    return total
+class BucketSplit:
+    """Splits rows into buckets, a piece of some megabytes at a time.
 
+    Parameters
+    ----------
+    count : int
+        Number of buckets.
+    """
 
-def _hashes(column: pa.Array) -> Hashes:
-    kind, count = column.type, len(column)
-    hashes: Hashes
-    if pa.types.is_nested(kind):
-        return np.zeros(count, np.uint64)
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        hashes = _of_bytes(column)
-    elif pa.types.is_boolean(kind):
-        hashes = column.fill_null(False).to_numpy(zero_copy_only=False).astype(np.uint64)
-    elif pa.types.is_floating(kind):
-        values = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64)
-        # Equal values have equal bits then: -0.0 equals 0.0, and NaN equals NaN.
-        usual = np.where(np.isnan(values), np.nan, values) + 0.0
-        hashes = usual.view(np.uint64)
-    elif pa.types.is_decimal(kind):
-        lanes = _fixed(column, 2)
-        hashes = _mixed(lanes[:, 0] * _VALUE) + lanes[:, 1]
-    else:
-        signed = column.view(pa.int32()) if kind.bit_width == 32 else column
-        wide = signed.view(pa.int64()) if kind.bit_width == 64 else signed.cast(pa.int64())
-        hashes = np.asarray(wide.fill_null(0).to_numpy(zero_copy_only=False)).view(np.uint64)
-    if column.null_count:
-        hashes = np.where(column.is_null().to_numpy(zero_copy_only=False), _NULL, hashes)
-    return _mixed(hashes * _VALUE)
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._pieces: dict[int, list[pa.RecordBatch]] = {}
+        self._sizes: dict[int, int] = {}
 
+    def add(self, rows: pa.RecordBatch, buckets: Numbers) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Take rows of some buckets; yield the pieces that are complete, with their buckets."""
+        if self._count == 1:
+            yield from self._take(0, rows)
+            return
+        order = np.argsort(buckets, kind="stable")
+        ordered = rows.take(pa.array(order))
+        bounds = np.searchsorted(buckets[order], np.arange(self._count + 1))
+        for bucket in np.flatnonzero(np.diff(bounds)).tolist():
+            begin, end = int(bounds[bucket]), int(bounds[bucket + 1])
+            yield from self._take(bucket, ordered.slice(begin, end - begin))
 
-def _fixed(column: pa.Array, lanes: int) -> npt.NDArray[np.uint64]:
-    """Return values of a fixed width as numbers, some a value."""
-    data = column.buffers()[1]
-    values = np.frombuffer(data, np.uint64)
-    begin = column.offset * lanes
-    return values[begin : begin + len(column) * lanes].reshape(-1, lanes)
+    def finish(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the remaining pieces, with their buckets."""
+        for bucket in list(self._pieces):
+            yield self._piece(bucket)
 
+    def discard(self) -> None:
+        """Forget the remaining pieces."""
+        self._pieces.clear()
 
-def _of_bytes(column: pa.Array) -> Hashes:
-    """Return hashes of texts: sums of their bytes, each times a power of an odd number."""
-    column = pc.fill_null(column, b"" if pa.types.is_binary(column.type) else "")
-    _, offsets, data = column.buffers()
-    begin = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
-    first, last = (int(begin[0]), int(begin[-1])) if len(begin) else (0, 0)
-    if last == first:
-        return np.zeros(len(column), np.uint64)
-    starts = (begin[:-1] - first).astype(np.int64)
-    lengths = np.diff(begin).astype(np.int64)
-    values = np.frombuffer(data, np.uint8)[first:last].astype(np.uint64) + np.uint64(1)
-    powers = np.cumprod(np.full(int(lengths.max()), _VALUE), dtype=np.uint64)
-    values *= powers[np.arange(len(values)) - np.repeat(starts, lengths)]
-    # Texts without bytes at the end begin after the last byte; others get the next one's sum.
-    sums = np.add.reduceat(np.append(values, np.uint64(0)), starts)
-    hashes: Hashes = np.where(lengths > 0, sums, np.uint64(0))
-    return hashes
+    def _take(self, bucket: int, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        self._pieces.setdefault(bucket, []).append(rows)
+        self._sizes[bucket] = self._sizes.get(bucket, 0) + rows.nbytes
+        if self._sizes[bucket] >= _PIECE_BYTES:
+            yield self._piece(bucket)
 
-
-def _mixed(hashes: Hashes) -> Hashes:
-    mixed: Hashes = (hashes ^ (hashes >> _SHIFT)) * _VALUE
-    return mixed
+    def _piece(self, bucket: int) -> tuple[int, pa.RecordBatch]:
+        rows = pa.concat_batches(self._pieces.pop(bucket))
+        self._sizes[bucket] = 0
+        return bucket, rows

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
-from pgwire_codec.lake.buckets import bucket_numbers
+from pgwire_codec.lake.buckets import BucketSplit, bucket_numbers
 from pgwire_codec.lake.change_columns import ChangeColumns
 from pgwire_codec.lake.comparison import mask_of
 from pgwire_codec.lake.fold import count_events, fold_events, key_events, row_events
 from pgwire_codec.lake.key_codes import match_codes
 from pgwire_codec.lake.merge import TableMerge, merge_counts, merge_rows
 from pgwire_codec.lake.table_files import TableFiles
-
-#: Bytes of changes of a bucket that go to another task at once.
-_PIECE_BYTES: Final = 4 << 20
 
 
 class ChangeSplit:
@@ -43,8 +38,7 @@ class ChangeSplit:
         self._columns = columns
         self._buckets = buckets
         self._pinned = pinned
-        self._pieces: dict[int, list[pa.RecordBatch]] = {}
-        self._sizes: dict[int, int] = {}
+        self._split = BucketSplit(buckets)
 
     def add(self, changes: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Take numbered changes; yield the buckets and the events of pieces that are complete."""
@@ -59,40 +53,19 @@ class ChangeSplit:
         else:
             events = row_events(changes, columns)
             identity = [events.column(name) for name in columns.numbers]
-        if self._buckets == 1:
-            yield from self._take(0, events)
-            return
         buckets = bucket_numbers(identity, self._buckets)
         if self._pinned is not None:
             pinned = [column.combine_chunks() for column in self._pinned.columns]
             buckets[match_codes(identity, pinned)[0] >= 0] = 0
-        order = np.argsort(buckets, kind="stable")
-        sorted_events = events.take(pa.array(order))
-        bounds = np.searchsorted(buckets[order], np.arange(self._buckets + 1))
-        for bucket in range(self._buckets):
-            begin, end = int(bounds[bucket]), int(bounds[bucket + 1])
-            if end > begin:
-                yield from self._take(bucket, sorted_events.slice(begin, end - begin))
+        yield from self._split.add(events, buckets)
 
     def finish(self) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the buckets and the events of the remaining pieces."""
-        for bucket in list(self._pieces):
-            yield self._piece(bucket)
+        yield from self._split.finish()
 
     def discard(self) -> None:
         """Forget the remaining pieces."""
-        self._pieces.clear()
-
-    def _take(self, bucket: int, events: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-        self._pieces.setdefault(bucket, []).append(events)
-        self._sizes[bucket] = self._sizes.get(bucket, 0) + events.nbytes
-        if self._sizes[bucket] >= _PIECE_BYTES:
-            yield self._piece(bucket)
-
-    def _piece(self, bucket: int) -> tuple[int, pa.RecordBatch]:
-        events = pa.concat_batches(self._pieces.pop(bucket))
-        self._sizes[bucket] = 0
-        return bucket, events
+        self._split.discard()
 
 
 def moved_keys(events: pa.RecordBatch, columns: ChangeColumns) -> pa.Table:

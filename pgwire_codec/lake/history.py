@@ -17,8 +17,8 @@ CHANGE: Final = "_change"
 #: Columns after those of the table.
 HISTORY_COLUMNS: Final = (CHANGE, "_commit_lsn", "_commit_time", "_seq", "_unchanged")
 
-_KINDS: Final = pa.array(["insert", "update_postimage", "delete", "truncate", "update_preimage"])
-_OPS: Final = pa.array(["I", "U", "D", "T"])
+_KINDS: Final = ("insert", "update_postimage", "delete", "truncate", "update_preimage")
+_OPS: Final = ("I", "U", "D", "T")
 _PREIMAGE: Final = 4
 
 
@@ -32,7 +32,7 @@ def history_rows(
     tuple: its key, or with ``REPLICA IDENTITY FULL`` all of it. A value that an update did not
     send (unchanged TOAST) is null, and its column is named in ``_unchanged``.
     """
-    kinds = pc.index_in(metadata["_op"], value_set=_OPS).to_numpy()
+    kinds = pc.index_in(metadata["_op"], value_set=pa.array(_OPS)).to_numpy()
     before, count = metadata.get("_before"), len(kinds)
     has_preimage = np.zeros(count, np.bool_)
     if before is not None:
@@ -48,7 +48,7 @@ def history_rows(
             old = pc.struct_field(before, name) if has_old else pa.nulls(count, column.type)
             result[name] = pa.concat_arrays([column, old]).take(places)
     taken = pa.array(rows)
-    result[CHANGE] = _KINDS.take(pa.array(np.where(is_preimage, _PREIMAGE, kinds[rows])))
+    result[CHANGE] = pa.array(_KINDS).take(pa.array(np.where(is_preimage, _PREIMAGE, kinds[rows])))
     for name in HISTORY_COLUMNS[1:4]:
         result[name] = metadata[name].take(taken)
     result["_unchanged"] = metadata["_unchanged"].take(pa.array(rows, mask=is_preimage))

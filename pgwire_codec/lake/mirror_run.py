@@ -99,6 +99,8 @@ class MirrorRun:
         self._tables = TablesWithRows(self._log)
         self._requested: tuple[int, frozenset[str]] | None = None
         self._without_rows: dict[int, int] = {}  # up to a commit LSN, by OID
+        #: Commit LSN up to which all tables are whole that are not set aside.
+        self.applied_lsn = self._after(self._status.read())
 
     @property
     def status(self) -> dict[str, TableStatus]:
@@ -139,6 +141,7 @@ class MirrorRun:
         )
         results = run.run(jobs)
         if rows == before and not results:
+            self.applied_lsn = until
             return None
         replayed = {name for name in results if name in before and before[name].state == REPLAYING}
         for name, result in results.items():
@@ -147,6 +150,7 @@ class MirrorRun:
             else:
                 rows[name] = result
         rows = self._write(rows, results.keys(), replayed)
+        self.applied_lsn = until
         self._upkeep.run([job.relation for job in jobs.values()])
         # Arrow keeps freed memory: after a snapshot, that of the largest piece.
         pa.default_memory_pool().release_unused()

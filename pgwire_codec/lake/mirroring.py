@@ -20,11 +20,11 @@ from pgwire_codec.lake.runners.runner import Runner
 from pgwire_codec.lake.runners.threads import Threads
 from pgwire_codec.lake.status import TableStatus
 from pgwire_codec.lake.table_job import MirrorSettings
-from pgwire_codec.log import Log
+from pgwire_codec.log import Log, LsnFile
 from pgwire_codec.options import DecoderOptions
 
 #: Seconds between two looks at a log that does not grow.
-_POLL_SECONDS: Final = 0.2
+POLL_SECONDS: Final = 0.2
 
 #: Bytes of messages of a turn in one process.
 TURN_BYTES: Final = 1 << 30
@@ -100,14 +100,22 @@ class Mirror:
     options : MirrorOptions
     every : float
         Seconds between the beginnings of two turns, at least.
+    checkpoint : str, optional
+        Folder that records how far the tables are.
     """
 
     def __init__(
-        self, run: MirrorRun, options: MirrorOptions, every: float = _POLL_SECONDS
+        self,
+        run: MirrorRun,
+        options: MirrorOptions,
+        every: float = POLL_SECONDS,
+        checkpoint: str | None = None,
     ) -> None:
         self._run = run
         self._options = options
         self._every = every
+        self._file = None if checkpoint is None else LsnFile(f"{checkpoint.rstrip('/')}/lsn")
+        self._recorded: int | None = None
         self._stopped = threading.Event()
         self._running = False
 
@@ -134,9 +142,11 @@ class Mirror:
         end = self._run.log_end()
         # After that of the last run.
         number = 1 + max((row.batch or 0 for row in self.status.values()), default=-1)
+        self._record()
         while not self._stopped.is_set():
             begin = time.monotonic()
             batch = self._run.turn(number)
+            self._record()
             if batch is not None:
                 number += 1
                 self._options.report(batch)
@@ -145,6 +155,12 @@ class Mirror:
                 break
             if batch is None or self._run.is_current:
                 self._stopped.wait(max(0.0, self._every - (time.monotonic() - begin)))
+
+    def _record(self) -> None:
+        lsn = self._run.applied_lsn
+        if self._file is not None and lsn != self._recorded:
+            self._file.write_lsn(lsn)
+            self._recorded = lsn
 
     def stop(self) -> None:
         """Have :meth:`run` return after the running turn. Any thread may call it."""
@@ -166,7 +182,8 @@ def mirror(
     target: str,
     tables: str | Sequence[str] = "*",
     *,
-    every: float = _POLL_SECONDS,
+    checkpoint: str | None = None,
+    every: float = POLL_SECONDS,
     once: bool = False,
     on_schema_change: Policy = "evolve",
     storage_options: Mapping[str, str] | None = None,
@@ -193,6 +210,10 @@ def mirror(
         ``delta:LOCATION`` or ``parquet:LOCATION``, a path or URI of the folder of the tables.
     tables : str or sequence of str
         Names of tables, and patterns such as ``public.*``; by default all tables.
+    checkpoint : str, optional
+        Folder, as path or URI, whose file ``lsn`` is to contain the commit LSN up to which all
+        tables are whole that are not set aside: for :class:`pgwire_codec.log.LsnFile`. Nothing else
+        is read or kept there.
     every : float
         Seconds between the beginnings of two turns, at least.
     once : bool
@@ -234,4 +255,4 @@ def mirror(
         **options,
     )
     lake = Lake.parse(target, storage_options)
-    return Mirror(chosen.start(log, lake, tables, Threads()), chosen, every)
+    return Mirror(chosen.start(log, lake, tables, Threads()), chosen, every, checkpoint)

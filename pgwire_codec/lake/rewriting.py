@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pgwire_codec.lake.data_files import FileLayout, NewFile, write_data_files
 from pgwire_codec.lake.runners.runner import Runner
-from pgwire_codec.lake.table_files import DataFile, TableFiles
+from pgwire_codec.lake.table_files import DataFile, TableFiles, grouped
 from pgwire_codec.lake.tables.column_steps import ColumnStep, former_names
 from pgwire_codec.lake.tables.target import Commit, Target
 
@@ -92,7 +92,7 @@ def rewrite(
     task = _RewriteTask(
         files, held, target.file_schema(schema, steps), names, target.layout, constants or {}
     )
-    written = runner.map(task, _groups(chosen), sum(file.size for file in chosen))
+    written = runner.map(task, grouped(chosen, _FILE_BYTES), sum(file.size for file in chosen))
     target.commit(
         Commit(
             target.position,
@@ -103,16 +103,3 @@ def rewrite(
             keeps_rows=not steps,
         )
     )
-
-
-def _groups(files: Sequence[DataFile]) -> list[list[DataFile]]:
-    """Return files by the new one that they become."""
-    groups: list[list[DataFile]] = []
-    size = _FILE_BYTES
-    for file in sorted(files, key=lambda each: each.size):
-        if size + file.size > _FILE_BYTES:
-            groups.append([])
-            size = 0
-        groups[-1].append(file)
-        size += file.size
-    return groups

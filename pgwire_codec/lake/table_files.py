@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -119,6 +119,19 @@ class TableFiles:
                     kept[inside] = False
                     rows = rows.filter(pa.array(kept))
                 yield from rows.to_batches()
+
+
+def grouped(files: Iterable[DataFile], size: int) -> list[list[DataFile]]:
+    """Return files in groups of some bytes, or of one file."""
+    groups: list[list[DataFile]] = []
+    filled = size
+    for file in sorted(files, key=lambda each: each.size):
+        if filled + file.size > size:
+            groups.append([])
+            filled = 0
+        groups[-1].append(file)
+        filled += file.size
+    return groups
 
 
 class OpenFile:

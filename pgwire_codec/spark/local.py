@@ -13,9 +13,11 @@ import pyspark
 
 from pgwire_codec.errors import OptionError
 from pgwire_codec.spark.java import ensure_java
+from pgwire_codec.spark.java_archive import archive_options
 from pgwire_codec.spark.source import PgoutputDataSource
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 #: Settings of a session that has Delta.
@@ -44,6 +46,10 @@ _SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+
+#: Java's second compiler costs more than it saves: rows do not pass through Java. By default, the
+#: first one alone has too little room for the code that Spark generates.
+_COMPILES: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 
 #: Java returns what its native code freed, each minute. By default, glibc keeps it: 64 MB of a
 #: mirror after half an hour. Only from Java 17.0.9 on.
@@ -96,41 +102,53 @@ def local_spark(
     """
     from pyspark.sql import SparkSession
 
-    chosen = dict(_SETTINGS)
-    if platform.libc_ver()[0] == "glibc":
-        chosen["spark.driver.defaultJavaOptions"] = _RETURNS_FREED
+    of_lakehouse: dict[str, str] = {}
     if lakehouse == "delta":
-        chosen |= DELTA_SETTINGS
         # Tasks that read the state of a table after each commit: 50 by default, for huge tables.
-        chosen["spark.databricks.delta.snapshotPartitions"] = str(os.cpu_count() or 1)
+        partitions = str(os.cpu_count() or 1)
+        of_lakehouse = {**DELTA_SETTINGS, "spark.databricks.delta.snapshotPartitions": partitions}
     if lakehouse is not None and not any(name in settings for name in _JARS):
-        chosen["spark.jars.packages"] = _PACKAGES[lakehouse]()
-    ensure_java()
+        of_lakehouse["spark.jars.packages"] = _PACKAGES[lakehouse]()
+    with local_context(of_lakehouse | dict(settings)):
+        with _output_to_stderr():
+            session = SparkSession.builder.getOrCreate()
+        # In an editable installation, Spark does not find it by itself.
+        session.dataSource.register(PgoutputDataSource)
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+@contextmanager
+def local_context(settings: Mapping[str, str]) -> Iterator[SparkContext]:
+    """Start the Spark of :func:`local_spark` without a session, which takes as long to start."""
+    chosen: dict[str, Any] = _SETTINGS | dict(settings)
+    chosen.setdefault("spark.master", "local[*]")
+    options = [_COMPILES, archive_options(ensure_java(), settings)]
+    if platform.libc_ver()[0] == "glibc":
+        options.append(_RETURNS_FREED)
+    chosen.setdefault("spark.driver.defaultJavaOptions", " ".join(options))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    merged: dict[str, Any] = chosen | dict(settings)
-    merged.setdefault("spark.master", "local[*]")
     with _output_to_stderr():
-        _start_java(merged)
-        session = SparkSession.builder.config(map=merged).getOrCreate()
-    # In an editable installation, Spark does not find it by itself.
-    session.dataSource.register(PgoutputDataSource)
+        context = _start_java(chosen)
     try:
-        yield session
+        yield context
     finally:
-        session.stop()
+        context.stop()
 
 
-def _start_java(settings: Mapping[str, str]) -> None:
-    """Start Java with a context, unless this process has one."""
+def _start_java(settings: Mapping[str, str]) -> SparkContext:
+    """Return the context of this process's Java, which is started with one unless it runs."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    if SparkContext._gateway is None:
-        conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-        launch: Any = launch_gateway
-        gateway = launch(conf, {"start_new_session": True})
-        SparkContext(conf=conf, gateway=gateway)
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    if SparkContext._gateway is not None:
+        return SparkContext.getOrCreate(conf)
+    launch: Any = launch_gateway
+    return SparkContext(conf=conf, gateway=launch(conf, {"start_new_session": True}))
 
 
 @contextmanager

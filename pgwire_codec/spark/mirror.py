@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pgwire_codec.errors import OptionError, PgwireError
+from pgwire_codec.errors import OptionError
 from pgwire_codec.lake.evolution import Policy
 from pgwire_codec.lake.lakehouse import Lake
 from pgwire_codec.lake.masks import Masks
-from pgwire_codec.lake.mirror_run import MirroredBatch, MirrorRun
+from pgwire_codec.lake.mirror_run import MirroredBatch
 from pgwire_codec.lake.mirroring import MirrorOptions
 from pgwire_codec.lake.requests import replay_table as replay
 from pgwire_codec.lake.requests import resume_table as resume
@@ -21,7 +19,7 @@ from pgwire_codec.lake.status import REQUESTED
 from pgwire_codec.log import Log
 from pgwire_codec.spark.mirror_trigger import FORMAT, MirrorTrigger
 from pgwire_codec.spark.options import parse_options
-from pgwire_codec.spark.runner import SparkRunner
+from pgwire_codec.spark.runner import spark_runner
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,67 +27,6 @@ if TYPE_CHECKING:
 
 #: Options of ``format("pgoutput")`` that a mirror has, too.
 _OPTIONS: Final = ("types", "numeric", "unrepresentable", "onError", "maxBytesPerTrigger")
-
-#: Text of the error of a micro-batch that comes after the stop of the mirror.
-_STOPPED: Final = "the mirror was stopped"
-
-
-@dataclass(frozen=True, slots=True)
-class SparkMirror:
-    """A running mirror.
-
-    Attributes
-    ----------
-    query : StreamingQuery
-    batches : _Batches
-        Its function.
-    """
-
-    query: StreamingQuery
-    batches: _Batches
-
-    def stop(self) -> None:
-        """Stop the query after the running micro-batch."""
-        self.batches.stop()
-        self.query.stop()
-
-    @property
-    def failure(self) -> str | None:
-        """Text of the error that ended the query, if one did."""
-        error = self.query.exception()
-        return None if error is None or _STOPPED in str(error) else str(error)
-
-
-class _Batches:
-    """Function for ``foreachBatch``: the turns of a mirror, up to the log's end."""
-
-    def __init__(self, run: MirrorRun, report: Callable[[MirroredBatch], None]) -> None:
-        self._run = run
-        self._report = report
-        self._running = threading.Lock()
-        self._stopped = False
-
-    def __call__(self, rows: DataFrame, number: int) -> None:
-        with self._running:
-            self.turns(number)
-
-    def turns(self, number: int) -> None:
-        """Apply the changes that the log has now."""
-        end = self._run.log_end()
-        while True:
-            if self._stopped:  # Spark must not take the batch as applied
-                raise PgwireError(_STOPPED)
-            batch = self._run.turn(number)
-            if batch is not None:
-                self._report(batch)
-            if batch is None or batch.until >= end:
-                break
-
-    def stop(self) -> None:
-        """Apply no further turn; return when a running one is applied."""
-        self._stopped = True
-        with self._running:
-            pass
 
 
 def mirror(
@@ -241,34 +178,30 @@ def mirror(
         report=report or (lambda batch: None),
     )
     lake = Lake.parse(target, storage_options, spark)
-    return start_mirror(spark, log, lake, tables, chosen, checkpoint, every).query
-
-
-def start_mirror(
-    spark: SparkSession,
-    log: str | os.PathLike[str] | Log,
-    lake: Lake,
-    tables: str | Sequence[str],
-    options: MirrorOptions,
-    checkpoint: str,
-    every: str | None,
-) -> SparkMirror:
-    """Start a mirror; see :func:`mirror`."""
-    if options.once and every is not None:
+    if once and every is not None:
         raise OptionError("`once` and `every` exclude one another")
-    run = options.start(log, lake, tables, SparkRunner(spark))
-    batches = _Batches(run, options.report)
+    run = chosen.start(log, lake, tables, spark_runner(spark))
+
+    def turns(rows: DataFrame | None, number: int) -> None:
+        """Apply the changes that the log has now."""
+        end = run.log_end()
+        while (batch := run.turn(number)) is not None:
+            chosen.report(batch)
+            if batch.until >= end:
+                break
+
     if any(row.state in REQUESTED for row in run.status.values()):
-        batches.turns(-1)  # the log need not grow
+        turns(None, -1)  # the log need not grow
     spark.dataSource.register(MirrorTrigger)
     stream = spark.readStream.format(FORMAT).option("path", _path(log))
-    writer: Any = stream.load().writeStream.foreachBatch(batches)
+    writer: Any = stream.load().writeStream.foreachBatch(turns)
     writer = writer.option("checkpointLocation", checkpoint)
-    if options.once:
+    if once:
         writer = writer.trigger(availableNow=True)
     elif every is not None:
         writer = writer.trigger(processingTime=every)
-    return SparkMirror(writer.start(), batches)
+    query: StreamingQuery = writer.start()
+    return query
 
 
 def resume_table(

@@ -7,28 +7,22 @@ import json
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from rich.console import Console
 
+from pgwire_codec.comparing.result import Comparison, RowDifference, TableComparison
 from tests.support import build
 from tests.support.commands import run
 from tests.support.mirrors import ID, Writer, relation
 
-if TYPE_CHECKING:
-    from pgwire_codec.spark.comparing.result import TableComparison
-
 
 def table(name: str, state: str, **values: Any) -> TableComparison:
-    from pgwire_codec.spark.comparing.result import TableComparison
-
     return TableComparison(name, state, lsn=0x1_0000_0010, server_rows=3, target_rows=3, **values)
 
 
 def different() -> TableComparison:
-    from pgwire_codec.spark.comparing.result import RowDifference
-
     columns = {"v": (Decimal("1.50"), None), "f": (float("nan"), b"\xff")}
     return table(
         "public.a",
@@ -93,11 +87,7 @@ def test_table() -> None:
 def test_exit_status(
     states: list[str], status: int, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from contextlib import nullcontext
-
-    comparing = pytest.importorskip("pgwire_codec.spark.comparing.compare")
-    from pgwire_codec.spark import local
-    from pgwire_codec.spark.comparing.result import Comparison
+    from pgwire_codec.comparing import comparison
 
     given: dict[str, Any] = {}
 
@@ -111,16 +101,32 @@ def test_exit_status(
             )
         )
 
-    monkeypatch.setattr(comparing, "compare", compare)
-    monkeypatch.setattr(local, "local_spark", lambda conf, delta: nullcontext(None))
-    result = run(*arguments(tmp_path), "--publication", "p", "--wait", "5")
+    monkeypatch.setattr(comparison, "compare", compare)
+    chosen = "--runner", "local", "--publication", "p", "--wait", "5"
+    result = run(*arguments(tmp_path), *chosen)
     assert result.exit_code == status
     assert text in result.stderr
     assert [json.loads(line)["state"] for line in result.stdout.splitlines()] == states
-    assert given["arguments"] == (
-        None, str(tmp_path / "log"), f"delta:{tmp_path}", "host=none",
-    )  # fmt: skip
+    assert given["arguments"] == (str(tmp_path / "log"), f"delta:{tmp_path}", "host=none")
     assert (given["publication"], given["wait"], given["tables"]) == (("p",), 5.0, "*")
+
+
+def test_spark_is_the_default_runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from contextlib import nullcontext
+
+    on_spark = pytest.importorskip("pgwire_codec.spark.comparison")
+    from pgwire_codec.spark import local
+
+    given: list[Any] = []
+
+    def compare(*arguments: Any, **options: Any) -> Comparison:
+        given.extend(arguments)
+        return Comparison(())
+
+    monkeypatch.setattr(on_spark, "compare", compare)
+    monkeypatch.setattr(local, "local_spark", lambda conf, delta: nullcontext("session"))
+    assert run(*arguments(tmp_path)).exit_code == 0
+    assert given == ["session", str(tmp_path / "log"), f"delta:{tmp_path}", "host=none"]
 
 
 def arguments(folder: Path) -> list[object]:
@@ -132,9 +138,11 @@ def arguments(folder: Path) -> list[object]:
     ]  # fmt: skip
 
 
-def test_usage(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
-    given = arguments(tmp_path)
+@pytest.mark.parametrize("runner", ["local", "spark"])
+def test_usage(tmp_path: Path, runner: str) -> None:
+    if runner == "spark":
+        pytest.importorskip("pyspark")
+    given = [*arguments(tmp_path), "--runner", runner]
     result = run(*given[:2], tmp_path / "none", *given[3:])
     assert result.exit_code == 3
     assert "none is not a log" in result.stderr
@@ -144,3 +152,10 @@ def test_usage(tmp_path: Path) -> None:
     result = run(*given, "dbname=shop", "password=secret")
     assert result.exit_code == 2
     assert "secret" not in result.stderr
+
+
+def test_iceberg_needs_spark(tmp_path: Path) -> None:
+    given = arguments(tmp_path)
+    result = run(*given[:4], "iceberg:lake", *given[5:], "--runner", "local")
+    assert result.exit_code == 2
+    assert "--runner spark" in result.stderr

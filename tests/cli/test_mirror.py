@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 
 from pgwire_codec.cli.memory import settings_of_workers
+from pgwire_codec.log import Log
+from pgwire_codec.log.consumers import parse_consumer
 from tests.support import build
 from tests.support.build import column
 from tests.support.commands import SHELL, run
@@ -55,6 +57,8 @@ def test_without_spark(tmp_path: Path) -> None:
     writer.flush()
     status, [line], errors = mirrored(tmp_path, "--runner", "local")
     assert (status, line["table"], line["state"], errors) == (0, "public.t1", "ok", "")
+    read = parse_consumer(f"file:{tmp_path / 'checkpoint' / 'lsn'}").read_lsn()
+    assert read == writer.lsn == Log(tmp_path / "log").end.lsn
     writer.commit(build.insert(1, "2"))
     writer.flush()
     with subprocess.Popen(
@@ -215,6 +219,9 @@ def test_usage(tmp_path: Path) -> None:
     writer = Writer(tmp_path)
     writer.commit(relation(1, ID), build.insert(1, "1"))
     writer.flush()
+    result = run("mirror", "--log", tmp_path / "log", *options, "--every", "5 parsecs")
+    assert result.exit_code == 2
+    assert "'5 parsecs' is not a time such as '10 seconds'" in result.stderr
     options[1] = "iceberg:/lake"
     result = run("mirror", "--log", tmp_path / "log", *options)
     assert result.exit_code == 2

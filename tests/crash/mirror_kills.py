@@ -128,7 +128,7 @@ class Mirror:
 
     def compare(self, dsn: str) -> list[str]:
         """Compare the tables with the server's; return the faults."""
-        done = self._run("compare", "--dsn", dsn, "--wait", "1")
+        done = self._run("compare", "--runner", "local", "--dsn", dsn, "--wait", "1")
         lines = map(json.loads, done.stdout.splitlines())
         faults = [f"{line['table']}: {line}" for line in lines if line["state"] != "equal"]
         return faults if faults or done.returncode == 0 else [f"compare failed: {done.stderr}"]

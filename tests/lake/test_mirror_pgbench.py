@@ -6,7 +6,6 @@ import random
 import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,9 +13,6 @@ from pgwire_codec import log
 from tests.support.log_captures import capture_into, running
 from tests.support.mirrors import MirrorOf
 from tests.support.servers import database
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
@@ -26,10 +22,9 @@ _PAUSE = 3.0  # between two changes of the schema
 
 
 def test_pgbench_and_schema_changes(
-    mirror: MirrorOf, spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path
+    mirror: MirrorOf, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     pytest.importorskip("psycopg2")
-    from pgwire_codec.spark import compare
     from tests.soak.load import create_tables
     from tests.soak.schema_changes import SchemaChanges
 
@@ -44,21 +39,17 @@ def test_pgbench_and_schema_changes(
             while not (tmp_path / "log" / "manifest.json").exists():
                 assert not failed, failed
                 time.sleep(0.1)
-            query = mirror.start(every="2 seconds")
             command = [pgbench, "-n", "-c", "4", "-T", str(_SECONDS), made.dsn]
-            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writing:
-                while writing.poll() is None:
-                    print(schema.apply())
-                    time.sleep(_PAUSE)
-                assert writing.stdout is not None
-                print(writing.stdout.read())
-            assert writing.returncode == 0
-            found = compare(
-                spark, mirror.log, mirror.target, made.dsn, wait=300,
-            )  # fmt: skip
+            with mirror.running():
+                with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writing:
+                    while writing.poll() is None:
+                        print(schema.apply())
+                        time.sleep(_PAUSE)
+                    assert writing.stdout is not None
+                    print(writing.stdout.read())
+                assert writing.returncode == 0
+                found = mirror.compare(made.dsn, wait=300)
             assert not failed, failed
-            assert query.exception() is None
-            query.stop()
         states = {each.table: each.state for each in found.tables}
         gone = {table for table, state in states.items() if state == "gone"}  # dropped
         unequal = {each: state for each, state in states.items() if state != "equal"}

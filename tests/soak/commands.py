@@ -53,17 +53,20 @@ class Commands:
         ]
 
     def mirror(self) -> list[str]:
-        checkpoint = str(self.folder / "checkpoint")
-        return [*self._spark("mirror"), "--checkpoint", checkpoint, "--parallelism", "2"]
-
-    def compare(self) -> list[str]:
-        return [*self._spark("compare"), "--dsn", self.made.dsn]
-
-    def _spark(self, name: str) -> list[str]:
         return [
-            *(sys.executable, "-c", COMMAND, name, "--json", "--log", str(self.log)),
-            *("--to", f"delta:{self.folder / 'lake'}", "--conf", "spark.driver.memory=1g"),
+            *self._of_lake("mirror"),
+            *("--checkpoint", str(self.folder / "checkpoint")),
+            *("--conf", "spark.driver.memory=1g"),
             # Touched at the start, so that the memory shows what grows beside the heap. A leak in
             # the heap ends the process.
             *("--conf", "spark.driver.extraJavaOptions=-Xms1g -XX:+AlwaysPreTouch"),
+        ]
+
+    def compare(self) -> list[str]:
+        return [*self._of_lake("compare"), "--runner", "local", "--dsn", self.made.dsn]
+
+    def _of_lake(self, name: str) -> list[str]:
+        return [
+            *(sys.executable, "-c", COMMAND, name, "--json", "--log", str(self.log)),
+            *("--to", f"delta:{self.folder / 'lake'}"),
         ]

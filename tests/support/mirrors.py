@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pgwire_codec import log
+from pgwire_codec.comparing import comparison
+from pgwire_codec.comparing.result import Comparison
 from pgwire_codec.lake import mirroring
 from pgwire_codec.lake.lakehouse import Lake
 from pgwire_codec.lake.requests import replay_table, resume_table
@@ -65,6 +70,37 @@ class MirrorOf:
 
         options["checkpoint"] = str(self.checkpoint)
         mirror(self._spark, self.log, self.target, tables, **options).awaitTermination()
+
+    @contextmanager
+    def running(self, **options: Any) -> Iterator[None]:
+        """Run the mirror meanwhile. Raises its error."""
+        if self._spark is None:
+            running = mirroring.mirror(self.log, self.target, **options)
+            with ThreadPoolExecutor(1) as thread:
+                result = thread.submit(running.run)
+                try:
+                    yield
+                finally:
+                    running.stop()
+                result.result()
+            return
+        from pgwire_codec.spark import mirror
+
+        options["checkpoint"] = str(self.checkpoint)
+        query = mirror(self._spark, self.log, self.target, **options)
+        try:
+            yield
+            assert query.exception() is None
+        finally:
+            query.stop()
+
+    def compare(self, dsn: str, **options: Any) -> Comparison:
+        """Compare the tables with the server's."""
+        if self._spark is None:
+            return comparison.compare(self.log, self.target, dsn, **options)
+        from pgwire_codec.spark import compare
+
+        return compare(self._spark, self.log, self.target, dsn, **options)
 
     def resume(self, table: str) -> None:
         resume_table(self.opened, table)

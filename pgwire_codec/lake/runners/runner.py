@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
-from pgwire_codec.lake.tasks import BucketKey, ChangeFacts, MergeOutcome, Piece
-from pgwire_codec.log.partition import LogPartition
-
 T = TypeVar("T")
 R = TypeVar("R")
+F = TypeVar("F")
 
-#: Splits the changes of a partition.
-Split = Callable[[LogPartition], Iterator[Piece | ChangeFacts]]
 
-#: Merges the changes of a bucket.
-Merge = Callable[[BucketKey, Sequence[pa.RecordBatch]], MergeOutcome]
+class BucketKey(NamedTuple):
+    """Rows that one task merges: some of the keys of a relation."""
+
+    relation_oid: int
+    bucket: int
+
+
+class Piece(NamedTuple):
+    """Rows on their way to the task that merges them."""
+
+    key: BucketKey
+    rows: pa.RecordBatch
+
+
+#: Merges the pieces of a key.
+Merge = Callable[[BucketKey, Sequence[pa.RecordBatch]], R]
 
 
 class Runner(Protocol):
@@ -30,9 +40,14 @@ class Runner(Protocol):
         """
 
     def exchange(
-        self, split: Split, partitions: Sequence[LogPartition], merge: Merge, message_bytes: int
-    ) -> tuple[list[ChangeFacts], list[MergeOutcome]]:
-        """Split partitions, and merge what has the same key.
+        self,
+        split: Callable[[T], Iterable[Piece | F]],
+        items: Sequence[T],
+        merge: Merge[R],
+        size: int,
+    ) -> tuple[list[F], list[R]]:
+        """Split items into pieces, and merge those with the same key.
 
-        ``message_bytes`` are the bytes of the partitions' messages.
+        Return the facts that the split yields beside pieces, and what the merge returns for each
+        key. ``size`` is that of the work in bytes.
         """

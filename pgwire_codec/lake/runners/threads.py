@@ -5,21 +5,20 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
 import pyarrow as pa
 
-from pgwire_codec.lake.runners.runner import Merge, Split
-from pgwire_codec.lake.tasks import BucketKey, ChangeFacts, MergeOutcome, Piece
-from pgwire_codec.log.partition import LogPartition
+from pgwire_codec.lake.runners.runner import BucketKey, Merge, Piece
 
 T = TypeVar("T")
 R = TypeVar("R")
+F = TypeVar("F")
 
-#: Bytes of changes in memory; others are in temporary files.
+#: Bytes of pieces in memory; others are in temporary files.
 _MOST_BYTES: Final = 128 << 20
 
 
@@ -33,46 +32,43 @@ class Threads:
     """
 
     def __init__(self, count: int | None = None) -> None:
-        self._pool = ThreadPoolExecutor(count or _cores(), "pgwire_codec_lake")
+        self._count = count or _cores()
 
     def map(self, task: Callable[[T], R], items: Sequence[T], size: int = 0) -> list[R]:
-        if len(items) == 1:
-            return [task(items[0])]
-        running: list[Future[R]] = []
-        try:
-            running += (self._pool.submit(task, item) for item in items)
-            return [future.result() for future in running]
-        finally:  # nothing goes on after an error
-            for future in running:
-                future.cancel()
-            wait(running)
+        if len(items) < 2:
+            return [task(item) for item in items]
+        with ThreadPoolExecutor(min(self._count, len(items)), "pgwire_codec_lake") as pool:
+            running = [pool.submit(task, item) for item in items]
+            try:
+                return [future.result() for future in running]
+            except BaseException:  # nothing goes on after an error
+                pool.shutdown(cancel_futures=True)
+                raise
 
     def exchange(
-        self, split: Split, partitions: Sequence[LogPartition], merge: Merge, message_bytes: int
-    ) -> tuple[list[ChangeFacts], list[MergeOutcome]]:
+        self,
+        split: Callable[[T], Iterable[Piece | F]],
+        items: Sequence[T],
+        merge: Merge[R],
+        size: int = 0,
+    ) -> tuple[list[F], list[R]]:
         with _Pieces() as pieces:
 
-            def run(partition: LogPartition) -> list[ChangeFacts]:
+            def run(item: T) -> list[F]:
                 facts = []
-                for result in split(partition):
+                for result in split(item):
                     if isinstance(result, Piece):
                         pieces.add(result)
                     else:
                         facts.append(result)
                 return facts
 
-            facts = [each for of_partition in self.map(run, partitions) for each in of_partition]
-            failed = {each.relation_oid for each in facts if each.error is not None}
-            keys = [key for key in pieces.keys() if key.relation_oid not in failed]  # noqa: SIM118
-            return facts, self.map(lambda key: merge(key, pieces.take(key)), keys)
-
-    def close(self) -> None:
-        """End the threads."""
-        self._pool.shutdown()
+            facts = [each for of_item in self.map(run, items) for each in of_item]
+            return facts, self.map(lambda key: merge(key, pieces.take(key)), pieces.keys())
 
 
 class _Pieces:
-    """Changes by the task that merges them, in memory or in temporary files."""
+    """Pieces by the task that merges them, in memory or in temporary files."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -95,17 +91,17 @@ class _Pieces:
 
     def add(self, piece: Piece) -> None:
         with self._lock:
-            if self._bytes + piece.events.nbytes <= _MOST_BYTES:
-                self._bytes += piece.events.nbytes
-                self._held.setdefault(piece.key, []).append(piece.events)
+            if self._bytes + piece.rows.nbytes <= _MOST_BYTES:
+                self._bytes += piece.rows.nbytes
+                self._held.setdefault(piece.key, []).append(piece.rows)
                 return
             self._folder = self._folder or tempfile.TemporaryDirectory(prefix="pgwire_codec-")
             path = Path(self._folder.name) / str(self._number)
             self._number += 1
             self._files.setdefault(piece.key, []).append(path)
         options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-        with pa.ipc.new_file(str(path), piece.events.schema, options=options) as file:
-            file.write(piece.events)
+        with pa.ipc.new_file(str(path), piece.rows.schema, options=options) as file:
+            file.write(piece.rows)
 
     def take(self, key: BucketKey) -> list[pa.RecordBatch]:
         """Return the pieces of a key, which are forgotten."""

@@ -34,7 +34,7 @@ def expired_files(folder: Folder, state: DeltaState, now: float) -> list[str]:
     former = state_before(folder, begin)
     if former is None:
         return []
-    # What was added since has been written since.
+    # Files that were added since have been written since.
     used = _files(former.files) | _files(state.files)
     return [
         name

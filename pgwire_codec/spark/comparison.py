@@ -1,29 +1,22 @@
-"""compare: whether the tables of a lake have the rows that the server's tables have."""
+"""compare: whether the tables of a lake have the rows that the server's tables have, on Spark."""
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from pgwire_codec.comparing.comparison_options import JOBS, MAX_ROWS, WAIT, ComparisonOptions
+from pgwire_codec.comparing.comparison_run import ComparisonRun
+from pgwire_codec.comparing.result import Comparison
 from pgwire_codec.errors import OptionError
 from pgwire_codec.lake.lakehouse import Lake
 from pgwire_codec.log import Log
-from pgwire_codec.spark.comparing.comparison_run import ComparisonRun
-from pgwire_codec.spark.comparing.result import Comparison
+from pgwire_codec.spark.options import parse_options
+from pgwire_codec.spark.runner import spark_runner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-#: Seconds for the log and the target to reach the server.
-WAIT: Final = 60.0
-
-#: Number of connections that read a table.
-JOBS: Final = 4
-
-#: Number of rows of a table that are shown.
-MAX_ROWS: Final = 10
 
 #: Options of ``format("pgoutput")`` that values or reading depend on.
 _OPTIONS: Final = ("types", "numeric", "unrepresentable", "maxPartitionBytes")
@@ -57,7 +50,8 @@ def compare(
 
     Numbers of rows and checksums are computed on Spark's executors on both sides, and only rows of
     hash buckets that differ are then matched. Rows come from the server by COPY, over connections
-    of the executors, and are decoded as those of the log are. Checksums that the server computes
+    of the executors, and are decoded as those of the log are. Small tables are compared in the
+    driver. Checksums that the server computes
     would need less network, but the same text of each value on both sides, and one core for each
     table. A difference remains unseen with a chance of about 1 in 2 to the power of 64.
 
@@ -82,7 +76,7 @@ def compare(
     Parameters
     ----------
     spark : SparkSession
-        The session.
+        The session, which must not be one of Spark Connect.
     log : str, path or Log
         Location of the log that is mirrored, or the log.
     target : str
@@ -102,7 +96,7 @@ def compare(
         Seconds from the beginning for the log and the target to reach the server. Each row that
         differs is compared at least twice, unless its verdict is clear.
     jobs : int
-        Number of connections that read a table at once.
+        Number of connections that read a table at once, at most.
     max_rows : int
         Number of rows of a table that are shown.
     **options
@@ -127,22 +121,10 @@ def compare(
 
     Notes
     -----
-    The server keeps old row versions while the snapshot is open, as for any long query. A table
-    that is altered or truncated meanwhile is read again.
+    The server keeps old row versions while the snapshot is open, as for any long query: while the
+    tables are read and, if rows differ, until the log reaches the snapshot. A table that is altered
+    or truncated meanwhile is read again.
     """
-    _check(wait, jobs, max_rows, options)
-    publications = [publication] if isinstance(publication, str) else list(publication)
-    lake = Lake.parse(target, storage_options, spark)
-    source = log if isinstance(log, Log) else Log(os.fspath(log))
-    names = [each.strip() for each in tables.split(",")] if isinstance(tables, str) else tables
-    run = ComparisonRun(spark, source, lake, dsn, names, publications, jobs, max_rows, options)
-    return run.run(time.monotonic() + wait)
-
-
-def _check(wait: float, jobs: int, max_rows: int, options: Mapping[str, str]) -> None:
-    for name, value, least in (("wait", wait, 0), ("jobs", jobs, 1), ("max_rows", max_rows, 0)):
-        if value < least:
-            raise OptionError(f"{name} must be at least {least}, not {value}")
     known = {name.lower() for name in _OPTIONS}
     unknown = [name for name in options if name.lower() not in known]
     if unknown:
@@ -150,3 +132,10 @@ def _check(wait: float, jobs: int, max_rows: int, options: Mapping[str, str]) ->
             f"compare has no option {', '.join(unknown)}",
             hint=f'Its options of format("pgoutput") are {", ".join(_OPTIONS)}.',
         )
+    path = log.uri if isinstance(log, Log) else os.fspath(log)
+    source = parse_options({**options, "path": path, "relationOid": "1"})
+    chosen = ComparisonOptions(
+        tables, publication, wait, jobs, max_rows, source.decoder, source.max_partition_bytes
+    )
+    lake = Lake.parse(target, storage_options, spark)
+    return ComparisonRun(spark_runner(spark), log, lake, dsn, chosen).run()

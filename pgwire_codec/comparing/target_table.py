@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
 
 import pyarrow as pa
 
+from pgwire_codec.comparing.target_rows import TargetRows
 from pgwire_codec.errors import TableError
 from pgwire_codec.lake.history import CHANGE
 from pgwire_codec.lake.lakehouse import Lake
 from pgwire_codec.lake.masks import masked_column
 from pgwire_codec.lake.row_columns import DELETED
+from pgwire_codec.lake.row_types import row_schema
 from pgwire_codec.lake.status import TableStatus
-from pgwire_codec.lake.table_files import TableFiles
+from pgwire_codec.lake.table_files import TableFiles, grouped
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.protocol.quoting import qualified_name
-from pgwire_codec.spark.arrow_types import spark_schema
 
-if TYPE_CHECKING:
-    from pyspark.sql.types import DataType
+#: Bytes of files that one task reads.
+_TASK_BYTES: Final = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +53,20 @@ class TargetTable:
     keeps_deleted: bool
 
     @property
-    def columns(self) -> Mapping[str, DataType]:
-        """Spark's types of the columns."""
-        return {each.name: each.dataType for each in spark_schema(self.schema)}
+    def columns(self) -> Mapping[str, pa.DataType]:
+        """Types of the columns."""
+        return {field.name: field.type for field in self.schema}
+
+    def rows(self, columns: Collection[str]) -> list[TargetRows]:
+        """Return its rows in parts, with those of some columns that it has."""
+        read = [field for field in self.schema if field.name in columns]
+        if self.keeps_deleted:
+            read.append(self.schema.field(DELETED))
+        read = read or [self.schema.field(0)]  # which has the number of rows
+        return [
+            TargetRows(replace(self.files, files=tuple(files)), pa.schema(read), self.keeps_deleted)
+            for files in grouped(self.files.files, _TASK_BYTES)
+        ]
 
 
 def open_version(lake: Lake, relation: Relation, status: TableStatus | None) -> TargetTable:
@@ -80,12 +92,13 @@ def open_version(lake: Lake, relation: Relation, status: TableStatus | None) -> 
     ):
         lsn = max(lsn, status.whole_lsn or 0)
     masks = () if status is None else status.masks or ()
+    schema = row_schema(found.schema or pa.schema([]))
     return TargetTable(
         found.version,
-        found.schema or pa.schema([]),
+        schema,
         found.files,
         lsn,
         position.relation,
         frozenset(map(masked_column, masks)),
-        status is not None and DELETED in (status.row_columns or ()),
+        status is not None and DELETED in (status.row_columns or ()) and DELETED in schema.names,
     )

@@ -26,7 +26,7 @@ from tests.support import build
 def test_columns(
     logged: str, server: str, target: str | None, masked: str, expected: dict[str, str]
 ) -> None:
-    from pgwire_codec.spark.comparing.uncompared import uncompared_columns
+    from pgwire_codec.comparing.uncompared import uncompared_columns
 
     assert uncompared_columns(logged, server, target, masked) == expected
 
@@ -34,7 +34,7 @@ def test_columns(
 def test_relations_that_the_log_lacks() -> None:
     psycopg2 = pytest.importorskip("psycopg2")
     assert psycopg2
-    from pgwire_codec.spark.comparing.unlogged import changed_relations
+    from pgwire_codec.comparing.unlogged import changed_relations
 
     messages = build.wire(
         [

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,9 +15,6 @@ import pytest
 from tests.support.log_captures import capture_into, flush_lsn
 from tests.support.mirrors import MirrorOf
 from tests.support.servers import database
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
@@ -144,9 +141,7 @@ DAMAGES: dict[str, tuple[list[Change], int]] = {
 }  # fmt: skip
 
 
-def test_damages(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    from pgwire_codec.spark import compare
-
+def test_damages(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     # Beside the changes of rows: two columns and a table that are gone.
     assert sum(len(changes) for changes, _ in DAMAGES.values()) + 3 >= 40
     with database(request.getfixturevalue("pg18")) as made:
@@ -156,7 +151,7 @@ def test_damages(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: 
         mirror.run()
 
         def compared() -> dict[str, Any]:
-            found = compare(spark, mirror.log, mirror.target, made.dsn, wait=0)
+            found = mirror.compare(made.dsn, wait=0)
             return {table.table.partition(".")[2]: table for table in found.tables}
 
         names = [*KEYED, *BAGS, *ROOTS, *SUMS, *OTHERS]

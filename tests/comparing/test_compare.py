@@ -3,142 +3,21 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from tests.support.lakehouse import usable_format
-from tests.support.log_captures import capture_into, flush_lsn
-from tests.support.mirrors import MirrorOf
-from tests.support.servers import Database, database
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.compared_shop import Shop
+from tests.support.log_captures import capture_into, running
 
 pytestmark = pytest.mark.slow
 
 pytest.importorskip("deltalake")
 pytest.importorskip("psycopg2")
-
-VALUES = """
-    id int PRIMARY KEY, amount numeric(10, 2), free numeric, f float8, d date, ts timestamp,
-    tz timestamptz, u uuid, j jsonb, a int[], b bytea, c char(5), t text
-"""
-
-
-class Shop:
-    """A server, its log, and the mirror of it."""
-
-    def __init__(self, made: Database, spark: SparkSession, folder: Path, engine: str) -> None:
-        self.made = made
-        self.mirror = MirrorOf(None if engine == "local" else spark, folder, engine)
-        self._spark = spark
-        self._folder = folder
-
-    def capture(self) -> None:
-        capture = capture_into(self.made, self._folder / "log", snapshot=True)
-        capture.run(until_lsn=flush_lsn(self.made))
-
-    def follow(self) -> None:
-        self.capture()
-        self.mirror.run()
-
-    def compare(self, **options: Any) -> dict[str, Any]:
-        """Results by table, without the schema."""
-        from pgwire_codec.spark import compare
-
-        options = {"wait": 0} | options
-        found = compare(self._spark, self.mirror.log, self.mirror.target, self.made.dsn, **options)
-        assert found.is_equal == all(each.state == "equal" for each in found.tables)
-        return {each.table.partition(".")[2]: each for each in found.tables}
-
-    def compare_captured(self, **options: Any) -> dict[str, Any]:
-        """Compare while a capture runs: without one, a log may lack the server's last changes."""
-        done = threading.Event()
-
-        def follow() -> None:
-            while not done.is_set():
-                self.capture()
-
-        with ThreadPoolExecutor(1) as executor:
-            running = executor.submit(follow)
-            try:
-                return self.compare(wait=300, **options)
-            finally:
-                done.set()
-                running.result()
-
-    def damage(self, table: str, statement: str) -> None:
-        """Run a statement on a table of the lake."""
-        path = str(self.mirror.lake / "public" / table)
-        if self.mirror.engine == "local":
-            self._delta_rs(path, statement)
-            return
-        is_iceberg = self.mirror.engine == "iceberg"
-        name = self.mirror.name(f"public.{table}") if is_iceberg else f"delta.`{path}`"
-        self._spark.sql(statement.format(name)).collect()
-
-    def remove(self, table: str) -> None:
-        """Remove a table from the lake."""
-        if self.mirror.engine == "iceberg":
-            self._spark.sql(f"DROP TABLE {self.mirror.name(f'public.{table}')}")
-        else:
-            shutil.rmtree(self.mirror.lake / "public" / table)
-
-    @staticmethod
-    def _delta_rs(path: str, statement: str) -> None:
-        import deltalake
-
-        table = deltalake.DeltaTable(path)
-        verb, *words = statement.split()
-        where = statement.partition(" WHERE ")[2]
-        if verb == "UPDATE":
-            table.update({words[2]: words[4]}, predicate=where)
-        elif verb == "DELETE":
-            table.delete(where)
-        else:
-            found = deltalake.QueryBuilder().register("t", table)
-            rows = found.execute(f"SELECT * FROM t WHERE {where}").read_all()
-            deltalake.write_deltalake(path, rows, mode="append")
-
-
-@pytest.fixture(params=["local", "iceberg"])
-def engine(request: pytest.FixtureRequest) -> str:
-    """Writer of the tables that are compared."""
-    return usable_format(request.param)
-
-
-@pytest.fixture
-def shop(
-    spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, engine: str
-) -> Iterator[Shop]:
-    with database(request.getfixturevalue("pg18")) as made:
-        made.execute(
-            f"CREATE TABLE typed ({VALUES})",
-            "CREATE TABLE bag (v int, w text)",
-            "CREATE TABLE empty (id int PRIMARY KEY)",
-            "ALTER TABLE bag REPLICA IDENTITY FULL",
-            "INSERT INTO bag SELECT n % 3, NULLIF(n % 2, 0) FROM generate_series(1, 20) n",
-            "CREATE PUBLICATION p FOR ALL TABLES",
-        )
-        made.execute(
-            "INSERT INTO typed SELECT n, n / 3.0, 1e30 * n, n / 7.0, DATE '2020-01-01' + n,"
-            " TIMESTAMP '2020-01-01 01:02:03.4' + n * INTERVAL '1 hour', now(),"
-            " gen_random_uuid(), '{\"a\": 1}', ARRAY[n, NULL], '\\\\x00ff', 'x', repeat('y', n)"
-            " FROM generate_series(1, 500) n"
-        )
-        made.execute(
-            "INSERT INTO typed VALUES (-1, NULL, 'NaN', 'NaN', NULL, NULL, NULL, NULL, NULL, '{}',"
-            " '', NULL, '')",
-            "INSERT INTO typed (id, f) VALUES (-2, '-0')",
-        )
-        yield Shop(made, spark, tmp_path, engine)
 
 
 def test_equal_tables(shop: Shop) -> None:
@@ -382,7 +261,7 @@ def test_partitions_of_a_published_root_are_not_tables(shop: Shop) -> None:
 
 def test_ranges_of_a_table(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     from pgwire_codec.capture.snapshot import table_ranges
-    from pgwire_codec.spark.comparing import server_state
+    from pgwire_codec.comparing import server_state
 
     ranges = []
 
@@ -429,20 +308,19 @@ def test_writes_and_the_mirror_go_on_meanwhile(shop: Shop, tmp_path: Path) -> No
                 time.sleep(0.05)
 
     shop.capture()
-    with ThreadPoolExecutor(2) as executor:
-        capturing = executor.submit(capture.run)
-        query = shop.mirror.start(report=lambda batch: has_begun.set())
+    with (
+        running(capture) as failed,
+        shop.mirror.running(report=lambda batch: has_begun.set()),
+        ThreadPoolExecutor(1) as executor,
+    ):
+        assert has_begun.wait(60)
+        writing = executor.submit(write)
         try:
-            has_begun.wait()
-            writing = executor.submit(write)
             states = {name: each.state for name, each in shop.compare(wait=30).items()}
-            assert states["empty"] == "equal"
-            assert set(states.values()) <= {"equal", "behind", "changing"}
-            done.set()
-            writing.result()
-            assert {each.state for each in shop.compare(wait=300).values()} == {"equal"}
         finally:
             done.set()
-            query.stop()
-            capture.stop()
-        capturing.result()
+            writing.result()
+        assert states["empty"] == "equal"
+        assert set(states.values()) <= {"equal", "behind", "changing"}
+        assert {each.state for each in shop.compare(wait=300).values()} == {"equal"}
+        assert not failed

@@ -2,89 +2,79 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import Final
 
-from pgwire_codec.errors import PgwireError
+from pgwire_codec.comparing.checksums import BUCKETS, Balance, Checksum, SideRows
+from pgwire_codec.comparing.compared_columns import ComparedColumns
+from pgwire_codec.comparing.comparison_options import ComparisonOptions
+from pgwire_codec.comparing.log_changes import ChangedRows, changed_rows
+from pgwire_codec.comparing.result import FAILED, GONE, SET_ASIDE, Comparison, TableComparison
+from pgwire_codec.comparing.row_differences import Differences, KeyChoice, RowCount, RowSplit
+from pgwire_codec.comparing.server_rows import ServerRows, schema_of
+from pgwire_codec.comparing.server_state import ServerState
+from pgwire_codec.comparing.table_check import Reading, TableCheck
+from pgwire_codec.comparing.target_table import TargetTable, open_version
+from pgwire_codec.comparing.uncompared import uncompared_columns
+from pgwire_codec.comparing.unlogged import unlogged_relations
 from pgwire_codec.lake import status
 from pgwire_codec.lake.identity import column_names
 from pgwire_codec.lake.lakehouse import Lake
-from pgwire_codec.lake.row_columns import DELETED
+from pgwire_codec.lake.runners.runner import Runner
 from pgwire_codec.lake.table_names import TableNames, no_table
+from pgwire_codec.lake.task_errors import error_of
 from pgwire_codec.log import Log
 from pgwire_codec.log.relation_history import RelationHistory
 from pgwire_codec.log.tables_with_rows import TablesWithRows
 from pgwire_codec.protocol.messages import Relation
-from pgwire_codec.spark.comparing.compared_columns import ComparedColumns
-from pgwire_codec.spark.comparing.log_changes import ChangedRows, changed_rows
-from pgwire_codec.spark.comparing.result import FAILED, GONE, SET_ASIDE, Comparison, TableComparison
-from pgwire_codec.spark.comparing.row_differences import count_rows
-from pgwire_codec.spark.comparing.server_rows import schema_of, server_rows
-from pgwire_codec.spark.comparing.server_state import ServerState
-from pgwire_codec.spark.comparing.table_check import Reading, TableCheck
-from pgwire_codec.spark.comparing.target_rows import TargetTable, open_version
-from pgwire_codec.spark.comparing.uncompared import uncompared_columns
-from pgwire_codec.spark.comparing.unlogged import unlogged_relations
-from pgwire_codec.spark.failures import failure_of
-from pgwire_codec.spark.file_rows import file_rows
-from pgwire_codec.spark.options import parse_options
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+#: Bytes of rows, of buckets that differ, that one task counts.
+_PART_BYTES: Final = 32 << 20
 
 _POLL_SECONDS: Final = 0.5
 
 
 class ComparisonRun:
-    """Comparison of the tables of a lake with a server; see :func:`compare`."""
+    """Comparison of the tables of a lake with a server, whose tasks a runner runs."""
 
     def __init__(
         self,
-        spark: SparkSession,
-        log: Log,
+        runner: Runner,
+        log: str | os.PathLike[str] | Log,
         lake: Lake,
         dsn: str,
-        names: Sequence[str],
-        publications: Sequence[str],
-        jobs: int,
-        max_rows: int,
-        options: Mapping[str, str],
+        options: ComparisonOptions,
     ) -> None:
-        self._spark = spark
-        self._log = log
+        self._runner = runner
+        self._log = log if isinstance(log, Log) else Log(os.fspath(log))
         self._lake = lake
         self._dsn = dsn
-        self._texts = names
-        self._names = TableNames.parse(names)
-        self._publications = publications or log.source.publications
-        self._jobs = jobs
-        self._max_rows = max_rows
         self._options = options
-        self._decoder = parse_options({**options, "path": log.uri, "relationOid": "1"}).decoder
+        self._names = TableNames.parse(options.names)
+        self._publications = options.publications or self._log.source.publications
         self._checks: dict[str, TableCheck] = {}
         self._relations: dict[str, Relation] = {}
         self._logged: dict[str, Relation] = {}
 
-    def run(self, deadline: float) -> Comparison:
-        """Compare at least twice, and until the deadline, unless each table is settled before."""
+    def run(self) -> Comparison:
+        """Compare at least twice, and until time is up, unless each table is settled before."""
+        deadline = time.monotonic() + self._options.wait
         is_first = True
-        try:
-            while True:
-                self._compare(deadline)
-                if not self._left:
-                    break
-                if not is_first and time.monotonic() > deadline:
-                    for check in self._left:
-                        check.give_up(is_complete=True)
-                    break
-                self._await_targets(deadline)
-                is_first = False
-            results = [check.result for check in self._checks.values()]
-        finally:
-            for check in self._checks.values():
-                check.release()
+        while True:
+            self._compare(deadline)
+            if not self._left:
+                break
+            if not is_first and time.monotonic() > deadline:
+                for check in self._left:
+                    check.give_up()
+                break
+            self._await_targets(deadline)
+            is_first = False
+        results = [check.result for check in self._checks.values()]
         found = [each for each in results if each is not None]
         return Comparison(tuple(sorted(found, key=lambda each: each.table)))
 
@@ -102,7 +92,6 @@ class ComparisonRun:
         selected = self._names.select(self._log, None)
         self._logged = {name: each.relation for name, each in selected.items()}
         columns = {name: (each.oid, column_names(each)) for name, each in self._logged.items()}
-        read: dict[str, Reading] = {}
         with ServerState(self._dsn, self._publications, columns) as server:
             if not self._checks:
                 self._begin(server)
@@ -110,29 +99,50 @@ class ComparisonRun:
             # are not visible yet.
             targets = self._open_targets(server)
             server.take()
-            for check in self._left:
-                with _failing(check, server):
-                    read[check.table] = self._read(server, check.table, targets[check.table])
-            for name in server.changed():
-                read.pop(name, None)  # truncated or altered: its rows are of no snapshot
-        for name, reading in read.items():
+            differing = self._balance(server, targets)
+            if differing:
+                self._match(server, differing, deadline)
+
+    def _balance(self, server: ServerState, targets: dict[str, TargetTable]) -> dict[str, Reading]:
+        """Compare numbers and checksums of rows; return the readings that differ."""
+        read: dict[str, Reading] = {}
+        for check in self._left:
+            with _failing(check, server):
+                read[check.table] = self._read(server, check.table, targets[check.table])
+        _drop_changed(read, server)
+        for name, reading in list(read.items()):
             if name not in self._logged and reading.is_empty:
                 del self._checks[name]  # the mirror gets it with its first change
-        differing = {
-            check.table: check
-            for check in self._left
-            if check.table in read and check.differs(read[check.table])
-        }
-        if not differing:
-            return
+            elif reading.differs:
+                continue
+            else:
+                self._checks[name].agree(reading)
+            del read[name]
+        return read
+
+    def _match(self, server: ServerState, read: dict[str, Reading], deadline: float) -> None:
+        """Find the rows that differ, and judge them by the log's changes."""
         unlogged = self._unlogged(server.lsn, deadline)
         history = RelationHistory(self._log)
-        for name, check in differing.items():
-            with _failing(check):
-                if unlogged is None or server.tables[name].relation.oid in unlogged:
-                    check.give_up(is_complete=False)
-                else:
-                    check.judge(self._changed(history, server, name, read[name]))
+        judged: dict[str, tuple[ChangedRows, KeyChoice]] = {}
+        for name, reading in list(read.items()):
+            check, oid = self._checks[name], server.tables[name].relation.oid
+            final = KeyChoice()
+            with _failing(check, server):
+                if unlogged is not None and oid not in unlogged:
+                    changed = self._changed(history, server, oid, reading)
+                    final = check.final_keys(changed, is_quiet=server.is_quiet)
+                    judged[name] = changed, final
+                read[name] = replace(reading, differences=self._differences(oid, reading, final))
+        _drop_changed(read, server)
+        for name, reading in read.items():
+            check = self._checks[name]
+            if reading.differences is None:  # the table failed, or was dropped meanwhile
+                continue
+            if name in judged:
+                check.judge(reading, *judged[name])
+            else:
+                check.give_up(reading)
 
     def _begin(self, server: ServerState) -> None:
         """Begin the checks of the tables; finish those of tables that cannot be compared."""
@@ -143,10 +153,10 @@ class ComparisonRun:
             name: table.relation for name, table in server.tables.items() if self._names.match(name)
         }
         if not self._relations:
-            raise no_table(self._texts, self._log)
+            raise no_table(self._options.names, self._log)
         rows = self._lake.status().read()
         for name in self._relations:
-            check = self._checks[name] = TableCheck(name, self._max_rows)
+            check = self._checks[name] = TableCheck(name, self._options.max_rows)
             row = rows.get(name)
             if name not in server.tables:
                 check.result = TableComparison(name, GONE)
@@ -166,53 +176,59 @@ class ComparisonRun:
         return targets
 
     def _read(self, server: ServerState, name: str, target: TargetTable) -> Reading:
-        """Read the rows of a table on both sides, and keep those that differ."""
-        table = server.tables[name]
-        schema = schema_of(table, self._decoder, target.columns)
-        columns = ComparedColumns.of(table.relation, schema, target.columns, target.masked)
-        ours = columns.rows(
-            server_rows(
-                self._spark,
+        """Sum up the rows of a table on both sides."""
+        table, options = server.tables[name], self._options
+        schema = schema_of(table, options.decoder)
+        kinds = {field.name: field.type for field in schema.arrow}
+        columns = ComparedColumns.choose(table.relation, kinds, target.columns, target.masked)
+        ranges = server.ranges(name)
+        parts: list[SideRows] = [
+            ServerRows(
                 self._dsn,
                 server.snapshot,
-                server.ranges(name),
-                schema,
-                self._decoder,
-                self._jobs,
+                tuple(ranges[number :: options.jobs]),
+                options.decoder,
+                columns.with_texts(schema),
             )
-        )
-        theirs = ours.limit(0)
+            for number in range(min(options.jobs, len(ranges)))
+        ]
         if target.version is not None:
-            found = file_rows(self._spark, target.files, target.schema)
-            if target.keeps_deleted:
-                found = found.where(f"{DELETED} IS NOT TRUE")
-            theirs = columns.rows(found)
-        counted = count_rows(ours, theirs, columns)
-        if counted.differing is not None:
-            counted.differing.persist().count()
+            parts += target.rows(columns.types)
         uncompared = uncompared_columns(
             column_names(self._logged[name]) if name in self._logged else (),
             schema.columns,
             None if target.version is None else target.columns,
             target.masked,
         )
-        return Reading(server.lsn, server.is_quiet, target, columns, counted, uncompared)
+        size = sum(part.size for part in parts)
+        balance = Balance.from_checksums(self._runner.map(Checksum(columns), parts, size))
+        return Reading(server.lsn, server.is_quiet, target, columns, parts, balance, uncompared)
+
+    def _differences(self, oid: int, reading: Reading, final: KeyChoice) -> Differences:
+        """Find the rows of a reading that differ."""
+        columns, different = reading.columns, reading.balance.different
+        share = reading.size * int(different.sum()) // BUCKETS
+        split = RowSplit(oid, columns, different, min(1 + share // _PART_BYTES, BUCKETS))
+        count = RowCount(columns, final, self._options.max_rows)
+        _, found = self._runner.exchange(split, reading.parts, count, reading.size)
+        return count.join(found)
 
     def _changed(
-        self, history: RelationHistory, server: ServerState, name: str, reading: Reading
-    ) -> ChangedRows | None:
+        self, history: RelationHistory, server: ServerState, oid: int, reading: Reading
+    ) -> ChangedRows:
         """Return the rows that the log changes between the target and the snapshot."""
-        oid, target = server.tables[name].relation.oid, reading.target
+        target = reading.target
         is_other = target.relation not in (None, oid)
         return changed_rows(
-            self._spark,
+            self._runner,
             self._log,
             history,
             oid,
             self._log.begin.lsn if is_other else max(target.applied, self._log.begin.lsn),
             server.lsn,
             None if is_other else reading.columns,  # the next batch replaces all rows
-            self._options,
+            self._options.decoder,
+            self._options.partition_bytes,
         )
 
     def _unlogged(self, lsn: int, deadline: float) -> frozenset[int] | None:
@@ -251,6 +267,12 @@ class ComparisonRun:
         return (target.position.commit_lsn or 0) >= check.wanted_lsn
 
 
+def _drop_changed(read: dict[str, Reading], server: ServerState) -> None:
+    """Remove the readings of tables that were truncated or altered: they are of no snapshot."""
+    for name in server.changed():
+        read.pop(name, None)
+
+
 @contextmanager
 def _failing(check: TableCheck, server: ServerState | None = None) -> Iterator[None]:
     """Finish a check with the error that a table raises, unless it changed on the ``server``."""
@@ -259,7 +281,7 @@ def _failing(check: TableCheck, server: ServerState | None = None) -> Iterator[N
     except Exception as error:  # noqa: BLE001  (the other tables go on)
         if server is not None and check.table in server.changed():
             return
-        failure = error if isinstance(error, PgwireError) else failure_of(str(error))
+        failure = error_of(error, check.table)
         check.result = TableComparison(
             check.table, FAILED, error=failure.primary, hint=failure.hint
         )

@@ -1,0 +1,201 @@
+"""Keys of the rows that a range of the log changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pgwire_codec.changes.batch import ChangeBatch
+from pgwire_codec.comparing.compared_columns import ComparedColumns
+from pgwire_codec.errors import DecodeError, Rejected
+from pgwire_codec.lake.comparison import Mask, mask_of
+from pgwire_codec.lake.identity import column_names, key_columns
+from pgwire_codec.lake.row_hashes import Hashes
+from pgwire_codec.lake.runners.runner import Runner
+from pgwire_codec.lake.table_schema import TableSchema, table_schema, to_record_batch
+from pgwire_codec.lake.unsent_values import missing_values
+from pgwire_codec.log import Log
+from pgwire_codec.log.partition import LogPartition
+from pgwire_codec.log.relation_history import RelationHistory
+from pgwire_codec.options import DecoderOptions
+from pgwire_codec.protocol.messages import Relation
+from pgwire_codec.transactions.carry import RelationVersion
+
+_NO_KEYS = np.zeros(0, np.uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedRows:
+    """Rows of a table that a range of the log changes.
+
+    Attributes
+    ----------
+    last_lsn : int
+        Commit LSN of the last transaction that changes some; 0 without one.
+    keys : ndarray of uint64 or None
+        Hashes of their keys, before and after; None if all rows may change.
+    """
+
+    last_lsn: int = 0
+    keys: Hashes | None = None
+
+    def explain(self, keys: Hashes) -> Mask:
+        """Return which keys are those of changed rows."""
+        if self.keys is None:
+            return np.ones(len(keys), np.bool_)
+        explained: Mask = np.isin(keys, self.keys)
+        return explained
+
+    @classmethod
+    def join(cls, parts: Iterable[ChangedRows]) -> ChangedRows:
+        """Return the changed rows of all parts of a range."""
+        last, keys = 0, [_NO_KEYS]
+        is_known = True
+        for part in parts:
+            last = max(last, part.last_lsn)
+            if part.keys is None:
+                is_known = False
+            else:
+                keys.append(part.keys)
+        return cls(last, np.unique(np.concatenate(keys)) if is_known else None)
+
+
+NOTHING_CHANGED = ChangedRows(0, _NO_KEYS)
+
+
+def changed_rows(
+    runner: Runner,
+    log: Log,
+    history: RelationHistory,
+    oid: int,
+    after: int,
+    until: int,
+    columns: ComparedColumns | None,
+    options: DecoderOptions,
+    partition_bytes: int,
+) -> ChangedRows:
+    """Return the rows of a relation that change in a range of commit LSNs.
+
+    Without ``columns``, all rows may change if one does.
+    """
+    until = min(until, log.end.lsn)
+    if until <= after or oid not in log.relations_at(until).relations:
+        return NOTHING_CHANGED
+    versions = [each.version for each in history.between(oid, after, until)]
+    schema = None
+    if columns is not None and _have_old_keys([each.relation for each in versions], columns):
+        schema = _key_schema(versions, columns, log, options)
+    plan = log.plan(
+        after,
+        until,
+        relation_oid=oid,
+        max_partition_bytes=partition_bytes,
+        on_error=options.on_error,
+    )
+    size = sum(extent.length for each in plan.partitions for extent in each.extents)
+    task = _ChangedKeys(oid, columns, schema, options)
+    return ChangedRows.join(runner.map(task, plan.partitions, size))
+
+
+@dataclass(frozen=True, slots=True)
+class _ChangedKeys:
+    """Task that decodes the keys of the changes of a relation. Picklable.
+
+    Attributes
+    ----------
+    relation_oid : int
+    columns : ComparedColumns or None
+    schema : TableSchema or None
+        Of the keys; None if all rows may change.
+    options : DecoderOptions
+    """
+
+    relation_oid: int
+    columns: ComparedColumns | None
+    schema: TableSchema | None
+    options: DecoderOptions
+
+    def __call__(self, partition: LogPartition) -> ChangedRows:
+        letters: list[Rejected] = []
+        last, keys = 0, [_NO_KEYS]
+        is_known = True
+        for batch in partition.decode(self.options, letters):
+            if batch.relation.oid != self.relation_oid:
+                continue
+            last = max(last, int(batch.commit_lsn.max()))
+            if self.schema is None or (batch.op == ord("T")).any():
+                is_known = False
+            elif is_known:
+                try:
+                    keys += self._keys(batch, self.schema)
+                except DecodeError as error:
+                    raise partition.placed(error, batch) from None
+        for letter in letters:  # of another relation, it does not matter here
+            if letter.relation_oid in (None, self.relation_oid):
+                raise partition.error(letter)
+        if not last:
+            return NOTHING_CHANGED
+        return ChangedRows(last, np.unique(np.concatenate(keys)) if is_known else None)
+
+    def _keys(self, batch: ChangeBatch, schema: TableSchema) -> Iterator[Hashes]:
+        """Yield the hashes of the old and new keys."""
+        assert self.columns is not None
+        rows = to_record_batch(batch, schema)
+        keys = {name: rows.column(name) for name in self.columns.keys}
+        before = schema.metadata.get("_before")
+        if before is not None:
+            old_rows = rows.column(before)
+            old_keys = {name: pc.struct_field(old_rows, name) for name in keys}
+            unsent = missing_values(rows.column(schema.metadata["_unchanged"]), list(keys))
+            for number, name in enumerate(keys):
+                if number in unsent:  # the old row has it
+                    places = np.arange(len(rows))
+                    places[unsent[number]] += len(rows)
+                    both = pa.concat_arrays([keys[name], old_keys[name]])
+                    keys[name] = both.take(pa.array(places))
+            has_old = pa.array(np.flatnonzero(mask_of(old_rows.is_valid())))
+            yield self.columns.key_hashes(
+                {name: column.take(has_old) for name, column in old_keys.items()}
+            )
+        yield self.columns.key_hashes(keys)
+
+
+def _key_schema(
+    versions: Sequence[RelationVersion],
+    columns: ComparedColumns,
+    log: Log,
+    options: DecoderOptions,
+) -> TableSchema:
+    schema = table_schema(
+        versions[-1],
+        versions,
+        options.type_options,
+        log.registry,
+        before=options.before,
+        invalid=False,
+        columns=columns.keys,
+    )
+    return columns.with_texts(schema)
+
+
+def _have_old_keys(versions: Sequence[Relation], columns: ComparedColumns) -> bool:
+    """Return whether each change that changes a row's key has the key that the target has.
+
+    A change has old values of the replica identity only. If whole rows are the keys, those of the
+    target have the columns of the first version, and old rows of later changes have other ones.
+    """
+    if not columns.has_keys and len({version.columns for version in versions}) > 1:
+        return False
+    if len({_has_inserts_only(version) for version in versions}) > 1:
+        return False
+    keys = set(columns.keys)
+    return all(keys <= set(key_columns(each) or column_names(each)) for each in versions)
+
+
+def _has_inserts_only(version: Relation) -> bool:
+    """Return whether rows have no identity, so that the server refuses to change them."""
+    return version.replica_identity != "f" and key_columns(version) is None
