@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from benchmarks import lake_data
 from benchmarks.lake_cost import Cost, measured, tree_cpu
 from benchmarks.lake_local import MEASURED, SCATTERED, UPDATES, Turns, check, typical, windows
+from benchmarks.machine import BOTH_COMPILERS
 from benchmarks.peers.programs import NotMeasuredError, build
 from pgwire_codec.errors import OptionError
 from pgwire_codec.lake.lakehouse import Lake
@@ -112,7 +113,8 @@ def delta_settings(*artifacts: str) -> dict[str, str]:
 
     delta = _artifact(delta_packages)
     storage = f"io.delta:delta-storage:{delta.rpartition(':')[2]}"
-    return {**DELTA_SETTINGS, "spark.driver.extraClassPath": class_path(delta, storage, *artifacts)}
+    jars = {"spark.driver.extraClassPath": class_path(delta, storage, *artifacts)}
+    return DELTA_SETTINGS | BOTH_COMPILERS | jars
 
 
 def class_path(*artifacts: str) -> str:

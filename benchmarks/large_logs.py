@@ -23,7 +23,7 @@ import psutil
 from benchmarks import large_log_data, log_cost, object_server, sections, synthetic_log
 from benchmarks.large_log_data import LARGE, MANY, ONE, SIZES, SMALL, SYNTHETIC
 from benchmarks.log_streams import streams
-from benchmarks.machine import machine
+from benchmarks.machine import BOTH_COMPILERS, machine
 from benchmarks.peak_memory import high_water
 from benchmarks.spark_speed import PAGE
 from pgwire_codec import log
@@ -177,7 +177,7 @@ def _large(data: Path, size: str) -> list[Line]:
 
     made = SIZES[size]
     costs = {}  # seconds a row
-    with local_spark() as spark:
+    with local_spark(BOTH_COMPILERS) as spark:
         for name, count in ((ONE, made.rows), (LARGE, made.large)):
             read = spark.read.format("pgoutput").option("table", large_log_data.TABLE)
             counted = Observation()
@@ -205,7 +205,7 @@ def _many_tables(data: Path, size: str) -> list[Line]:
     _, *planned = made.reader(made.schema()).partitions()
     partition = max(len(pickle.dumps(each)) for each in planned)
     times: dict[Callable[[], None], list[float]] = {}
-    with local_spark() as spark:
+    with local_spark(BOTH_COMPILERS) as spark:
 
         def one() -> None:
             rows = spark.read.format("pgoutput").option("table", large_log_data.TABLE)

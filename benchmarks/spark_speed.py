@@ -23,7 +23,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from benchmarks import sections, spark_data
-from benchmarks.machine import machine
+from benchmarks.machine import BOTH_COMPILERS, machine
 from pgwire_codec.demo.steps import local_spark
 from pgwire_codec.spark import PgoutputDataSource, decode_changes, plan_changes
 
@@ -107,7 +107,7 @@ def main(size: str = "full", folder: str = "docs") -> None:
     ready = Path(tempfile.mkdtemp(prefix="pgwire-bench-")) / "ready"
     try:
         spark_data.keep_batches(_decoded(data), ready)
-        with local_spark() as spark:
+        with local_spark(BOTH_COMPILERS) as spark:
             # Each file of messages is a partition: Spark combines small ones, in another order.
             spark.conf.set("spark.sql.files.openCostInBytes", "128m")
             found = _measure(_jobs(spark, data, ready), WARM_UP[size], ROUNDS[size])

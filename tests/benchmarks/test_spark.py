@@ -27,7 +27,7 @@ def test_tiny_run(
     from benchmarks import spark_speed as benchmark
 
     monkeypatch.setattr(
-        benchmark, "local_spark", lambda: contextlib.nullcontext(spark.newSession())
+        benchmark, "local_spark", lambda _: contextlib.nullcontext(spark.newSession())
     )
     benchmark.main("tiny", str(tmp_path))
     page = (tmp_path / "benchmarks-spark.md").read_text("utf-8")
