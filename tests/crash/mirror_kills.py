@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from pgwire_codec.log import LsnFile, Retention, retain
 from tests.crash.harness import COMMAND, random_options
 from tests.crash.lake_checks import Lake
 from tests.crash.mirror_workload import SETUP, MirrorWorkload
@@ -38,7 +38,7 @@ class MirrorOutcome:
     """Result of a run."""
 
     mirror_kills: int
-    without_checkpoint: int
+    pruned: int  # segments of the log
     transactions: int
     commits: int  # of the lake's tables, with changes
     statuses: int  # versions of the status table
@@ -48,9 +48,9 @@ class MirrorOutcome:
 def run(made: Database, folder: Path, seed: int, kills: int) -> MirrorOutcome:
     """Kill the mirror so many times, with all that is random from the seed.
 
-    The checkpoint is deleted after each third kill.
+    After each third kill, the log is pruned up to the LSN that the mirror has recorded.
     """
-    chance = random.Random(seed)
+    chance, pruned = random.Random(seed), 0
     made.execute(*SETUP)
     capture = capture_into(made, folder / "log", snapshot=True, **random_options(chance))
     mirror = Mirror(folder, chance)
@@ -62,14 +62,14 @@ def run(made: Database, folder: Path, seed: int, kills: int) -> MirrorOutcome:
             for number in range(kills):
                 mirror.run_and_kill()
                 if number % 3 == 2:
-                    shutil.rmtree(mirror.checkpoint, ignore_errors=True)
+                    pruned += mirror.prune()
     assert not failed, failed
     capture.run(until_lsn="now")
     faults = [*mirror.finish(), *mirror.compare(made.dsn)]
     lake = Lake(mirror.lake)
     return MirrorOutcome(
         mirror_kills=kills,
-        without_checkpoint=kills // 3,
+        pruned=pruned,
         transactions=workload.committed,
         commits=sum(map(len, lake.applied.values())),
         statuses=lake.statuses,
@@ -120,6 +120,13 @@ class Mirror:
             kill_tree(process.pid)
             process.wait()
         return True
+
+    def prune(self) -> int:
+        """Remove segments that the mirror has; return their number."""
+        recorded = self.checkpoint / "lsn"
+        if not recorded.exists():  # it was killed before its first micro-batch
+            return 0
+        return len(retain(self._log, Retention(consumers=(LsnFile(recorded),))))
 
     def finish(self) -> list[str]:
         """Apply what is left in the log; return the fault if that fails."""

@@ -40,7 +40,8 @@ class Commands:
             f"postgresql://postgres@{hosts}/{self.made.name}"
             "?target_session_attrs=read-write&sslmode=disable&gssencmode=disable"
         )
-        checkpoint = [f"--consumer=spark:{self.folder / 'checkpoint'}"] if self.has_mirror else []
+        recorded = self.folder / "checkpoint" / "lsn"
+        checkpoint = [f"--consumer=file:{recorded}"] if self.has_mirror else []
         return [
             *(sys.executable, "-c", COMMAND, "capture", "--json", "--dsn", dsn),
             *("--slot", self.made.slot, "--publication", "p", "--snapshot", "--failover"),
