@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from pgwire_codec.capture import SegmentOptions
 from pgwire_codec.log import LsnFile, Retention, retain
 from tests.crash.harness import COMMAND, random_options
 from tests.crash.lake_checks import Lake
@@ -18,6 +19,8 @@ from tests.crash.mirror_workload import SETUP, MirrorWorkload
 from tests.support.log_captures import capture_into, running
 from tests.support.processes import kill_tree
 from tests.support.servers import Database
+
+_SEGMENT_BYTES = 50_000
 
 _LIMIT = 1200.0  # seconds for a first micro-batch, or for the end of a process
 
@@ -52,7 +55,8 @@ def run(made: Database, folder: Path, seed: int, kills: int) -> MirrorOutcome:
     """
     chance, pruned = random.Random(seed), 0
     made.execute(*SETUP)
-    capture = capture_into(made, folder / "log", snapshot=True, **random_options(chance))
+    options = random_options(chance) | {"segments": SegmentOptions(segment_bytes=_SEGMENT_BYTES)}
+    capture = capture_into(made, folder / "log", snapshot=True, **options)
     mirror = Mirror(folder, chance)
     with running(capture) as failed:
         while capture.status.state != "streaming":

@@ -26,3 +26,4 @@ def test_a_killed_mirror_applies_every_change_once(
         outcome = run(made, tmp_path, seed, kills=3)
     assert outcome.faults == []
     assert outcome.commits > 3
+    assert outcome.pruned > 0
