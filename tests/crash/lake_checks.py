@@ -9,6 +9,7 @@ from pathlib import Path
 from deltalake import DeltaTable
 
 from pgwire_codec.lake.status import SET_ASIDE
+from tests.support.lakehouse import delta_rows
 
 _APP_ID = "pgwire_codec"
 
@@ -37,8 +38,7 @@ class Lake:
         ]
         whole: dict[str, int] = {}
         for version in range(self.statuses):
-            status = DeltaTable(str(self.folder / "_mirror"), version=version)
-            for row in status.to_pyarrow_table().to_pylist():
+            for row in delta_rows(self.folder / "_mirror", version).to_pylist():
                 table, name = row["table"], f"{row['table']}, version {version} of its status"
                 if row["state"] == SET_ASIDE:
                     faults.append(f"{name}: set aside: {row['error']}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -57,7 +57,7 @@ def jar(artifact: str) -> Path:
     return path
 
 
-def has(artifacts: dict[str, tuple[str, ...]]) -> bool:
+def has(artifacts: Mapping[str, tuple[str, ...]]) -> bool:
     """Return whether a lakehouse's jars can be had for this Spark."""
     return (
         find_spec("pyspark") is not None
@@ -127,12 +127,12 @@ def lakehouse_settings() -> dict[str, str]:
     return settings
 
 
-def delta_rows(path: Path | str) -> pa.Table:
+def delta_rows(path: Path | str, version: int | None = None) -> pa.Table:
     """Return the rows of a Delta table, which may have deletion vectors."""
     import deltalake
     import pyarrow as pa
 
-    query = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(path)))
+    query = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(path), version))
     rows = pa.table(query.execute("SELECT * FROM t").read_all())
     # PyArrow does not sort views.
     plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
