@@ -8,12 +8,15 @@ Sharing" in Java's documentation.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import subprocess
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 #: Archives that are kept, of 150 MB each: releases of Java and of Spark alternate.
 _KEPT: Final = 4
@@ -29,6 +32,8 @@ _QUIET: Final = "-Xlog:cds*=off -Xlog:class+path=off"
 def archive_options(home: Path, settings: Mapping[str, str]) -> str:
     """Return the options with which a Java reads or writes the archive; none if it can have none.
 
+    That is so, for example, if the folder of caches cannot be written.
+
     Parameters
     ----------
     home : Path
@@ -36,6 +41,14 @@ def archive_options(home: Path, settings: Mapping[str, str]) -> str:
     settings : mapping of str to str
         Of the Spark session.
     """
+    try:
+        return _options(home, settings)
+    except (OSError, RuntimeError, subprocess.CalledProcessError) as error:  # or there is no home
+        _LOGGER.info("Java starts without an archive of Spark's classes: %s", error)
+        return ""
+
+
+def _options(home: Path, settings: Mapping[str, str]) -> str:
     pyspark = find_spec("pyspark")
     assert pyspark is not None, "it is imported"
     assert pyspark.origin is not None, "it has files"
