@@ -43,7 +43,11 @@ def archive_options(home: Path, settings: Mapping[str, str]) -> str:
     """
     try:
         return _options(home, settings)
-    except (OSError, RuntimeError, subprocess.CalledProcessError) as error:  # or there is no home
+    except (
+        OSError,
+        RuntimeError,
+        subprocess.CalledProcessError,
+    ) as error:  # or the user has no home
         _LOGGER.info("Java starts without an archive of Spark's classes: %s", error)
         return ""
 

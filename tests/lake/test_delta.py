@@ -197,6 +197,22 @@ def test_files_of_old_versions(tmp_path: Path, retention: str, days: int, is_exp
     assert (tmp_path / commit_path(0)).exists() == (days < 30)  # delta.logRetentionDuration
 
 
+def test_old_files_that_cannot_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The table has its commits all the same."""
+
+    def refuse(*_: Any) -> Any:
+        raise PermissionError("deletes are not allowed")
+
+    monkeypatch.setattr("pgwire_codec.lake.tables.delta.expired_files", refuse)
+    target = create(tmp_path)
+    for number in range(25):
+        target.commit(Commit(Position(200 + number)))
+    assert DeltaTarget(str(tmp_path), "mirror").position.commit_lsn == 224
+    assert "are not removed: deletes are not allowed" in caplog.text
+
+
 def _is_left(n: int) -> bool:
     return not n or bool((n - 1) % 2 and (n - 1) % 3 and (n < 5 or (n - 5) % 7))
 

@@ -8,6 +8,7 @@ them, in a file that must not exist yet. See "Transaction Log Protocol" in Delta
 from __future__ import annotations
 
 import json
+import logging
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from pyroaring import BitMap64
 
     from pgwire_codec.lake.data_files import NewFile
+
+_LOGGER: Final = logging.getLogger("pgwire_codec.mirror")
 
 #: Columns of which writers and most readers of a table use bounds.
 _BOUNDED: Final = "delta.dataSkippingStatsColumns"
@@ -329,9 +332,12 @@ class DeltaTarget:
         state.commits = state.commit_bytes = 0
         if time.monotonic() > self._expires:
             self._expires = time.monotonic() + _EXPIRY_SECONDS
-            for name in expired_files(self.folder, state, time.time()):
-                self.folder.remove(name)
-            table.cleanup_metadata()
+            try:
+                for name in expired_files(self.folder, state, time.time()):
+                    self.folder.remove(name)
+                table.cleanup_metadata()
+            except Exception as error:  # noqa: BLE001  (the table has its commit)
+                _LOGGER.warning("old files of %s are not removed: %s", self.name, error)
 
 
 def _identity(actions: Iterable[Action]) -> str | None:

@@ -7,6 +7,7 @@ rows do not pass at all.
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -56,6 +57,8 @@ from pgwire_codec.lake.tables.target import Commit, CommitConflict
 if TYPE_CHECKING:
     from pyroaring import BitMap64
     from pyspark.sql import SparkSession
+
+_LOGGER: Final = logging.getLogger("pgwire_codec.mirror")
 
 #: Property with the name of the table whose changes a table has.
 SOURCE: Final = "pgwire_codec.table"
@@ -205,10 +208,15 @@ class IcebergTarget:
     def _expire(self) -> None:
         """Remove old snapshots from time to time, and the files that only they have."""
         assert self._state is not None
-        with java_errors(self.name):
-            if self._state.metadata.lastSequenceNumber() % _EXPIRY_COMMITS == 0:
-                self._table.expireSnapshots().commit()
-                self._refresh()
+        if self._state.metadata.lastSequenceNumber() % _EXPIRY_COMMITS:
+            return
+        try:
+            self._table.expireSnapshots().commit()
+        except Exception as error:
+            if java_class(error) is None:
+                raise
+            _LOGGER.warning("old snapshots remain: %s", table_error(self.name, error))
+        self.refresh()
 
     @property
     def _location(self) -> str:
