@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pgwire_codec.errors import LogError
 from pgwire_codec.log.store import Store, open_store
+from pgwire_codec.log.store_errors import writing
 from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 
 if TYPE_CHECKING:
@@ -119,11 +120,15 @@ class LsnFile:
             raise LogError(f"{self} contains {text[:40]!r}, not an LSN") from None
 
     def write_lsn(self, lsn: int) -> None:
-        """Replace the LSN in the file. It need not exist, nor its folder."""
+        """Replace the LSN in the file. It need not exist, nor its folder.
+
+        Raises ``LogError`` when it cannot be written.
+        """
         store, name = self._place()
         location = os.fspath(self.location)
         if "://" not in location:
-            Path(location).parent.mkdir(parents=True, exist_ok=True)
+            with writing(location):
+                Path(location).parent.mkdir(parents=True, exist_ok=True)
         store.write(name, f"{format_lsn(lsn)}\n".encode())
 
     def _place(self) -> tuple[Store, str]:

@@ -132,6 +132,16 @@ def test_a_consumer_without_a_position(
     assert len(commits(folder)) == SEGMENTS
 
 
+def test_a_position_is_written(tmp_path: Path) -> None:
+    consumer = log.LsnFile(tmp_path / "of" / "mirror" / "lsn")
+    for lsn in (0, 1 << 33):
+        consumer.write_lsn(lsn)
+        assert consumer.read_lsn() == lsn
+    (tmp_path / "file").touch()
+    with pytest.raises(log.LogError, match=r"cannot write .*file/lsn: "):
+        log.LsnFile(tmp_path / "file" / "lsn").write_lsn(1)
+
+
 def test_a_consumer_that_has_read_what_came_meanwhile(folder: Path, tmp_path: Path) -> None:
     position = tmp_path / "position"
     position.write_text("0/320")  # 800
