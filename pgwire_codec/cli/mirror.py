@@ -35,6 +35,7 @@ from pgwire_codec.lake.mirroring import POLL_SECONDS, TURN_BYTES, Mirror, Mirror
 from pgwire_codec.lake.requests import replay_table, resume_table
 from pgwire_codec.lake.row_columns import RowColumns
 from pgwire_codec.lake.runners.threads import Threads
+from pgwire_codec.lake.tables.target import WRITE_MODES, WriteMode
 from pgwire_codec.log import Log
 
 if TYPE_CHECKING:
@@ -96,6 +97,14 @@ Iceberg, _mirror.status) has the state of each.
     show_default=True,
     help="When a table's columns change: change the target's, also rename them, leave these as "
     "they are, or set the table aside.",
+)
+@click.option(
+    "--write-mode",
+    type=click.Choice(WRITE_MODES),
+    default="merge-on-read",
+    show_default=True,
+    help="How rows of new tables are deleted: by deletion vectors, or by writing their files "
+    "again, for readers without vectors.",
 )
 @click.option(
     "--unrepresentable",
@@ -170,6 +179,7 @@ def mirror(
     checkpoint: str | None,
     tables: str,
     on_schema_change: Policy,
+    write_mode: WriteMode,
     address: str | None,
     masks: dict[str, str],
     mask_key_file: BinaryIO | None,
@@ -232,7 +242,7 @@ def mirror(
                     started = context.enter_context(local.local_context(settings))
                 workers = spark_module("runner", "the mirror").SparkRunner(started)
             context.enter_context(report)
-            lake = Lake.parse(target, None, spark)
+            lake = Lake.parse(target, None, spark, write_mode)
             for table in resume:
                 resume_table(lake, table)
             for table in replay:

@@ -140,7 +140,7 @@ class JobRun:
         self._record_unnamed(facts, works)
 
         def finish(job: TableJob) -> None:
-            found = facts.get(job.oid, ChangeFacts(job.oid)), outcomes.get(job.oid, [])
+            found = facts.get(job.oid, ChangeFacts(job.oid)), [*outcomes.get(job.oid, [])]
             try:
                 job.finish(*found)
             except Exception:

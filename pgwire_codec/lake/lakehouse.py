@@ -17,7 +17,7 @@ from pgwire_codec.lake.tables.delta import DeltaTarget
 from pgwire_codec.lake.tables.iceberg import IcebergTarget
 from pgwire_codec.lake.tables.iceberg_catalog import CatalogTable, check_session
 from pgwire_codec.lake.tables.parquet import ParquetTarget
-from pgwire_codec.lake.tables.target import Target
+from pgwire_codec.lake.tables.target import WRITE_MODES, Target, WriteMode
 from pgwire_codec.log.dead_letters import DEAD_LETTERS
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.protocol.quoting import qualified_name
@@ -57,12 +57,15 @@ class Lake:
         As for ``deltalake.DeltaTable``.
     spark : SparkSession or None
         Session that has the catalog.
+    write_mode : {"merge-on-read", "copy-on-write"}
+        How rows of new tables are deleted.
     """
 
     format: str
     location: str
     storage_options: Mapping[str, str] = field(default_factory=dict)
     spark: SparkSession | None = None
+    write_mode: WriteMode = "merge-on-read"
     _opened: dict[str, Target] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
@@ -71,8 +74,13 @@ class Lake:
         target: str,
         storage_options: Mapping[str, str] | None = None,
         spark: SparkSession | None = None,
+        write_mode: WriteMode = "merge-on-read",
     ) -> Lake:
         """Return the lake of a target; see :func:`parse_target`."""
+        if write_mode not in WRITE_MODES:
+            raise OptionError(
+                f"write_mode must be one of {', '.join(WRITE_MODES)}, not {write_mode!r}"
+            )
         kind, location = parse_target(target)
         if kind == ICEBERG and spark is None:
             raise OptionError(
@@ -83,7 +91,7 @@ class Lake:
             check_session(spark)
             CatalogTable([*location.split("."), STATUS_NAME]).check_catalog(spark)
         place = location if kind == ICEBERG else location.rstrip("/")
-        return cls(kind, place, dict(storage_options or {}), spark)
+        return cls(kind, place, dict(storage_options or {}), spark, write_mode)
 
     @property
     def has_histories_only(self) -> bool:
@@ -131,10 +139,10 @@ class Lake:
     def _open(self, path: str, *, is_small: bool = False, source: str | None = None) -> Target:
         if self.format == ICEBERG:
             assert self.spark is not None, "the lake is parsed"
-            return IcebergTarget(self.spark, path, _APP_ID, source)
+            return IcebergTarget(self.spark, path, _APP_ID, source, self.write_mode)
         if self.format == PARQUET:
             return ParquetTarget(path, _APP_ID, self.storage_options, by_date=not is_small)
-        return DeltaTarget(path, _APP_ID, self.storage_options)
+        return DeltaTarget(path, _APP_ID, self.storage_options, self.write_mode)
 
     def _path(self, *names: str) -> str:
         if self.format != ICEBERG:

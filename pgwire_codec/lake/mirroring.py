@@ -20,6 +20,7 @@ from pgwire_codec.lake.runners.runner import Runner
 from pgwire_codec.lake.runners.threads import Threads
 from pgwire_codec.lake.status import TableStatus
 from pgwire_codec.lake.table_job import MirrorSettings
+from pgwire_codec.lake.tables.target import WriteMode
 from pgwire_codec.log import Log, LsnFile
 from pgwire_codec.options import DecoderOptions
 
@@ -187,6 +188,7 @@ def mirror(
     once: bool = False,
     on_schema_change: Policy = "evolve",
     storage_options: Mapping[str, str] | None = None,
+    write_mode: WriteMode = "merge-on-read",
     masks: Mapping[str, str] | None = None,
     mask_key: bytes | None = None,
     soft_deletes: bool = False,
@@ -218,7 +220,7 @@ def mirror(
         Seconds between the beginnings of two turns, at least.
     once : bool
         Whether it ends when it has all changes that are in the log at its beginning.
-    on_schema_change, storage_options, masks, mask_key, soft_deletes, commit_columns
+    on_schema_change, storage_options, write_mode, masks, mask_key, soft_deletes, commit_columns
         As for :func:`pgwire_codec.spark.mirror`.
     history, dead_letters, report
         As for :func:`pgwire_codec.spark.mirror`.
@@ -254,5 +256,5 @@ def mirror(
         report=report or (lambda batch: None),
         **options,
     )
-    lake = Lake.parse(target, storage_options)
+    lake = Lake.parse(target, storage_options, write_mode=write_mode)
     return Mirror(chosen.start(log, lake, tables, Threads()), chosen, every, checkpoint)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -13,6 +13,10 @@ from pgwire_codec.lake.runners.runner import Runner
 from pgwire_codec.lake.table_files import DataFile, TableFiles, grouped
 from pgwire_codec.lake.tables.column_steps import ColumnStep, former_names
 from pgwire_codec.lake.tables.target import Commit, Target
+from pgwire_codec.lake.vectors import StoredVector, serialize
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap64
 
 #: Bytes of files that become one.
 _FILE_BYTES: Final = 128 << 20
@@ -103,3 +107,30 @@ def rewrite(
             keeps_rows=not steps,
         )
     )
+
+
+def copy_without(target: Target, runner: Runner, deleted: Mapping[str, BitMap64]) -> list[NewFile]:
+    """Write files of a table again without some rows; return the new files.
+
+    Parameters
+    ----------
+    target : Target
+    runner : Runner
+    deleted : mapping of str to BitMap64
+        Positions of rows, by the file's path.
+    """
+    files, schema = target.files, target.schema
+    assert schema is not None, "the table exists"
+    touched = [
+        replace(file, vector=StoredVector(inline=serialize(files.vector(file) | positions)))
+        for file in files.files
+        if (positions := deleted.get(file.path)) is not None
+    ]
+    names = {name: name for name in schema.names}
+    task = _RewriteTask(files, schema, target.file_schema(schema), names, target.layout, {})
+    size = sum(file.size for file in touched)
+    return [
+        file
+        for written in runner.map(task, grouped(touched, _FILE_BYTES), size)
+        for file in written
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from itertools import chain
@@ -23,7 +23,7 @@ from pgwire_codec.lake.nulls import has_nulls
 from pgwire_codec.lake.pieces import Piece, pieces_of
 from pgwire_codec.lake.position import Position
 from pgwire_codec.lake.replay import check_history, check_keys, moved_without_values
-from pgwire_codec.lake.rewriting import rewrite
+from pgwire_codec.lake.rewriting import copy_without, rewrite
 from pgwire_codec.lake.row_columns import DELETED, RowColumns
 from pgwire_codec.lake.row_form import RowForm
 from pgwire_codec.lake.runners.runner import Runner
@@ -282,10 +282,11 @@ class TableJob:
             1 if appends else max(1, -(-message_bytes // _BUCKET_BYTES)),
         )
 
-    def finish(self, facts: ChangeFacts, outcomes: Sequence[MergeOutcome]) -> None:
+    def finish(self, facts: ChangeFacts, outcomes: list[MergeOutcome]) -> None:
         """Commit the results of the piece's tasks.
 
-        Raises ``CommitConflict`` if the piece is to be prepared again.
+        Files that replace others are added to the outcomes. Raises ``CommitConflict`` if the piece
+        is to be prepared again.
         """
         piece, target, form = self.pieces[0], self.target, self._settings.row_columns
         if facts.letters is not None and not self._is_replay:
@@ -454,7 +455,7 @@ class TableJob:
             else:
                 rewrite(target, self._runner, schema, steps, constants=constants)
 
-    def _commit(self, facts: ChangeFacts, outcomes: Sequence[MergeOutcome]) -> None:
+    def _commit(self, facts: ChangeFacts, outcomes: list[MergeOutcome]) -> None:
         target, is_history = self.target, self._settings.row_columns.is_history
         before = target.position
         lsn = facts.last_lsn
@@ -462,10 +463,17 @@ class TableJob:
             lsn = max(lsn, before.commit_lsn)  # a replay ends where the target is
         replaces = self._replaces or (facts.truncated is not None and not is_history)
         changed = target.schema is None or self._columns != target.schema
+        deleted = {} if replaces else deleted_rows(outcomes)
+        removed: tuple[str, ...] = ()
+        if deleted and not target.marks:
+            copies = copy_without(target, self._runner, deleted)
+            outcomes.append(MergeOutcome(self.oid, copies))
+            deleted, removed = {}, (*deleted,)
         commit = Commit(
             Position(lsn, self.oid),
             [*facts.files, *(file for outcome in outcomes for file in outcome.files)],
-            {} if replaces else deleted_rows(outcomes),
+            deleted,
+            removed,
             replaces=replaces and target.schema is not None,
             schema=self._columns if changed else None,
             counts={

@@ -16,6 +16,7 @@ from pgwire_codec.lake.requests import replay_table as replay
 from pgwire_codec.lake.requests import resume_table as resume
 from pgwire_codec.lake.row_columns import RowColumns
 from pgwire_codec.lake.status import REQUESTED
+from pgwire_codec.lake.tables.target import WriteMode
 from pgwire_codec.log import Log
 from pgwire_codec.spark.mirror_trigger import FORMAT, MirrorTrigger
 from pgwire_codec.spark.options import parse_options
@@ -40,6 +41,7 @@ def mirror(
     once: bool = False,
     on_schema_change: Policy = "evolve",
     storage_options: Mapping[str, str] | None = None,
+    write_mode: WriteMode = "merge-on-read",
     masks: Mapping[str, str] | None = None,
     mask_key: bytes | None = None,
     soft_deletes: bool = False,
@@ -95,6 +97,10 @@ def mirror(
         Without ``freeze``, so is a table whose target cannot follow.
     storage_options : mapping, optional
         Options of an object store, as for ``deltalake.DeltaTable``.
+    write_mode : {"merge-on-read", "copy-on-write"}
+        How rows of a new table are deleted: by deletion vectors, or by writing their files again,
+        for readers without support for vectors. An existing table keeps its mode: it has vectors if
+        its properties say so.
     masks : mapping of str to str, optional
         Masks of columns, which are applied before anything is written: by name
         ``schema.table.column``, or by a pattern of such names as ``*.email``. ``drop`` leaves the
@@ -177,7 +183,7 @@ def mirror(
         max_bytes=source.max_bytes_per_trigger,
         report=report or (lambda batch: None),
     )
-    lake = Lake.parse(target, storage_options, spark)
+    lake = Lake.parse(target, storage_options, spark, write_mode)
     if once and every is not None:
         raise OptionError("`once` and `every` exclude one another")
     run = chosen.start(log, lake, tables, spark_runner(spark))

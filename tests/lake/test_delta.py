@@ -301,7 +301,7 @@ def test_a_commit_whose_end_is_not_known(tmp_path: Path, written: bool) -> None:
 
 
 def test_a_feature_that_is_not_supported(tmp_path: Path) -> None:
-    target = create(tmp_path, vectors=False)
+    target = create(tmp_path, write_mode="copy-on-write")
     table = deltalake.DeltaTable(str(tmp_path))
     table.alter.add_constraint({"positive": "id >= 0"})
     target.refresh()

@@ -155,3 +155,17 @@ def test_a_session_without_the_runtime(spark: SparkSession) -> None:
         merge_into(changes(spark, 10, 1), "iceberg:lake.made.t", None)
     with pytest.raises(OptionError, match="lacks Iceberg's Spark runtime"):
         mirror(spark, "log", "iceberg:lake", checkpoint="no")
+
+
+def test_a_table_without_vectors(spark: SparkSession, table: Table) -> None:
+    """Files with rows that change are replaced."""
+    from pgwire_codec.spark import Merged
+
+    spark.sql(f"CREATE NAMESPACE {table.catalog}.made")
+    properties = "TBLPROPERTIES ('write.merge.mode' = 'copy-on-write', 'format-version' = '3')"
+    spark.sql(f"CREATE TABLE {table.name} (id int, v string) USING iceberg {properties}")
+    table.merge(changes(spark, 10, 1, 2, 3), ["id"])
+    merged = table.merge(changes(spark, 20, 1, op="D").union(changes(spark, 21, 4)), ["id"])
+    assert merged == Merged(21, inserted=1, deleted=1)
+    assert table.ids == [2, 3, 4]
+    assert spark.table(f"{table.name}.all_delete_files").count() == 0

@@ -44,7 +44,7 @@ from pgwire_codec.lake.tables.delta_log import (
 from pgwire_codec.lake.tables.delta_schema import from_json, to_json
 from pgwire_codec.lake.tables.delta_vectors import stored_vector, write_vectors
 from pgwire_codec.lake.tables.sql import quoted
-from pgwire_codec.lake.tables.target import Commit, CommitConflict
+from pgwire_codec.lake.tables.target import Commit, CommitConflict, WriteMode
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -81,9 +81,8 @@ class DeltaTarget:
         Name of the stream of changes.
     storage_options : mapping of str to str, optional
         As for ``deltalake.DeltaTable``.
-    vectors : bool
-        Whether a new table can have deletion vectors. Without them, a file with rows to delete is
-        to be replaced.
+    write_mode : {"merge-on-read", "copy-on-write"}
+        Whether a new table has deletion vectors. An existing one has them by its own properties.
     """
 
     deletes = True
@@ -93,17 +92,23 @@ class DeltaTarget:
         uri: str,
         app_id: str,
         storage_options: Mapping[str, str] | None = None,
-        *,
-        vectors: bool = True,
+        write_mode: WriteMode = "merge-on-read",
     ) -> None:
         self.folder: Folder = open_folder(uri, storage_options)
         self.name = uri
         self._app_id = app_id
         self._options = dict(storage_options or {})
-        self._vectors = vectors
+        self._write_mode = write_mode
         self._state: DeltaState = read_state(self.folder)
         self._files: dict[str, tuple[dict[str, Any], DataFile]] = {}
         self._expires = 0.0
+
+    @property
+    def marks(self) -> bool:
+        if not self._exists:
+            return self._write_mode == "merge-on-read"
+        properties = self._state.metadata["configuration"]
+        return bool(properties.get(ENABLE_VECTORS) == "true")
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -151,6 +156,8 @@ class DeltaTarget:
             check_features(self.name, state.protocol, state.metadata, appends=commit.appends)
         elif commit.schema is None:
             raise TableError(f"{self.name} does not exist")
+        if commit.deleted and not self.marks:
+            raise CommitConflict(f"{self.name} has no deletion vectors any more")
         columns = state.metadata, state.protocol
         known = {path: vector_id(file) for path, file in state.files.items()}
         touched = known if commit.replaces else [*commit.deleted, *commit.removed]
@@ -274,7 +281,7 @@ class DeltaTarget:
 
     def _protocol(self, schema: pa.Schema) -> dict[str, Any]:
         """Return the protocol that a table with some columns needs."""
-        features = {VECTORS} if self._vectors else set()
+        features = {VECTORS} if self.marks else set()
         if any(_has_ntz(column.type) for column in schema):
             features.add(TIMESTAMP_NTZ)
         protocol = self._state.protocol
@@ -306,7 +313,7 @@ class DeltaTarget:
         if self._exists:
             return {**self._state.metadata, "schemaString": to_json(schema)}
         properties = {_BOUNDED: ",".join(map(quoted, bounded_columns(schema)))}
-        if self._vectors:
+        if self.marks:
             properties[ENABLE_VECTORS] = "true"
         return {
             "id": str(uuid.uuid4()),

@@ -1,8 +1,8 @@
-"""IcebergTarget: an Iceberg table of format version 3, whose commits Iceberg's Java API writes.
+"""IcebergTarget: an Iceberg table, whose commits Iceberg's Java API writes.
 
-A commit adds data files, marks rows of others in deletion vectors, and records the position, all
-in one transaction. Java runs in the driver of the Spark session. Facts of files pass as JSON, and
-rows do not pass at all.
+A commit adds data files, marks rows of others in deletion vectors or replaces their files, and
+records the position, all in one transaction. Java runs in the driver of the Spark session. Facts of
+files pass as JSON, and rows do not pass at all.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from pgwire_codec.lake.tables.iceberg_transaction import (
     Operation,
 )
 from pgwire_codec.lake.tables.iceberg_vectors import write_vectors
-from pgwire_codec.lake.tables.target import Commit, CommitConflict
+from pgwire_codec.lake.tables.target import Commit, CommitConflict, WriteMode
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -63,8 +63,11 @@ _LOGGER: Final = logging.getLogger("pgwire_codec.mirror")
 #: Property with the name of the table whose changes a table has.
 SOURCE: Final = "pgwire_codec.table"
 
-#: First format version that has deletion vectors.
-_VECTORS: Final = 3
+#: Format versions of new tables; 3 is the first that has deletion vectors.
+_VERSIONS: Final[Mapping[WriteMode, int]] = {"merge-on-read": 3, "copy-on-write": 2}
+
+#: Properties by which engines delete rows, too.
+_WRITE_MODES: Final = ("write.delete.mode", "write.merge.mode", "write.update.mode")
 
 #: Property of a table that keeps the metadata files of its last versions only, by default of 100.
 _FORGETS: Final = "write.metadata.delete-after-commit.enabled"
@@ -102,12 +105,20 @@ class IcebergTarget:
         Name of the stream of changes, with which the names of its properties begin.
     source : str, optional
         Name of the table whose changes it has.
+    write_mode : {"merge-on-read", "copy-on-write"}
+        Whether a new table has deletion vectors. An existing one has them by its format version and
+        its property ``write.merge.mode``.
     """
 
     deletes = True
 
     def __init__(
-        self, spark: SparkSession, name: str, app_id: str, source: str | None = None
+        self,
+        spark: SparkSession,
+        name: str,
+        app_id: str,
+        source: str | None = None,
+        write_mode: WriteMode = "merge-on-read",
     ) -> None:
         self._spark = cast(Any, spark)  # its Java objects have no types
         self._catalog_table = CatalogTable.parse(spark, name)
@@ -115,9 +126,16 @@ class IcebergTarget:
         self.name = name
         self._properties = PositionProperties(app_id)
         self._source = {} if source is None else {SOURCE: source}
+        self._write_mode = write_mode
         self._table: Any = None
         self._state: IcebergState | None = None
         self.refresh()
+
+    @property
+    def marks(self) -> bool:
+        if self._state is None:
+            return self._write_mode == "merge-on-read"
+        return self._state.marks
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -262,7 +280,9 @@ class IcebergTarget:
         if commit.schema is None:
             raise TableError(f"{self.name} does not exist")
         columns, location = new_columns(commit.schema), self._new_location
-        properties = {"format-version": str(_VECTORS), _FORGETS: "true", **self._source}
+        modes = dict.fromkeys(_WRITE_MODES, self._write_mode)
+        version = {"format-version": str(_VERSIONS[self._write_mode])}
+        properties = {**version, **modes, _FORGETS: "true", **self._source}
         failure: Exception | None = None
         try:
             builder = self._builder(columns, properties).withLocation(location)
@@ -293,13 +313,8 @@ class IcebergTarget:
                 hint="Remove the table, and let the mirror create it. Or drop the partition "
                 "fields, and rewrite the data files.",
             )
-        if commit.deleted and state.metadata.formatVersion() < _VECTORS:
-            raise TableError(
-                f"{self.name} has Iceberg's format version {state.metadata.formatVersion()}, which "
-                "has no deletion vectors",
-                hint=f"Run ALTER TABLE {self._catalog_table.sql} SET TBLPROPERTIES "
-                f"('format-version' = '{_VECTORS}'), if all of its readers support that.",
-            )
+        if commit.deleted and not state.marks:
+            raise CommitConflict(f"{self.name} has no deletion vectors any more")
         if commit.replaces or state.files.keys() <= {*commit.removed}:
             return
         _, changes = changed_columns(state.columns, commit.schema, commit.steps)

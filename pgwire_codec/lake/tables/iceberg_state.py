@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from pgwire_codec.errors import TableError
 from pgwire_codec.lake.data_files import bounded_columns
@@ -11,6 +11,12 @@ from pgwire_codec.lake.tables.iceberg_catalog import java_errors
 from pgwire_codec.lake.tables.iceberg_files import ScannedFile, scanned_files
 from pgwire_codec.lake.tables.iceberg_position import PositionProperties
 from pgwire_codec.lake.tables.iceberg_schema import Columns, from_json, plain_schema
+
+#: First format version that has deletion vectors.
+_VECTORS: Final = 3
+
+#: Property of a table that decides how a merge deletes rows.
+_WRITE_MODE: Final = "write.merge.mode"
 
 
 class IcebergState:
@@ -37,6 +43,8 @@ class IcebergState:
     snapshot : int or None
         ID of the current snapshot.
     position : Position
+    marks : bool
+        Whether rows are deleted in vectors.
     """
 
     def __init__(self, name: str, iceberg: Any, table: Any, properties: PositionProperties) -> None:
@@ -50,6 +58,9 @@ class IcebergState:
         snapshot = self.metadata.currentSnapshot()
         self.snapshot: int | None = None if snapshot is None else snapshot.snapshotId()
         self.position = properties.read(name, self.metadata)
+        mode = self.metadata.properties().get(_WRITE_MODE)
+        is_copied = mode == "copy-on-write"
+        self.marks: bool = self.metadata.formatVersion() >= _VECTORS and not is_copied
 
     @cached_property
     def columns(self) -> Columns:

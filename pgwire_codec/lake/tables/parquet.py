@@ -62,7 +62,7 @@ class ParquetTarget:
         Whether it is a history, in partitions.
     """
 
-    deletes = False
+    deletes = marks = False
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import pyarrow as pa
 
@@ -16,6 +16,11 @@ from pgwire_codec.lake.tables.column_steps import ColumnStep
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
+
+
+#: How rows of a table are deleted: they are marked, or their files are written again without them.
+WriteMode = Literal["merge-on-read", "copy-on-write"]
+WRITE_MODES: Final[tuple[WriteMode, ...]] = ("merge-on-read", "copy-on-write")
 
 
 class CommitConflict(PgwireError):
@@ -71,6 +76,10 @@ class Target(Protocol):
 
     #: True if rows can be deleted; otherwise, the table can only be appended to.
     deletes: bool
+
+    @property
+    def marks(self) -> bool:
+        """True if rows are deleted in vectors; otherwise, their files are to be replaced."""
 
     @property
     def schema(self) -> pa.Schema | None:

@@ -12,6 +12,7 @@ from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.lake.change_columns import ChangeColumns
 from pgwire_codec.lake.lakehouse import DELTA, ICEBERG, parse_target
 from pgwire_codec.lake.position import Position
+from pgwire_codec.lake.rewriting import copy_without
 from pgwire_codec.lake.row_types import row_schema
 from pgwire_codec.lake.table_files import TableFiles
 from pgwire_codec.lake.tables.delta import DeltaTarget
@@ -21,6 +22,7 @@ from pgwire_codec.lake.tasks import MergeOutcome, deleted_rows
 from pgwire_codec.spark.arrow_types import arrow_schema
 from pgwire_codec.spark.kept_rows import kept
 from pgwire_codec.spark.reduction.change_columns import columns_of, numbered, table_schema
+from pgwire_codec.spark.runner import spark_runner
 from pgwire_codec.spark.sinks import merge_tasks
 from pgwire_codec.spark.sinks.change_form import ChangeForm
 from pgwire_codec.spark.sinks.merge_facts import MergeFacts, merge_facts
@@ -67,7 +69,10 @@ def merge_into(
     the target has keep their values in rows that are updated, and are null in new ones.
 
     The rows are looked up and written by the executors, in tasks of up to 131,072 changes. Rows to
-    delete are marked in deletion vectors, which both formats have: no file is written again.
+    delete are marked in deletion vectors, which both formats have: no file is written again. Files
+    of a table that has none are replaced, if they have such rows: a Delta table without
+    ``delta.enableDeletionVectors``, an Iceberg table of format version 2 or with
+    ``write.merge.mode`` ``copy-on-write``. The session must not be one of Spark Connect then.
 
     The commit records the last commit LSN under ``app_id``: in the Delta log (a ``txn`` action), or
     in the properties of the Iceberg snapshot and of the table (``{app_id}.commit_lsn``). Changes up
@@ -176,10 +181,17 @@ def _apply(target: Target, rows: DataFrame, columns: ChangeColumns) -> Merged:
             sum(each.updated for each in outcomes),
             _count_rows(files) if empties else sum(each.removed for each in outcomes),
         )
+        deleted = {} if empties else deleted_rows(outcomes)
+        removed: tuple[str, ...] = ()
+        if deleted and not target.marks:
+            copies = copy_without(target, spark_runner(rows.sparkSession), deleted)
+            outcomes.append(MergeOutcome(-1, copies))
+            deleted, removed = {}, (*deleted,)
         commit = Commit(
             Position(merged.commit_lsn, facts.relation),
             [file for outcome in outcomes for file in outcome.files],
-            {} if empties else deleted_rows(outcomes),
+            deleted,
+            removed,
             replaces=empties and held is not None,
             schema=schema if held is None else None,
             counts={
