@@ -70,13 +70,14 @@ def turns(place: Path, rows: int, count: int) -> list[Turns]:
     done: queue.Queue[MirroredBatch] = queue.Queue()
     costs = []
     with session(format_settings(place, "delta")) as (spark, _):
-        target, checkpoint = f"delta:{place / 'spark'}", str(place / "checkpoint")
-        running = mirror(spark, place / "log", target, checkpoint=checkpoint, report=done.put)
+        target = f"delta:{place / 'spark'}"
+        running = mirror(spark, place / "log", target, report=done.put).start()
         _await(done, place / "log")
         for _ in range(count):
             lake_data.write(place / "log", [changes.add(SCATTERED, UPDATES)])
             costs.append(measured(partial(_await, done, place / "log"), tree_cpu))
         running.stop()
+        running.awaitTermination()
         check(Lake.parse(target, None, spark).status().read())
     return [
         Turns(last - MEASURED + 1, last, typical(costs[last - MEASURED : last]), 0, 0)
@@ -163,12 +164,7 @@ def _mirror_once(spark: SparkSession, place: Path, form: str, which: str) -> Cos
     from pgwire_codec.spark import mirror
 
     target = f"iceberg:lake.{which}" if form == "iceberg" else f"{form}:{place / form / which}"
-    checkpoint = str(place / "checkpoints" / form / which)
-
-    def run() -> None:
-        query = mirror(spark, place / "log", target, checkpoint=checkpoint, once=True)
-        query.awaitTermination()
-
-    cost = measured(run, tree_cpu)
+    running = mirror(spark, place / "log", target, once=True)
+    cost = measured(running.run, tree_cpu)
     check(Lake.parse(target, None, spark).status().read())
     return cost

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -25,7 +23,7 @@ from pgwire_codec.cli.memory import settings_of_workers
 from pgwire_codec.cli.metrics import metrics_option, mirror_endpoint
 from pgwire_codec.cli.mirror_report import JsonLines, MirrorReport, TerminalTable, summary
 from pgwire_codec.cli.service_manager import ServiceManager
-from pgwire_codec.errors import OptionError, TableError
+from pgwire_codec.errors import TableError
 from pgwire_codec.format import format_count
 from pgwire_codec.lake.dead_letters import DeadLetters
 from pgwire_codec.lake.evolution import Policy
@@ -42,11 +40,6 @@ if TYPE_CHECKING:
     from pgwire_codec.lake.mirror_run import MirroredBatch
     from pgwire_codec.lake.status import TableStatus
     from pgwire_codec.metrics.mirror_metrics import MirrorWatch
-
-_UNITS: Final = {
-    "millisecond": 0.001, "ms": 0.001, "second": 1.0, "sec": 1.0, "minute": 60.0, "min": 60.0,
-    "hour": 3600.0, "day": 86400.0,
-}  # fmt: skip
 
 _EPILOG: Final = """\b
 Examples:
@@ -87,7 +80,6 @@ Iceberg, _mirror.status) has the state of each.
 @click.option(
     "--every",
     metavar="TIME",
-    callback=lambda _, __, text: None if text is None else _seconds(text),
     help="Time between two micro-batches, as '10 seconds'. Default: none.",
 )
 @click.option(
@@ -175,7 +167,7 @@ def mirror(
     unrepresentable: str | None,
     as_json: bool,
     once: bool,
-    every: float | None,
+    every: str | None,
     checkpoint: str | None,
     tables: str,
     on_schema_change: Policy,
@@ -195,8 +187,6 @@ def mirror(
     A table schema.table is in DIR/schema/table, or is CATALOG.schema.table. New tables are mirrored
     from their first change on.
     """
-    if once and every is not None:
-        raise OptionError("`once` and `every` exclude one another")
     key = None if mask_key_file is None else mask_key_file.read().rstrip(b"\r\n")
     chosen_masks = Masks.parse(masks, key)
     Log(log)  # an error that needs no Spark
@@ -222,6 +212,7 @@ def mirror(
 
         options = MirrorOptions(
             once=once,
+            every=every,
             on_schema_change=on_schema_change,
             masks=chosen_masks,
             row_columns=RowColumns(commit_columns, soft_deletes, history),
@@ -250,8 +241,7 @@ def mirror(
             if watch is not None:
                 watch.known(lake.status().read().values())
             signalled = context.enter_context(_signals())
-            run = options.start(log, lake, tables, workers)
-            running = Mirror(run, options, POLL_SECONDS if every is None else every, checkpoint)
+            running = Mirror(log, lake, tables, workers, options, checkpoint)
             _run(running, signalled, manager, alive, watch)
             if once and not signalled:
                 letters = DeadLetters(lake.dead_letters(), hides_values=False)
@@ -267,26 +257,13 @@ def _run(
 ) -> None:
     """Run a mirror in a thread until a signal."""
     manager.ready()
-    with (
-        nullcontext() if watch is None else watch.running(running),
-        ThreadPoolExecutor(1, "pgwire_codec_mirror") as thread,
-    ):
-        result = thread.submit(running.run)
-        while not result.done():
+    with nullcontext() if watch is None else watch.running(running):
+        running.start()
+        while not running.awaitTermination(POLL_SECONDS):
             alive()
             if signalled:
                 manager.stopping()
                 running.stop()
-            wait([result], POLL_SECONDS)
-        result.result()
-
-
-def _seconds(text: str) -> float:
-    """Return the seconds of a time such as ``10 seconds``."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+?)s?\s*", text.lower())
-    if match is None or match[2] not in _UNITS:
-        raise click.BadParameter(f"{text!r} is not a time such as '10 seconds'")
-    return float(match[1]) * _UNITS[match[2]]
 
 
 def _check(tables: Sequence[TableStatus], unnamed: int) -> None:

@@ -18,9 +18,9 @@ from pgwire_codec.demo.shop import PUBLICATION, SLOT, TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
     from pgwire_codec.lake.mirror_run import MirroredBatch
+    from pgwire_codec.lake.mirroring import Mirror
 
 _SEGMENT_BYTES: Final = 256 << 10  # several segments, so that Spark has several partitions
 _POLL_SECONDS: Final = 0.05
@@ -120,25 +120,19 @@ def mirroring(
     lake: Path,
     checkpoint: Path,
     report: Callable[[MirroredBatch], None],
-) -> Iterator[StreamingQuery]:
+) -> Iterator[Mirror]:
     """Mirror the tables of a log into Delta until the block ends."""
     from pgwire_codec.spark import mirror
 
-    query = mirror(spark, log, f"delta:{lake}", checkpoint=str(checkpoint), report=report)
+    running = mirror(spark, log, f"delta:{lake}", checkpoint=str(checkpoint), report=report).start()
     try:
-        yield query
+        yield running
     finally:
-        query.stop()
+        running.stop()
+        running.awaitTermination()
 
 
-def catch_up(dsn: str, capture: RunningCapture, query: StreamingQuery) -> None:
+def catch_up(dsn: str, capture: RunningCapture, running: Mirror) -> None:
     """Wait until the lake has all that the server has committed; raise the error of a mirror."""
-    from pyspark.errors import StreamingQueryException
-
-    from pgwire_codec.spark.failures import failure_of
-
     capture.wait_for(current_lsn(dsn))
-    try:
-        query.processAllAvailable()
-    except StreamingQueryException as error:
-        raise failure_of(str(error)) from error
+    running.processAllAvailable()

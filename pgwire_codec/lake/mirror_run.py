@@ -43,7 +43,7 @@ class MirroredBatch:
     Attributes
     ----------
     batch : int
-        Number of the turn; of a streaming query, that of the micro-batch.
+        Number of the turn.
     until : int
         Commit LSN up to which all tables are whole that are not set aside.
     changed : tuple of TableStatus

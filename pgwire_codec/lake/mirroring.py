@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from pgwire_codec.errors import OptionError
 from pgwire_codec.lake.evolution import POLICIES, Policy
@@ -27,13 +28,21 @@ from pgwire_codec.options import DecoderOptions
 #: Seconds between two looks at a log that does not grow.
 POLL_SECONDS: Final = 0.2
 
+#: Seconds between two looks at the turns of another thread.
+_WAIT_SECONDS: Final = 0.02
+
 #: Bytes of messages of a turn in one process.
 TURN_BYTES: Final = 1 << 30
+
+_UNITS: Final = {
+    "millisecond": 0.001, "ms": 0.001, "second": 1.0, "sec": 1.0, "minute": 60.0, "min": 60.0,
+    "hour": 3600.0, "day": 86400.0,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorOptions:
-    """Options of a mirror, which :func:`mirror` describes.
+    """Options of a mirror, which :func:`pgwire_codec.spark.mirror` describes.
 
     Raises
     ------
@@ -42,6 +51,7 @@ class MirrorOptions:
     """
 
     once: bool = False
+    every: str | float | None = None
     on_schema_change: Policy = "evolve"
     masks: Masks = field(default_factory=Masks)
     row_columns: RowColumns = field(default_factory=RowColumns)
@@ -51,7 +61,7 @@ class MirrorOptions:
     unrepresentable: str = "raise"
     on_error: str = "raise"
     max_bytes: int | None = None
-    report: Callable[[MirroredBatch], None] = lambda batch: None
+    report: Callable[[MirroredBatch], None] | None = None
 
     def __post_init__(self) -> None:
         if self.on_schema_change not in POLICIES:
@@ -64,6 +74,11 @@ class MirrorOptions:
                 "`dead_letters=True` and `on_error='skip'` exclude one another",
                 hint="With dead letters, changes that do not decode are left out, too.",
             )
+        if self.once and self.every is not None:
+            raise OptionError("`once` and `every` exclude one another")
+        if self.on_error not in ("raise", "skip"):
+            raise OptionError(f"on_error must be one of raise, skip, not {self.on_error!r}")
+        _ = self.decoder, self.seconds
 
     @property
     def decoder(self) -> DecoderOptions:
@@ -77,53 +92,75 @@ class MirrorOptions:
             arrow_types=ROW_TYPES,
         )
 
-    def start(
-        self, log: str | os.PathLike[str] | Log, lake: Lake, tables: str | Sequence[str], by: Runner
-    ) -> MirrorRun:
-        """Return the run of a mirror, whose tasks a runner runs."""
+    @property
+    def seconds(self) -> float:
+        """Seconds between the beginnings of two turns, at least."""
+        if self.every is None or isinstance(self.every, (int, float)):
+            return POLL_SECONDS if self.every is None else self.every
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+?)s?\s*", self.every.lower())
+        if match is None or match[2] not in _UNITS:
+            raise OptionError(f"{self.every!r} is not a time such as '10 seconds'")
+        return float(match[1]) * _UNITS[match[2]]
+
+    def settings(self, lake: Lake) -> MirrorSettings:
+        """Return the settings of a run."""
         row_columns = self.row_columns
         if lake.has_histories_only:
             row_columns = replace(row_columns, is_history=True)
-        settings = MirrorSettings(
+        return MirrorSettings(
             self.on_schema_change, self.masks, row_columns, self.decoder, self.dead_letters
         )
-        names = [each.strip() for each in tables.split(",")] if isinstance(tables, str) else tables
-        path = log.uri if isinstance(log, Log) else os.fspath(log)
-        return MirrorRun(path, names, lake, settings, by, self.max_bytes)
 
 
 class Mirror:
-    """A mirror in this process.
+    """A mirror, which brings the tables of a lake to later positions of a log.
 
     Parameters
     ----------
-    run : MirrorRun
+    log : str, path or Log
+        Location of the log, or the log.
+    lake : Lake
+    tables : str or sequence of str
+        Names and patterns of tables.
+    runner : Runner
+        Runs the tasks.
     options : MirrorOptions
-    every : float
-        Seconds between the beginnings of two turns, at least.
     checkpoint : str, optional
         Folder that records how far the tables are.
+
+    Raises
+    ------
+    LogError
+        When the log does not exist, or is damaged.
+    TableError
+        For a name that no relation has.
     """
 
     def __init__(
         self,
-        run: MirrorRun,
+        log: str | os.PathLike[str] | Log,
+        lake: Lake,
+        tables: str | Sequence[str],
+        runner: Runner,
         options: MirrorOptions,
-        every: float = POLL_SECONDS,
         checkpoint: str | None = None,
     ) -> None:
-        self._run = run
+        names = [name.strip() for name in tables.split(",")] if isinstance(tables, str) else tables
+        self._path = log.uri if isinstance(log, Log) else os.fspath(log)
+        settings = options.settings(lake)
+        self._run = MirrorRun(self._path, names, lake, settings, runner, options.max_bytes)
         self._options = options
-        self._every = every
         self._file = None if checkpoint is None else LsnFile(f"{checkpoint.rstrip('/')}/lsn")
         self._recorded: int | None = None
         self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
         self._running = False
+        self._error: BaseException | None = None
 
     @property
     def isActive(self) -> bool:  # noqa: N802  (as a StreamingQuery)
-        """True while :meth:`run` runs."""
-        return self._running
+        """True while it runs."""
+        return self._running or (self._thread is not None and self._thread.is_alive())
 
     def run(self) -> None:
         """Apply changes: with ``once`` those that the log has now, otherwise until :meth:`stop`.
@@ -139,32 +176,40 @@ class Mirror:
         finally:
             self._running = False
 
-    def _turns(self) -> None:
-        end = self._run.log_end()
-        # After that of the last run.
-        number = 1 + max((row.batch or 0 for row in self.status.values()), default=-1)
-        self._record()
-        while not self._stopped.is_set():
-            begin = time.monotonic()
-            batch = self._run.turn(number)
-            self._record()
-            if batch is not None:
-                number += 1
-                self._options.report(batch)
-            is_done = batch is None or batch.until >= end
-            if self._options.once and is_done:
-                break
-            if batch is None or self._run.is_current:
-                self._stopped.wait(max(0.0, self._every - (time.monotonic() - begin)))
+    def start(self) -> Mirror:
+        """Have a thread call :meth:`run`; return the mirror."""
+        self._thread = threading.Thread(
+            target=self._run_in_thread, name="pgwire_codec_mirror", daemon=True
+        )
+        self._thread.start()
+        return self
 
-    def _record(self) -> None:
-        lsn = self._run.applied_lsn
-        if self._file is not None and lsn != self._recorded:
-            self._file.write_lsn(lsn)
-            self._recorded = lsn
+    def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802
+        """Wait until it has ended, or for some seconds; return whether it has.
+
+        Raises the error that ended it, as :meth:`run`.
+        """
+        if self._thread is not None:
+            self._thread.join(timeout)
+        if self._error is not None:
+            raise self._error
+        return not self.isActive
+
+    def processAllAvailable(self) -> None:  # noqa: N802
+        """Wait until the tables have what the log has now, or it has ended.
+
+        Raises the error that ended it, as :meth:`run`.
+        """
+        end = Log(self._path).end.lsn
+        while self._run.applied_lsn < end and not self.awaitTermination(_WAIT_SECONDS):
+            pass
+
+    def exception(self) -> BaseException | None:
+        """Return the error that ended it, if there is one."""
+        return self._error
 
     def stop(self) -> None:
-        """Have :meth:`run` return after the running turn. Any thread may call it."""
+        """Have it end after the running turn. Any thread may call it."""
         self._stopped.set()
 
     @property
@@ -177,6 +222,37 @@ class Mirror:
         """Number of dead letters that belong to no known table."""
         return self._run.unnamed_letters
 
+    def _run_in_thread(self) -> None:
+        try:
+            self.run()
+        except BaseException as error:  # noqa: BLE001  (of awaitTermination)
+            self._error = error
+
+    def _turns(self) -> None:
+        end = self._run.log_end()
+        # After that of the last run.
+        number = 1 + max((row.batch or 0 for row in self.status.values()), default=-1)
+        self._record()
+        while not self._stopped.is_set():
+            begin = time.monotonic()
+            batch = self._run.turn(number)
+            self._record()
+            if batch is not None:
+                number += 1
+                if self._options.report is not None:
+                    self._options.report(batch)
+            is_done = batch is None or batch.until >= end
+            if self._options.once and is_done:
+                break
+            if batch is None or self._run.is_current:
+                self._stopped.wait(max(0.0, self._options.seconds - (time.monotonic() - begin)))
+
+    def _record(self) -> None:
+        lsn = self._run.applied_lsn
+        if self._file is not None and lsn != self._recorded:
+            self._file.write_lsn(lsn)
+            self._recorded = lsn
+
 
 def mirror(
     log: str | os.PathLike[str] | Log,
@@ -184,7 +260,7 @@ def mirror(
     tables: str | Sequence[str] = "*",
     *,
     checkpoint: str | None = None,
-    every: float = POLL_SECONDS,
+    every: str | float | None = None,
     once: bool = False,
     on_schema_change: Policy = "evolve",
     storage_options: Mapping[str, str] | None = None,
@@ -195,14 +271,18 @@ def mirror(
     commit_columns: bool = False,
     history: bool = False,
     dead_letters: bool = False,
+    types: str = "native",
+    numeric: str = "string",
+    unrepresentable: str = "raise",
+    on_error: str = "raise",
+    max_bytes: int | None = TURN_BYTES,
     report: Callable[[MirroredBatch], None] | None = None,
-    **options: Any,
 ) -> Mirror:
-    """Keep the tables of a log as Delta tables, in this process.
+    """Return a mirror of the tables of a log, as Delta tables, whose work this process does.
 
-    Or append their history to Parquet files. It is for databases that fit one machine: threads run
-    what :func:`pgwire_codec.spark.mirror` has Spark's executors do. Its description is that of the
-    arguments, and of the tables.
+    Or it appends their history to Parquet files. It is for databases that fit one machine: threads
+    run what :func:`pgwire_codec.spark.mirror` has Spark's executors do. That function describes the
+    arguments, the tables, and what is raised.
 
     Parameters
     ----------
@@ -210,51 +290,37 @@ def mirror(
         Location of the log, or the log.
     target : str
         ``delta:LOCATION`` or ``parquet:LOCATION``, a path or URI of the folder of the tables.
-    tables : str or sequence of str
-        Names of tables, and patterns such as ``public.*``; by default all tables.
-    checkpoint : str, optional
-        Folder, as path or URI, whose file ``lsn`` is to contain the commit LSN up to which all
-        tables are whole that are not set aside: for :class:`pgwire_codec.log.LsnFile`. Nothing else
-        is read or kept there.
-    every : float
-        Seconds between the beginnings of two turns, at least.
-    once : bool
-        Whether it ends when it has all changes that are in the log at its beginning.
-    on_schema_change, storage_options, write_mode, masks, mask_key, soft_deletes, commit_columns
+    tables, checkpoint, every, once, on_schema_change, storage_options, write_mode, masks, mask_key
         As for :func:`pgwire_codec.spark.mirror`.
-    history, dead_letters, report
+    soft_deletes, commit_columns, history, dead_letters, types, numeric, unrepresentable, on_error
         As for :func:`pgwire_codec.spark.mirror`.
-    **options
-        ``types``, ``numeric``, ``unrepresentable`` and ``on_error`` of
-        :class:`pgwire_codec.Decoder`.
+    report
+        As for :func:`pgwire_codec.spark.mirror`.
+    max_bytes : int or None
+        Approximate bytes of messages of a turn, by default 1 GiB.
 
     Returns
     -------
     Mirror
-        Its method ``run`` does the work.
-
-    Raises
-    ------
-    OptionError
-        For an invalid option.
-    LogError
-        When the log does not exist, or is damaged.
-    TableError
-        For a name that no relation has.
+        Its method ``run`` does the work, and ``start`` has a thread do it.
 
     Examples
     --------
     >>> mirror("shop.log", "delta:/lake/shop", once=True).run()  # doctest: +SKIP
     """
-    chosen = MirrorOptions(
+    options = MirrorOptions(
         once=once,
+        every=every,
         on_schema_change=on_schema_change,
         masks=Masks.parse(masks or {}, mask_key),
         row_columns=RowColumns(commit_columns, soft_deletes, history),
         dead_letters=dead_letters,
-        max_bytes=TURN_BYTES,
-        report=report or (lambda batch: None),
-        **options,
+        types=types,
+        numeric=numeric,
+        unrepresentable=unrepresentable,
+        on_error=on_error,
+        max_bytes=max_bytes,
+        report=report,
     )
     lake = Lake.parse(target, storage_options, write_mode=write_mode)
-    return Mirror(chosen.start(log, lake, tables, Threads()), chosen, every, checkpoint)
+    return Mirror(log, lake, tables, Threads(), options, checkpoint)

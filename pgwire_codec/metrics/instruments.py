@@ -165,7 +165,7 @@ MONITOR_ERRORS: Final = _of_capture(
     "monitor.errors", "counter", "{error}", "Failed readings of these, by code.", "code"
 )
 
-MIRROR_ACTIVE: Final = _of_mirror("active", "gauge", "", "1 while the query runs, else 0.")
+MIRROR_ACTIVE: Final = _of_mirror("active", "gauge", "", "1 while the mirror runs, else 0.")
 MIRROR_BATCHES: Final = _of_mirror("batches", "counter", "{batch}", "Micro-batches applied.")
 MIRROR_LSN: Final = _of_mirror(
     "lsn", "gauge", "{byte}", "Commit LSN up to which all tables in the state ok are whole."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from pgwire_codec.metrics import instruments as i
 from pgwire_codec.metrics.observed import Observed, Values, by_name, get_meter, single
@@ -13,18 +13,11 @@ from pgwire_codec.metrics.observed import Observed, Values, by_name, get_meter, 
 if TYPE_CHECKING:
     from pgwire_codec.capture.lag import Lag
     from pgwire_codec.lake.mirror_run import MirroredBatch
+    from pgwire_codec.lake.mirroring import Mirror
     from pgwire_codec.lake.status import TableStatus
     from pgwire_codec.metrics.log_watch import LogWatch
 
 _STATES: Final = ("ok", "incomplete", "set aside", "resuming", "replaying", "gone")
-
-
-class Query(Protocol):
-    """A mirror: a streaming query of Spark, or one in this process."""
-
-    @property
-    def isActive(self) -> bool:  # noqa: N802  (Spark's)
-        """True while it runs."""
 
 
 class MirrorWatch:
@@ -52,7 +45,7 @@ class MirrorWatch:
         self.tables: Mapping[str, TableStatus] = {}
         self.changes: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
-        self._query: Query | None = None
+        self._mirror: Mirror | None = None
 
     def known(self, tables: Iterable[TableStatus]) -> None:
         """Take the status of tables, of an earlier run of the mirror."""
@@ -70,19 +63,19 @@ class MirrorWatch:
         self.known(batch.tables)
 
     @contextmanager
-    def running(self, query: Query) -> Iterator[None]:
-        """Watch a query inside of the context."""
-        self._query = query
+    def running(self, mirror: Mirror) -> Iterator[None]:
+        """Watch a mirror inside of the context."""
+        self._mirror = mirror
         try:
             yield
         finally:
-            self._query = None
+            self._mirror = None
 
     @property
     def active(self) -> bool:
-        """True while the query runs."""
-        query = self._query
-        return query is not None and query.isActive
+        """True while the mirror runs."""
+        mirror = self._mirror
+        return mirror is not None and mirror.isActive
 
     def lag(self, table: TableStatus) -> Lag | None:
         """Return how far the log is ahead of a table; None if no table has the name now."""
@@ -90,14 +83,13 @@ class MirrorWatch:
 
     @property
     def failure(self) -> str | None:
-        """None: a mirror that does not answer this is not healthy."""
-        _ = self.active  # asks Spark
+        """None: an error ends the mirror."""
         return None
 
     @property
     def unreadiness(self) -> str | None:
         """Reason for which the mirror does not apply changes now, if there is one."""
-        return None if self.active else "the query does not run"
+        return None if self.active else "the mirror does not run"
 
 
 def _of_tables(watch: MirrorWatch, read: Callable[[TableStatus], float | None]) -> Values:
@@ -151,9 +143,9 @@ class MirrorMetrics:
     Examples
     --------
     >>> with MirrorMetrics().watch("shop.log", "/lake/shop") as watch:
-    ...     query = mirror(spark, "shop.log", "/lake/shop", report=watch.report, checkpoint=...)
-    ...     with watch.running(query):
-    ...         query.awaitTermination()
+    ...     running = mirror(spark, "shop.log", "/lake/shop", report=watch.report)
+    ...     with watch.running(running):
+    ...         running.run()
     """
 
     def __init__(self, meter_provider: Any = None) -> None:

@@ -1,33 +1,25 @@
-"""mirror: the streaming query that keeps the tables of a log as tables of a lake."""
+"""mirror: the tables of a log as tables of a lake, by Spark's executors."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
-from pgwire_codec.errors import OptionError
 from pgwire_codec.lake.evolution import Policy
 from pgwire_codec.lake.lakehouse import Lake
 from pgwire_codec.lake.masks import Masks
 from pgwire_codec.lake.mirror_run import MirroredBatch
-from pgwire_codec.lake.mirroring import MirrorOptions
+from pgwire_codec.lake.mirroring import Mirror, MirrorOptions
 from pgwire_codec.lake.requests import replay_table as replay
 from pgwire_codec.lake.requests import resume_table as resume
 from pgwire_codec.lake.row_columns import RowColumns
-from pgwire_codec.lake.status import REQUESTED
 from pgwire_codec.lake.tables.target import WriteMode
 from pgwire_codec.log import Log
-from pgwire_codec.spark.mirror_trigger import FORMAT, MirrorTrigger
-from pgwire_codec.spark.options import parse_options
 from pgwire_codec.spark.runner import spark_runner
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-
-#: Options of ``format("pgoutput")`` that a mirror has, too.
-_OPTIONS: Final = ("types", "numeric", "unrepresentable", "onError", "maxBytesPerTrigger")
+    from pyspark.sql import SparkSession
 
 
 def mirror(
@@ -36,8 +28,8 @@ def mirror(
     target: str,
     tables: str | Sequence[str] = "*",
     *,
-    checkpoint: str,
-    every: str | None = None,
+    checkpoint: str | None = None,
+    every: str | float | None = None,
     once: bool = False,
     on_schema_change: Policy = "evolve",
     storage_options: Mapping[str, str] | None = None,
@@ -48,16 +40,20 @@ def mirror(
     commit_columns: bool = False,
     history: bool = False,
     dead_letters: bool = False,
+    types: str = "native",
+    numeric: str = "string",
+    unrepresentable: str = "raise",
+    on_error: str = "raise",
+    max_bytes: int | None = None,
     report: Callable[[MirroredBatch], None] | None = None,
-    **options: str,
-) -> StreamingQuery:
-    """Keep the tables of a log as Delta or Iceberg tables, by one streaming query.
+) -> Mirror:
+    """Return a mirror of the tables of a log, as Delta or Iceberg tables.
 
-    Or append their history to Parquet files. A table ``schema.table`` is at
+    Or it appends their history to Parquet files. A table ``schema.table`` is at
     ``TARGET/schema/table``, or is ``CATALOG.schema.table`` for Iceberg. A micro-batch reads the log
     once, for all tables, and applies the changes of each as :func:`merge_into` does: in one commit,
-    which records the last commit LSN. So each change is applied once, also after a failure, and
-    after a restart with another checkpoint.
+    which records the last commit LSN. So each change is applied once, also after a failure. Spark
+    runs the tasks, without a streaming query: the tables have their positions.
 
     Rows are identified by the replica identity: by its columns, or with ``REPLICA IDENTITY FULL``
     by the whole row. Rows of a table without replica identity are appended.
@@ -79,12 +75,15 @@ def mirror(
     tables : str or sequence of str
         Names of tables, and patterns such as ``public.*``; by default all tables. New tables that
         match are mirrored from their first change on.
-    checkpoint : str
-        Folder of the query's checkpoint.
-    every : str, optional
-        Time between two micro-batches, such as ``10 seconds``; by default as soon as possible.
+    checkpoint : str, optional
+        Folder, as path or URI, whose file ``lsn`` is to contain the commit LSN up to which all
+        tables are whole that are not set aside: for :class:`pgwire_codec.log.LsnFile`. Nothing else
+        is read or kept there.
+    every : str or float, optional
+        Time between two micro-batches, such as ``10 seconds``, or in seconds; by default as soon as
+        possible.
     once : bool
-        Whether the query ends when it has all changes that are in the log at its beginning.
+        Whether it ends when it has all changes that are in the log at its beginning.
     on_schema_change : {"evolve", "rename", "freeze", "fail"}
         What to do when a table's columns change. ``evolve``: the target follows. A new column is
         added, and is null in existing rows: the value of its DEFAULT is not in the log. A dropped
@@ -137,19 +136,21 @@ def mirror(
         :func:`read_dead_letters`. The status of its table has the number of them. With masks, the
         message is not recorded, nor are values in errors. By default, the table is set aside.
         :func:`replay_table` applies the changes when the cause was mended.
+    types, numeric, unrepresentable, on_error
+        As of :class:`pgwire_codec.Decoder`. A table of which a value does not decode is set aside,
+        except with ``on_error="skip"``, which leaves out the change, or with ``dead_letters``.
+    max_bytes : int, optional
+        Approximate bytes of messages of a micro-batch, by default of all that the log has.
     report : callable, optional
-        Is called after each micro-batch, in the query's thread, with its result: the number
+        Is called after each micro-batch, in the mirror's thread, with its result: the number
         ``batch``, the commit LSN ``until``, and the status of tables ``changed``, and of all
         ``tables``.
-    **options
-        ``types``, ``numeric``, ``unrepresentable``, ``onError`` and ``maxBytesPerTrigger``, as of
-        ``format("pgoutput")``. A table of which a value does not decode is set aside, except with
-        ``onError=skip``, which leaves out the change, or with ``dead_letters``. Several turns of
-        ``maxBytesPerTrigger`` are in a micro-batch.
 
     Returns
     -------
-    StreamingQuery
+    Mirror
+        Its method ``run`` does the work, and ``start`` has a thread do it, which ``stop`` ends.
+        ``awaitTermination``, ``isActive`` and ``exception`` are as those of a streaming query.
 
     Raises
     ------
@@ -159,55 +160,28 @@ def mirror(
         When the log does not exist, or is damaged.
     TableError
         For a name that no relation has.
+
+    Examples
+    --------
+    >>> mirror(spark, "shop.log", "delta:/lake/shop", once=True).run()  # doctest: +SKIP
+    >>> running = mirror(spark, "shop.log", "iceberg:lake").start()  # doctest: +SKIP
     """
-    given = {name.lower(): value for name, value in options.items()}
-    unknown = given.keys() - {name.lower() for name in _OPTIONS}
-    if unknown:
-        raise OptionError(
-            f"mirror has no option {', '.join(sorted(unknown))}",
-            hint=f'Its options of format("pgoutput") are {", ".join(_OPTIONS)}.',
-        )
-    if given.get("onerror", "raise") not in ("raise", "skip"):
-        raise OptionError(f"onError must be one of raise, skip, not {given['onerror']!r}")
-    source = parse_options({"path": _path(log), "tables": "*"} | options)
-    chosen = MirrorOptions(
+    options = MirrorOptions(
         once=once,
+        every=every,
         on_schema_change=on_schema_change,
         masks=Masks.parse(masks or {}, mask_key),
         row_columns=RowColumns(commit_columns, soft_deletes, history),
         dead_letters=dead_letters,
-        types=source.decoder.types,
-        numeric=source.decoder.numeric,
-        unrepresentable=source.decoder.unrepresentable,
-        on_error=source.decoder.on_error,
-        max_bytes=source.max_bytes_per_trigger,
-        report=report or (lambda batch: None),
+        types=types,
+        numeric=numeric,
+        unrepresentable=unrepresentable,
+        on_error=on_error,
+        max_bytes=max_bytes,
+        report=report,
     )
     lake = Lake.parse(target, storage_options, spark, write_mode)
-    if once and every is not None:
-        raise OptionError("`once` and `every` exclude one another")
-    run = chosen.start(log, lake, tables, spark_runner(spark))
-
-    def turns(rows: DataFrame | None, number: int) -> None:
-        """Apply the changes that the log has now."""
-        end = run.log_end()
-        while (batch := run.turn(number)) is not None:
-            chosen.report(batch)
-            if batch.until >= end:
-                break
-
-    if any(row.state in REQUESTED for row in run.status.values()):
-        turns(None, -1)  # the log need not grow
-    spark.dataSource.register(MirrorTrigger)
-    stream = spark.readStream.format(FORMAT).option("path", _path(log))
-    writer: Any = stream.load().writeStream.foreachBatch(turns)
-    writer = writer.option("checkpointLocation", checkpoint)
-    if once:
-        writer = writer.trigger(availableNow=True)
-    elif every is not None:
-        writer = writer.trigger(processingTime=every)
-    query: StreamingQuery = writer.start()
-    return query
+    return Mirror(log, lake, tables, spark_runner(spark), options, checkpoint)
 
 
 def resume_table(
@@ -278,7 +252,3 @@ def replay_table(
     a new copy of the table repairs the target.
     """
     replay(Lake.parse(target, storage_options, spark), log, table)
-
-
-def _path(log: str | os.PathLike[str] | Log) -> str:
-    return log.uri if isinstance(log, Log) else os.fspath(log)

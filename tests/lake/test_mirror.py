@@ -118,7 +118,7 @@ def test_errors(made: MirrorOf, writer: Writer) -> None:
     with pytest.raises(OptionError, match="one of evolve, rename, freeze, fail, not 'no'"):
         made.run(on_schema_change="no")
     with pytest.raises(OptionError, match="'table'"):
-        made.run(onError="table")
+        made.run(on_error="table")
     with pytest.raises(TableError, match=r"table public\.t1 is not set aside — hint: .*: none"):
         made.resume("public.t1")
 
@@ -154,3 +154,30 @@ def test_a_new_table_while_the_log_is_pruned(
         "public.t2": "ok",
     }
     assert made.rows("public.t2") == [{"id": 50}]
+
+
+def test_a_mirror_in_a_thread(made: MirrorOf, writer: Writer) -> None:
+    writer.commit(relation(1, ID), build.insert(1, "1"))
+    writer.flush()
+    running = made._mirror("*").start()
+    running.processAllAvailable()
+    assert made.rows("public.t1") == [{"id": 1}]
+    writer.commit(relation(1, ID), build.insert(1, "2"))
+    writer.flush()
+    running.processAllAvailable()
+    assert made.rows("public.t1") == [{"id": 1}, {"id": 2}]
+    assert (running.isActive, running.awaitTermination(0.01)) == (True, False)
+    running.stop()
+    assert running.awaitTermination(60)
+    assert (running.isActive, running.exception()) == (False, None)
+
+    def report(_: Any) -> None:
+        raise RuntimeError("full")
+
+    writer.commit(relation(1, ID), build.insert(1, "3"))
+    writer.flush()
+    failing = made._mirror("*", report=report).start()
+    with pytest.raises(RuntimeError, match="full"):
+        failing.awaitTermination(60)
+    assert isinstance(failing.exception(), RuntimeError)
+    assert not failing.isActive

@@ -104,23 +104,19 @@ def test_a_column_that_came_before_a_kill(
         assert (row["state"], row["incomplete"]) == ("incomplete", [f"more since 0/{lsn:X}"])
 
 
-def test_restart_without_the_checkpoint(
-    made: MirrorOf, writer: Writer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_restart(made: MirrorOf, writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     change(writer, 1, 2, 3)
     made.run()
     change(writer, 1, 2)
     kill_once(monkeypatch)
     with pytest.raises(Exception, match="Killed"):
         made.run()
-    shutil.rmtree(made.checkpoint, ignore_errors=True)
     before = made.commits()
     made.run()
     check(made)
     assert made.commits() == before
     assert made.batches[-1].until == writer.lsn
-    # Nor without the status table: the query begins at the log's beginning.
-    shutil.rmtree(made.checkpoint, ignore_errors=True)
+    # Nor without the status table: the mirror begins at the log's beginning.
     shutil.rmtree(made.lake / "_mirror")
     change(writer, 3)
     made.run()
@@ -340,7 +336,6 @@ def test_resumed_after_a_kill(
     with pytest.raises(Exception, match="Killed"):
         made.run()
     made.resume("public.t4")
-    shutil.rmtree(made.checkpoint, ignore_errors=True)
     made.run()
     rows = made.status()
     assert {name: row["state"] for name, row in rows.items()} == dict.fromkeys(
@@ -398,7 +393,7 @@ def test_an_error_that_passes(
     assert {each["state"] for each in made.status().values()} == {"ok"}
 
 
-def test_more_tables_with_the_same_checkpoint(made: MirrorOf, writer: Writer) -> None:
+def test_more_tables(made: MirrorOf, writer: Writer) -> None:
     """A table that the patterns leave out is not whole, and is caught up when it is named."""
     change(writer, 1, 2)
     made.run("public.t1")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -78,7 +77,6 @@ def test_all_changes(spark: SparkSession, made: MirrorOf, writer: Writer, in_ste
     assert rows == {oid: feed(spark, made, oid=oid) for oid in (1, 2, 3)}
     assert [len(each) for each in rows.values()] == [9, 6, 2]
     commits = made.commits()
-    shutil.rmtree(made.checkpoint, ignore_errors=True)
     made.run(history=True)
     assert made.commits() == commits
     assert {each["state"] for each in made.status().values()} == {"ok"}

@@ -88,9 +88,9 @@ def test_a_mirror_that_does_not_keep_up(writer: Writer, tmp_path: Path) -> None:
         page = served.page()
         assert (page[i.MIRROR_ACTIVE], page[i.MIRROR_BATCHES], page[i.LOG_LSN]) == (0, 0, 10)
         assert page.get(i.TABLE_LSN) is None
-        assert served.get("/readyz") == (503, "the query does not run\n")
-        query: Any = SimpleNamespace(isActive=True)
-        with watch.running(query):
+        assert served.get("/readyz") == (503, "the mirror does not run\n")
+        running: Any = SimpleNamespace(isActive=True)
+        with watch.running(running):
             minute_ago = now - timedelta(minutes=1)
             applied = [status(each, 10, commit_time=minute_ago) for each in (1, 2)]
             watch.report(batch(0, 10, *applied))

@@ -30,7 +30,7 @@ def test_during_a_resume(tmp_path: Path, number: signal.Signals) -> None:
     assert made.status()["public.t1"]["state"] == "set aside"
     command = [
         sys.executable, "-c", "from pgwire_codec.cli import main; main()", "mirror",
-        "--log", made.log, "--to", made.target, "--checkpoint", str(made.checkpoint),
+        "--log", made.log, "--to", made.target, "--checkpoint", str(tmp_path / "checkpoint"),
         "--conf", "spark.sql.shuffle.partitions=2", "--unrepresentable", "null",
         "--resume", "public.t1",
     ]  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,7 +43,6 @@ class MirrorOf:
     def __init__(self, spark: SparkSession | None, folder: Path, engine: str) -> None:
         self.log = str(folder / "log")
         self.lake = folder / "lake"
-        self.checkpoint = folder / "checkpoint"
         self.engine = engine
         self.batches: list[Any] = []
         self._spark = spark
@@ -61,38 +59,24 @@ class MirrorOf:
     def run(self, tables: str = "*", **options: Any) -> None:
         """Run the mirror to the log's end."""
         options = {"report": self.batches.append, "once": True} | options
-        if self._spark is None:
-            if "onError" in options:
-                options["on_error"] = options.pop("onError")
-            mirroring.mirror(self.log, self.target, tables, **options).run()
-            return
-        from pgwire_codec.spark import mirror
-
-        options["checkpoint"] = str(self.checkpoint)
-        mirror(self._spark, self.log, self.target, tables, **options).awaitTermination()
+        self._mirror(tables, **options).run()
 
     @contextmanager
     def running(self, **options: Any) -> Iterator[None]:
         """Run the mirror meanwhile. Raises its error."""
-        if self._spark is None:
-            running = mirroring.mirror(self.log, self.target, **options)
-            with ThreadPoolExecutor(1) as thread:
-                result = thread.submit(running.run)
-                try:
-                    yield
-                finally:
-                    running.stop()
-                result.result()
-            return
-        from pgwire_codec.spark import mirror
-
-        options["checkpoint"] = str(self.checkpoint)
-        query = mirror(self._spark, self.log, self.target, **options)
+        running = self._mirror("*", **options).start()
         try:
             yield
-            assert query.exception() is None
         finally:
-            query.stop()
+            running.stop()
+            running.awaitTermination()
+
+    def _mirror(self, tables: str, **options: Any) -> mirroring.Mirror:
+        if self._spark is None:
+            return mirroring.mirror(self.log, self.target, tables, **options)
+        from pgwire_codec.spark import mirror
+
+        return mirror(self._spark, self.log, self.target, tables, **options)
 
     def compare(self, dsn: str, **options: Any) -> Comparison:
         """Compare the tables with the server's."""
