@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from pgwire_codec.errors import OptionError
-from pgwire_codec.log.reader import PARTITION_BYTES
 from pgwire_codec.options import DecoderOptions
 
 #: Seconds for the log and the target to reach the server.
@@ -38,8 +37,6 @@ class ComparisonOptions:
         Number of rows of a table that are shown.
     decoder : DecoderOptions
         With which values of both sides are decoded.
-    partition_bytes : int
-        Bytes of the log's messages that one task decodes.
 
     Raises
     ------
@@ -53,7 +50,6 @@ class ComparisonOptions:
     jobs: int
     max_rows: int
     decoder: DecoderOptions
-    partition_bytes: int = PARTITION_BYTES
 
     def __post_init__(self) -> None:
         for name, least in (("wait", 0), ("jobs", 1), ("max_rows", 0)):

@@ -228,7 +228,6 @@ class ComparisonRun:
             server.lsn,
             None if is_other else reading.columns,  # the next batch replaces all rows
             self._options.decoder,
-            self._options.partition_bytes,
         )
 
     def _unlogged(self, lsn: int, deadline: float) -> frozenset[int] | None:

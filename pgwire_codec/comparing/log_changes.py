@@ -76,7 +76,6 @@ def changed_rows(
     until: int,
     columns: ComparedColumns | None,
     options: DecoderOptions,
-    partition_bytes: int,
 ) -> ChangedRows:
     """Return the rows of a relation that change in a range of commit LSNs.
 
@@ -93,7 +92,6 @@ def changed_rows(
         after,
         until,
         relation_oid=oid,
-        max_partition_bytes=partition_bytes,
         on_error=options.on_error,
     )
     size = sum(extent.length for each in plan.partitions for extent in each.extents)

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pgwire_codec.comparing.comparison_options import JOBS, MAX_ROWS, WAIT, ComparisonOptions
 from pgwire_codec.comparing.comparison_run import ComparisonRun
 from pgwire_codec.comparing.result import Comparison
-from pgwire_codec.errors import OptionError
 from pgwire_codec.lake.lakehouse import Lake
+from pgwire_codec.lake.row_types import ROW_TYPES
 from pgwire_codec.log import Log
-from pgwire_codec.spark.options import parse_options
+from pgwire_codec.options import DecoderOptions
 from pgwire_codec.spark.runner import spark_runner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-#: Options of ``format("pgoutput")`` that values or reading depend on.
-_OPTIONS: Final = ("types", "numeric", "unrepresentable", "maxPartitionBytes")
 
 
 def compare(
@@ -34,7 +31,9 @@ def compare(
     jobs: int = JOBS,
     max_rows: int = MAX_ROWS,
     storage_options: Mapping[str, str] | None = None,
-    **options: str,
+    types: str = "native",
+    numeric: str = "string",
+    unrepresentable: str = "raise",
 ) -> Comparison:
     """Compare the tables that :func:`mirror` keeps with those of the server.
 
@@ -99,9 +98,8 @@ def compare(
         Number of connections that read a table at once, at most.
     max_rows : int
         Number of rows of a table that are shown.
-    **options
-        ``types``, ``numeric``, ``unrepresentable`` and ``maxPartitionBytes``, as for
-        :func:`mirror`.
+    types, numeric, unrepresentable
+        As for :func:`mirror`.
 
     Returns
     -------
@@ -125,17 +123,9 @@ def compare(
     tables are read and, if rows differ, until the log reaches the snapshot. A table that is altered
     or truncated meanwhile is read again.
     """
-    known = {name.lower() for name in _OPTIONS}
-    unknown = [name for name in options if name.lower() not in known]
-    if unknown:
-        raise OptionError(
-            f"compare has no option {', '.join(unknown)}",
-            hint=f'Its options of format("pgoutput") are {", ".join(_OPTIONS)}.',
-        )
-    path = log.uri if isinstance(log, Log) else os.fspath(log)
-    source = parse_options({**options, "path": path, "relationOid": "1"})
-    chosen = ComparisonOptions(
-        tables, publication, wait, jobs, max_rows, source.decoder, source.max_partition_bytes
+    decoder = DecoderOptions(
+        types=types, numeric=numeric, unrepresentable=unrepresentable, arrow_types=ROW_TYPES
     )
+    chosen = ComparisonOptions(tables, publication, wait, jobs, max_rows, decoder)
     lake = Lake.parse(target, storage_options, spark)
     return ComparisonRun(spark_runner(spark), log, lake, dsn, chosen).run()

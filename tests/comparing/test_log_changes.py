@@ -36,7 +36,7 @@ def changed(
     log = Log(folder / "log")
     columns = columns or ComparedColumns.choose(like, KINDS, {})
     options = DecoderOptions(arrow_types=ROW_TYPES)
-    return changed_rows(Threads(1), log, RelationHistory(log), 1, after, until, columns, options, 1)
+    return changed_rows(Threads(1), log, RelationHistory(log), 1, after, until, columns, options)
 
 
 def keys(rows: list[tuple[int, str | None]], like: Any = T) -> list[int]:
