@@ -23,7 +23,7 @@ export PGWIRE_CODEC_BUILDS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pgwire_code
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test thorough quick test-spark test-postgresql crash soak lint sanitize fuzz demo bench \
+.PHONY: help venv test thorough quick test-spark test-postgresql crash soak lint sanitize fuzz demo demo-spark bench \
 	bench-versions bench-peers bench-wheel bench-compare bench-page bench-capture bench-log bench-spark bench-lake bench-size wheel image test-arm64 docs changelog tutorial clean
 
 help: ## list the targets
@@ -32,7 +32,8 @@ help: ## list the targets
 venv: $(VENV)/installed ## create .venv with what the tests need (PYTHON=... is its interpreter)
 
 # A stamp, because neither the directory's nor the interpreter's time says what is installed.
-$(VENV)/installed: pyproject.toml setup.py $(foreach kind,pyx pxd,$(wildcard pgwire_codec/*/*.$(kind) pgwire_codec/*/*/*.$(kind)))
+SOURCES = $(foreach kind,pyx pxd,$(wildcard pgwire_codec/*/*.$(kind) pgwire_codec/*/*/*.$(kind)))
+$(VENV)/installed: pyproject.toml setup.py $(SOURCES)
 	@test -x $(BIN)/python || { python=$$(.ci/find-python) && "$$python" -m venv --clear $(VENV); }
 	tools/install $(BIN)/python --editable '.[$(EXTRA)]'
 	@touch $@
@@ -100,8 +101,24 @@ sanitize: venv ## run the quick tests with the core under gcc's sanitizers
 fuzz: venv ## compare the core with the reference on mutated inputs (FUZZ_SECONDS=600)
 	FUZZ_SECONDS=$(FUZZ_SECONDS) ./fuzz/run $(BIN)/python
 
-demo: venv ## run the demonstration: a shop's tables from an embedded server to a lakehouse
+demo: $(VENV)/demo ## run the demonstration: a shop's tables from an embedded server to a lakehouse
 	$(BIN)/pgwire-codec demo
+
+demo-spark: $(VENV)/demo-spark ## run the same on Spark
+	$(BIN)/pgwire-codec demo --runner spark
+
+# Much less than the tests need, unless that is there.
+COMMA := ,
+SIZE_OF_demo = 350 MB, some 40 s
+SIZE_OF_demo-spark = 1.1 GB with Spark and Java, some 90 s
+$(VENV)/demo $(VENV)/demo-spark: pyproject.toml setup.py $(SOURCES)
+	@if [ -e $(VENV)/installed ]; then $(MAKE) --no-print-directory venv; else \
+		echo "Installing what the demo needs into $(VENV), and compiling the core: $(SIZE_OF_$(@F))."; \
+		test -x $(BIN)/python || { python=$$(.ci/find-python) && "$$python" -m venv --clear $(VENV); }; \
+		tools/install $(BIN)/python --editable \
+			'.[demo$(if $(filter demo-spark,$(@F)),$(COMMA)spark$(COMMA)java)]'; \
+	fi
+	@touch $@
 
 # pypgoutput without what it depends on: that would put a second psycopg2 in the first one's place.
 $(VENV)/bench: $(VENV)/installed

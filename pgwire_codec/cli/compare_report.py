@@ -33,7 +33,7 @@ def print_lines(tables: Iterable[TableComparison]) -> None:
 def print_table(tables: Iterable[TableComparison], console: Console) -> None:
     """Print a table, and the rows that differ below it."""
     shown = Table(box=None)
-    for name in ("table", "server rows", "target rows", "different", "server LSN", "state"):
+    for name in ("table", "server rows", "target", "different", "LSN", "state"):
         justify: Literal["left", "right"] = "left" if name in ("table", "state") else "right"
         shown.add_column(name, justify=justify, overflow="fold")
     for each in tables:

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from pgwire_codec.demo import shop, steps, workload
 from pgwire_codec.demo.server import EmbeddedServer
 from pgwire_codec.errors import OptionError
-from pgwire_codec.spark import compare
 
 if TYPE_CHECKING:
     from pgwire_codec.comparing.result import Comparison
     from pgwire_codec.lake.mirror_run import MirroredBatch
 
-#: The step of the workload before tables get new columns.
+#: Query of an order in the lake.
+QUERY: Final = f"SELECT {', '.join(shop.ORDER)} FROM orders WHERE id = {shop.ORDER_ID}"
+
+#: Columns of an order, as texts.
+Row = tuple[str, ...]
+
+#: Steps of the workload: after which there are orders, and before tables get new columns.
+_ORDERED: Final = "orders come in"
 _BEFORE_COLUMNS: Final = workload.STEPS[workload.STEPS.index("tables get new columns") - 1]
 
 
@@ -35,14 +42,22 @@ class DemoResult:
         Folder of ``log`` and ``lake``.
     comparison : Comparison
         The tables of the lake, compared with those of the server.
+    order : mapping of str to tuple of str
+        Columns of an order: as it came in, as the server has it, and as the lake does.
     """
 
     folder: Path
     comparison: Comparison
+    order: Mapping[str, Row]
 
 
 def run(
-    *, dsn: str | None = None, output: Path | None = None, keep: bool = False, console: Console
+    *,
+    dsn: str | None = None,
+    output: Path | None = None,
+    keep: bool = False,
+    on_spark: bool = False,
+    console: Console,
 ) -> DemoResult:
     """Run the demo.
 
@@ -55,6 +70,8 @@ def run(
         An empty or new folder for log and lake. By default a temporary one, which stays.
     keep : bool
         Leave schema, publication and slot on the server of ``dsn``.
+    on_spark : bool
+        Have Spark do the work of mirror and comparison. By default, this process does it.
     console : Console
         Shows the progress.
     """
@@ -62,7 +79,7 @@ def run(
     with _server(dsn, console) as server:
         shop.create(server)
         try:
-            return _run(server, folder, console)
+            return _run(server, folder, console, on_spark=on_spark)
         finally:
             if not keep:
                 shop.drop(server)
@@ -91,8 +108,9 @@ def _server(dsn: str | None, console: Console) -> Iterator[str]:
         server.stop()
 
 
-def _run(dsn: str, folder: Path, console: Console) -> DemoResult:
-    log, lake = folder / "log", folder / "lake"
+def _run(dsn: str, folder: Path, console: Console, *, on_spark: bool) -> DemoResult:
+    log, lake = folder / "log", f"delta:{folder / 'lake'}"
+    order: dict[str, Row] = {}
     applied: list[int] = []  # changes of each micro-batch
     with _progress(console) as progress, ExitStack() as running:
         change, captured, mirror, compared = (
@@ -118,28 +136,43 @@ def _run(dsn: str, folder: Path, console: Console) -> DemoResult:
 
         def after(step: workload.Step) -> None:
             show_step(step.name)
+            if step.name == _ORDERED:
+                order["as it came in"] = shop.order(dsn)
             if step.name == _BEFORE_COLUMNS:
                 # The columns are then added to tables that the lake has.
-                steps.catch_up(dsn, capture, query)
+                steps.catch_up(dsn, capture, mirrored)
 
         progress.start_task(captured)
         steps.capture_until_now(dsn, log)  # from here on the slot keeps every change
         capture = running.enter_context(steps.capturing(dsn, log))
-        progress.update(mirror, what="start Spark")
         progress.start_task(mirror)
-        spark = running.enter_context(steps.local_spark(steps.SMALL))
-        with steps.mirroring(spark, log, lake, folder / "checkpoint", show_batch) as query:
+        spark = None
+        if on_spark:
+            progress.update(mirror, what="start Spark")
+            spark = running.enter_context(steps.local_spark(steps.SMALL))
+        with steps.mirroring(spark, log, lake, show_batch) as mirrored:
             progress.start_task(change)
             workload.run(dsn, report=after)
             shop.publish_reviews(dsn)
-            steps.catch_up(dsn, capture, query)
+            steps.catch_up(dsn, capture, mirrored)
             show_step("a table is published")
         for task in (change, captured, mirror):
             progress.update(task, total=1, completed=1)
         progress.start_task(compared)
-        comparison = compare(spark, log, f"delta:{lake}", dsn, publication=shop.PUBLICATION)
+        comparison = steps.compared(spark, log, lake, dsn)
         progress.update(compared, total=1, completed=1)
-    return DemoResult(folder, comparison)
+    order["on the server now"] = shop.order(dsn)
+    order["in the lake"] = _order_in_lake(folder / "lake")
+    return DemoResult(folder, comparison, order)
+
+
+def _order_in_lake(lake: Path) -> Row:
+    import deltalake
+
+    table = deltalake.DeltaTable(str(lake / shop.SCHEMA / "orders"))
+    rows = deltalake.QueryBuilder().register("orders", table).execute(QUERY).read_all()
+    (row,) = pa.table(rows).to_pylist()
+    return tuple(map(str, row.values()))
 
 
 def _progress(console: Console) -> Progress:

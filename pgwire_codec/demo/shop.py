@@ -26,6 +26,10 @@ TABLES: Final = tuple(f"{SCHEMA}.{table}" for table in KEYS)
 #: A table that :func:`publish_reviews` creates.
 REVIEWS: Final = f"{SCHEMA}.reviews"
 
+#: An order that the workload changes, and columns of it that are shown.
+ORDER_ID: Final = 2
+ORDER: Final = ("id", "customer_id", "state", "total")
+
 _DDL: Final = f"""
 CREATE SCHEMA {SCHEMA};
 CREATE TYPE {SCHEMA}.tier AS ENUM ('basic', 'silver', 'gold');
@@ -97,6 +101,19 @@ def publish_reviews(dsn: str) -> None:
             f"INSERT INTO {REVIEWS} SELECT n, 'SKU-' || n % 90, nullif(n % 6, 0), now()"
             " FROM generate_series(1, 300) n"
         )
+    finally:
+        connection.close()
+
+
+def order(dsn: str) -> tuple[str, ...]:
+    """Return the columns of :data:`ORDER` of an order that the workload changes, as texts."""
+    connection = connect(dsn)
+    try:
+        cursor = connection.cursor()
+        columns = ", ".join(f"{name}::text" for name in ORDER)
+        cursor.execute(f"SELECT {columns} FROM {SCHEMA}.orders WHERE id = {ORDER_ID}")
+        row: tuple[str, ...] = cursor.fetchone()
+        return row
     finally:
         connection.close()
 

@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Final
 from pgwire_codec.capture import LogCapture, SegmentOptions, Status
 from pgwire_codec.capture.connection.connect import connect, current_lsn
 from pgwire_codec.capture.options import Streaming
+from pgwire_codec.comparing.comparison import compare
 from pgwire_codec.demo.shop import PUBLICATION, SLOT, TABLES
+from pgwire_codec.lake.mirroring import Mirror, mirror
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pgwire_codec.comparing.result import Comparison
     from pgwire_codec.lake.mirror_run import MirroredBatch
-    from pgwire_codec.lake.mirroring import Mirror
 
 _SEGMENT_BYTES: Final = 256 << 10  # several segments, so that Spark has several partitions
 _POLL_SECONDS: Final = 0.05
@@ -115,21 +117,30 @@ def local_spark(settings: Mapping[str, str] = MappingProxyType({})) -> Iterator[
 
 @contextmanager
 def mirroring(
-    spark: SparkSession,
-    log: Path,
-    lake: Path,
-    checkpoint: Path,
-    report: Callable[[MirroredBatch], None],
+    spark: SparkSession | None, log: Path, target: str, report: Callable[[MirroredBatch], None]
 ) -> Iterator[Mirror]:
-    """Mirror the tables of a log into Delta until the block ends."""
-    from pgwire_codec.spark import mirror
+    """Mirror the tables of a log into Delta until the block ends, by Spark or in this process."""
+    if spark is None:
+        made = mirror(log, target, report=report)
+    else:
+        from pgwire_codec import spark as on_spark
 
-    running = mirror(spark, log, f"delta:{lake}", checkpoint=str(checkpoint), report=report).start()
+        made = on_spark.mirror(spark, log, target, report=report)
+    running = made.start()
     try:
         yield running
     finally:
         running.stop()
         running.awaitTermination()
+
+
+def compared(spark: SparkSession | None, log: Path, target: str, dsn: str) -> Comparison:
+    """Compare the lake with the server."""
+    if spark is None:
+        return compare(log, target, dsn, publication=PUBLICATION)
+    from pgwire_codec import spark as on_spark
+
+    return on_spark.compare(spark, log, target, dsn, publication=PUBLICATION)
 
 
 def catch_up(dsn: str, capture: RunningCapture, running: Mirror) -> None:

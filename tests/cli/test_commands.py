@@ -73,25 +73,26 @@ def test_demo_passes_its_options_on(
 
     def main(**options: object) -> object:
         given.update(options)
-        return SimpleNamespace(folder=tmp_path, comparison=SimpleNamespace(tables=(table,)))
+        comparison = SimpleNamespace(tables=(table,))
+        return SimpleNamespace(folder=tmp_path, comparison=comparison, order={})
 
-    stand_in = SimpleNamespace(run=main)
+    stand_in = SimpleNamespace(run=main, QUERY="SELECT 1")
     monkeypatch.setattr("pgwire_codec.cli.demo.import_module", lambda name: stand_in)
     result = run("demo", "--dsn", "x", "--output", tmp_path, "--keep")
     assert result.exit_code == status
     assert ("0 differences" in result.stdout) == (state == "equal")
     del given["console"]
-    assert given == {"dsn": "x", "output": tmp_path, "keep": True}
+    assert given == {"dsn": "x", "output": tmp_path, "keep": True, "on_spark": False}
 
 
 def test_demo_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(name: str) -> None:
-        raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
+        raise ModuleNotFoundError("No module named 'deltalake'", name="deltalake")
 
     monkeypatch.setattr("pgwire_codec.cli.demo.import_module", fail)
     result = run("demo")
     assert result.exit_code == 4
-    assert "the demo needs pyspark\nhint: Run pip install 'pgwire-codec[demo]'." in result.stderr
+    assert "the demo needs deltalake\nhint: Run pip install 'pgwire-codec[demo]'." in result.stderr
 
 
 def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:

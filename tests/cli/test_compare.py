@@ -56,7 +56,7 @@ def test_table() -> None:
     print_table(tables, Console(file=out, width=200))
     lines = [" ".join(line.split()) for line in out.getvalue().splitlines()]
     assert lines == [
-        "table server rows target rows different server LSN state",
+        "table server rows target different LSN state",
         "public.a 3 3 3 1/10 differs",
         "public.b 3 3 0 1/10 failed: it failed",
         "public.a id=1: v is 1.50 on the server and NULL in the target; f is nan on the server and "

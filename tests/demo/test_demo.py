@@ -111,13 +111,19 @@ def run_demo(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.thorough
-def test_on_a_server_of_ones_own(steps: Any, pg16: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("runner", ["local", pytest.param("spark", marks=pytest.mark.thorough)])
+def test_on_a_server_of_ones_own(steps: Any, pg16: Any, tmp_path: Path, runner: str) -> None:
     output = tmp_path / "out"
     with database(pg16) as own:
-        done = run_demo("--dsn", own.dsn, "--output", str(output))
+        done = run_demo("--dsn", own.dsn, "--output", str(output), "--runner", runner)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "\n0 differences" in done.stdout
+        order = re.findall(
+            r"^ (as it came in|on the server now|in the lake) +(.*)$", done.stdout, re.M
+        )
+        states = [row.split()[2] for _, row in order]
+        assert len(order) == 3
+        assert states[0] != states[1] == states[2] == "returned"
         folders = (output / "lake" / shop.SCHEMA).iterdir()
         tables = {f"{shop.SCHEMA}.{folder.name}" for folder in folders}
         assert tables == {*shop.TABLES, shop.REVIEWS}
