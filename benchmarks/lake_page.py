@@ -27,7 +27,7 @@ clock, and CPU seconds of all processes: this Python, Java and Python workers, e
 
 {mirrors}
 
-- *cold*: the first mirror of a session. *warm*: one more of the same changes, into other tables.
+- *cold* is the first mirror of a session, and *warm* is one more of the same changes, into other tables.
 - Changes are 60 % updates, 30 % inserts and 10 % deletes of the rows of the snapshot. Parquet gets
   the history of the tables.
 
@@ -45,7 +45,7 @@ A running mirror of a Delta table with {rows:,} rows gets {scattered} scattered 
 {turns}
 
 - Figures are medians of the turns; the Delta log and the data files are those after them.
-- *Spark* is a streaming query without pauses, from the written log to the end of the micro-batch.
+- *Spark* is a mirror without pauses, from the written log to the end of the micro-batch.
 
 {scans}
 
