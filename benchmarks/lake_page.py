@@ -27,7 +27,8 @@ clock, and CPU seconds of all processes: this Python, Java and Python workers, e
 
 {mirrors}
 
-- *cold* is the first mirror of a session, and *warm* is one more of the same changes, into other tables.
+- *cold* is the first mirror of a session. The next one is *warm*: the same changes into other
+  tables.
 - Changes are 60 % updates, 30 % inserts and 10 % deletes of the rows of the snapshot. Parquet gets
   the history of the tables.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pgwire_codec.errors import TableError
+from pgwire_codec.lake.key_cache import KeyCache
 from pgwire_codec.lake.key_index import KeyIndex
 from pgwire_codec.lake.table_files import DataFile, Numbers, OpenFile, TableFiles
+from pgwire_codec.lake.vectors import positions_of
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap64
+
+_CACHE: Final = KeyCache()
+
+#: Number of keys for which a file's keys are worth to be kept.
+_FEW_KEYS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,19 +169,36 @@ def _matches(
     filters: Sequence[_Filter],
 ) -> Iterator[tuple[Numbers, Numbers]]:
     """Yield positions of a file's rows that equal some rows, and the numbers of these."""
-    deleted: Numbers | None = None
+    deleted = target.vector(file) if file.deleted else None
+    for positions, owners in _hits(target, file, schema, index, filters):
+        if deleted is not None and len(positions):
+            lives = ~_are_in(positions, deleted)
+            owners, positions = owners[lives], positions[lives]
+        yield positions, owners
+
+
+def _hits(
+    target: TableFiles,
+    file: DataFile,
+    schema: pa.Schema,
+    index: KeyIndex,
+    filters: Sequence[_Filter],
+) -> Iterator[tuple[Numbers, Numbers]]:
+    """Yield the same, with rows that are deleted."""
+    keys = _CACHE.get(target, file, schema, index) if len(index) <= _FEW_KEYS else None
+    if keys is not None:
+        yield index.match_sorted(keys)
+        return
     with target.open(file) as opened:
         for start, rows in _key_rows(opened, schema, filters):
-            hits, owners = index.match(rows)
-            if not len(hits):
-                continue
-            positions = hits + start
-            if file.deleted:
-                if deleted is None:
-                    deleted = target.deleted_positions(file)
-                lives = ~np.isin(positions, deleted)
-                owners, positions = owners[lives], positions[lives]
-            yield positions, owners
+            positions, owners = index.match(rows)
+            yield positions + start, owners
+
+
+def _are_in(positions: Numbers, vector: BitMap64) -> npt.NDArray[np.bool_]:
+    if len(positions) <= _FEW_KEYS:
+        return np.fromiter((position in vector for position in positions.tolist()), np.bool_)
+    return np.isin(positions, positions_of(vector).astype(np.int64))
 
 
 def _key_rows(
