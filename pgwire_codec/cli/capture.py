@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, get_args
@@ -36,6 +33,7 @@ from pgwire_codec.cli.capture_report import JsonReport, StatusReport, TerminalRe
 from pgwire_codec.cli.metrics import capture_endpoint, metrics_option
 from pgwire_codec.cli.retention import retention_of, retention_options
 from pgwire_codec.cli.service_manager import ServiceManager
+from pgwire_codec.cli.signals import recorded_signals
 from pgwire_codec.metrics.health import STALLED_AFTER
 from pgwire_codec.protocol.lsn import parse_lsn
 
@@ -232,7 +230,7 @@ def capture(
     else:
         report = TerminalReport(report_seconds or _TERMINAL_SECONDS, f"{slot} → {log}", console)
     meter = running.lag_meter()
-    with capture_endpoint(address, running, meter), _signals() as signalled, meter, report:
+    with capture_endpoint(address, running, meter), recorded_signals() as signalled, meter, report:
         worker = _Worker(running, until_lsn=until_lsn, idle_seconds=idle_seconds)
         worker.start()
         _show_while_alive(worker, report, meter, signalled)
@@ -300,27 +298,6 @@ class _Worker(threading.Thread):
             self.running.run(**self._limits)
         except Exception as error:  # noqa: BLE001  (raised in the main thread)
             self.error = error
-
-
-@contextmanager
-def _signals() -> Iterator[list[int]]:
-    """Record SIGTERM and SIGINT in a list; a repeated one ends the process at once."""
-    received: list[int] = []
-
-    def note(number: int, _: Any) -> None:
-        received.append(number)
-        signal.signal(number, before[number])
-
-    before: dict[int, Any] = {
-        number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)
-    }
-    for number in before:
-        signal.signal(number, note)
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _tables(given: tuple[str, ...]) -> Any:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, nullcontext
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import click
 from rich.console import Console
@@ -23,6 +22,7 @@ from pgwire_codec.cli.memory import settings_of_workers
 from pgwire_codec.cli.metrics import metrics_option, mirror_endpoint
 from pgwire_codec.cli.mirror_report import JsonLines, MirrorReport, TerminalTable, summary
 from pgwire_codec.cli.service_manager import ServiceManager
+from pgwire_codec.cli.signals import recorded_signals
 from pgwire_codec.errors import TableError
 from pgwire_codec.format import format_count
 from pgwire_codec.lake.dead_letters import DeadLetters
@@ -240,7 +240,7 @@ def mirror(
                 replay_table(lake, log, table)
             if watch is not None:
                 watch.known(lake.status().read().values())
-            signalled = context.enter_context(_signals())
+            signalled = context.enter_context(recorded_signals())
             running = Mirror(log, lake, tables, workers, options, checkpoint)
             _run(running, signalled, manager, alive, watch)
             if once and not signalled:
@@ -298,24 +298,3 @@ def _parsed_masks(texts: Sequence[str]) -> dict[str, str]:
             raise click.BadParameter(f"{name} has two masks")
         masks[name] = mask
     return masks
-
-
-@contextmanager
-def _signals() -> Iterator[list[int]]:
-    """Record SIGTERM and SIGINT in a list; a repeated one has its usual effect."""
-    received: list[int] = []
-    usual: dict[int, Any] = {
-        signal.SIGTERM: signal.SIG_DFL,
-        signal.SIGINT: signal.default_int_handler,
-    }
-
-    def note(number: int, _: Any) -> None:
-        received.append(number)
-        signal.signal(number, usual[number])
-
-    before = {number: signal.signal(number, note) for number in usual}
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
