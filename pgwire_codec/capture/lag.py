@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
@@ -144,18 +145,32 @@ class LagMeter:
             connection.close()
 
     def _sample(self, cursor: Any) -> None:
-        # As JSON: which columns the view has depends on the server's version.
-        cursor.execute(
-            "SELECT pg_current_wal_flush_lsn(), extract(epoch FROM clock_timestamp())::float8,"
-            " (SELECT to_jsonb(s) FROM pg_replication_slots s WHERE slot_name = %s)",
-            (self._slot,),
-        )
-        end, time, row = cursor.fetchone()
-        lsn = parse_lsn(end)
-        self._samples.add(Sample(lsn, time))
-        status = None if row is None else SlotStatus.of(row, lsn, read_blocker(cursor, row))
-        self.slot_status = status
+        sample, self.slot_status = take_sample(cursor, self._slot)
+        self._samples.add(sample)
         self._sampled = monotonic()
+
+
+def take_sample(cursor: Any, slot: str | None) -> tuple[Sample, SlotStatus | None]:
+    """Return the end of a server's WAL, and the status of a slot; None if it does not exist."""
+    # As JSON: which columns the view has depends on the server's version.
+    cursor.execute(
+        "SELECT pg_current_wal_flush_lsn(), extract(epoch FROM clock_timestamp())::float8,"
+        " (SELECT to_jsonb(s) FROM pg_replication_slots s WHERE slot_name = %s)",
+        (slot,),
+    )
+    end, time, row = cursor.fetchone()
+    lsn = parse_lsn(end)
+    status = None if row is None else SlotStatus.of(row, lsn, read_blocker(cursor, row))
+    return Sample(lsn, time), status
+
+
+def read_slot(dsn: str, slot: str) -> tuple[Sample, SlotStatus | None]:
+    """Return the same over a connection of its own; raise ``CaptureError`` if that fails."""
+    with closing(connect(dsn)) as connection, connection.cursor() as cursor:
+        try:
+            return take_sample(cursor, slot)
+        except load_psycopg2().Error as error:
+            raise capture_error(error, slot) from error
 
 
 def _explained(error: Exception) -> Exception:

@@ -188,19 +188,10 @@ def _mode(ctx: click.Context, param: click.Parameter, value: str) -> int:
 )
 @metrics_option()
 def capture(
-    dsn: str,
-    password_command: str | None,
-    slot: str,
-    log: str,
-    jobs: int,
-    create_publication: tuple[str, ...],
     until_lsn: int | str | None,
     idle_seconds: float | None,
     as_json: bool,
     report_seconds: float | None,
-    keep: timedelta | None,
-    max_bytes: int | None,
-    consumers: tuple[Consumer, ...],
     address: str | None,
     **options: Any,
 ) -> None:
@@ -209,26 +200,15 @@ def capture(
     Changes are confirmed to the server, which may then discard them, once they are on disk. After
     an interruption, the capture resumes at the end of the log.
     """
-    dsn = with_password_command(dsn, password_command)
-    plugin = PluginOptions(**_fields_of(PluginOptions, options))
-    segments = SegmentOptions(**_fields_of(SegmentOptions, options))
-    running = LogCapture(
-        dsn,
-        log,
-        slot=slot,
-        options=plugin,
-        snapshot_jobs=jobs,
-        create_publication=_tables(create_publication),
-        segments=segments,
-        retention=retention_of(keep, max_bytes, consumers),
-        **options,
-    )
+    running = log_capture(**options)
     console = Console()
     report: StatusReport
     if as_json or not console.is_terminal:
         report = JsonReport(report_seconds or _JSON_SECONDS)
     else:
-        report = TerminalReport(report_seconds or _TERMINAL_SECONDS, f"{slot} → {log}", console)
+        report = TerminalReport(
+            report_seconds or _TERMINAL_SECONDS, f"{running.slot} → {options['log']}", console
+        )
     meter = running.lag_meter()
     with capture_endpoint(address, running, meter), recorded_signals() as signalled, meter, report:
         worker = _Worker(running, until_lsn=until_lsn, idle_seconds=idle_seconds)
@@ -238,6 +218,38 @@ def capture(
         report.end(_worded(running.status), meter.measure(running.status), error)
     if worker.error is not None:
         raise worker.error
+
+
+def log_capture(
+    *,
+    dsn: str,
+    password_command: str | None,
+    slot: str,
+    log: str,
+    jobs: int,
+    create_publication: tuple[str, ...],
+    keep: timedelta | None,
+    max_bytes: int | None,
+    consumers: tuple[Consumer, ...],
+    **options: Any,
+) -> LogCapture:
+    """Return the capture of the command's options, which nothing is done for yet.
+
+    Raises ``OptionError`` for an invalid one.
+    """
+    plugin = PluginOptions(**_fields_of(PluginOptions, options))
+    segments = SegmentOptions(**_fields_of(SegmentOptions, options))
+    return LogCapture(
+        with_password_command(dsn, password_command),
+        log,
+        slot=slot,
+        options=plugin,
+        snapshot_jobs=jobs,
+        create_publication=_tables(create_publication),
+        segments=segments,
+        retention=retention_of(keep, max_bytes, consumers),
+        **options,
+    )
 
 
 def _fields_of(kind: type, options: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pgwire_codec.cli.failure import Failure
 from pgwire_codec.format import format_count, printable
 
 if TYPE_CHECKING:
-    from pgwire_codec.capture import Finding
+    from pgwire_codec.capture import Finding, ServerCheck
 
 _SHOWN = 5  # lines of a remedy
 
@@ -63,14 +63,24 @@ def check(
     if as_json:
         click.echo(json.dumps(asdict(found) | {"is_ready": found.is_ready}))
     else:
-        for finding in found.findings:
-            for line in _lines(finding):
-                click.echo(line)
+        show_findings(found)
+    require_ready(found)
+    if not as_json:
+        click.echo("The server is ready for a capture.")
+
+
+def show_findings(found: ServerCheck) -> None:
+    """Print each finding with its remedy."""
+    for finding in found.findings:
+        for line in _lines(finding):
+            click.echo(line)
+
+
+def require_ready(found: ServerCheck) -> None:
+    """Raise ``Failure`` if there is an error among the findings."""
     errors = sum(each.level == "error" for each in found.findings)
     if errors:
         raise Failure(f"the server is not ready for a capture: {format_count(errors, 'error')}")
-    if not as_json:
-        click.echo("The server is ready for a capture.")
 
 
 def _lines(finding: Finding) -> list[str]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from pgwire_codec.errors import missing_extra
+
+if TYPE_CHECKING:
+    from pgwire_codec.lake.lakehouse import Lake
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -59,6 +63,19 @@ json_option: Final = click.option(
 def to_option(text: str) -> Callable[[_Command], _Command]:
     """Return the option ``--to``, with its help."""
     return click.option("--to", "target", required=True, metavar="TARGET", help=text)
+
+
+@contextmanager
+def opened_lake(target: str, conf: Mapping[str, str]) -> Iterator[Lake]:
+    """Open the lake of a target, for which Spark is started if it is in a catalog of Spark's."""
+    from pgwire_codec.lake.lakehouse import ICEBERG, Lake, parse_target
+
+    with ExitStack() as entered:
+        spark = None
+        if parse_target(target)[0] == ICEBERG:
+            local = spark_module("local", "an Iceberg table")
+            spark = entered.enter_context(local.local_spark(conf, ICEBERG))
+        yield Lake.parse(target, None, spark)
 
 
 def spark_module(name: str, user: str) -> Any:

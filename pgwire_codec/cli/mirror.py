@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
-from typing import TYPE_CHECKING, BinaryIO, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 from rich.console import Console
@@ -164,21 +165,13 @@ def mirror(
     conf: dict[str, str],
     resume: tuple[str, ...],
     replay: tuple[str, ...],
-    unrepresentable: str | None,
     as_json: bool,
     once: bool,
-    every: str | None,
     checkpoint: str | None,
     tables: str,
-    on_schema_change: Policy,
     write_mode: WriteMode,
     address: str | None,
-    masks: dict[str, str],
-    mask_key_file: BinaryIO | None,
-    soft_deletes: bool,
-    commit_columns: bool,
-    history: bool,
-    dead_letters: bool,
+    **others: Any,
 ) -> None:
     """Keep the tables of a log as Delta or Iceberg tables, with Spark or without it.
 
@@ -187,8 +180,7 @@ def mirror(
     A table schema.table is in DIR/schema/table, or is CATALOG.schema.table. New tables are mirrored
     from their first change on.
     """
-    key = None if mask_key_file is None else mask_key_file.read().rstrip(b"\r\n")
-    chosen_masks = Masks.parse(masks, key)
+    valid = mirror_options(target=target, runner=runner, once=once, write_mode=write_mode, **others)
     Log(log)  # an error that needs no Spark
     kind, _ = parse_target(target)
     console = Console()
@@ -210,17 +202,7 @@ def mirror(
             if last:
                 manager.status(summary(last[0]))
 
-        options = MirrorOptions(
-            once=once,
-            every=every,
-            on_schema_change=on_schema_change,
-            masks=chosen_masks,
-            row_columns=RowColumns(commit_columns, soft_deletes, history),
-            dead_letters=dead_letters,
-            unrepresentable=unrepresentable or "raise",
-            max_bytes=TURN_BYTES if runner == "local" else None,
-            report=show,
-        )
+        options = replace(valid, report=show)
         with ExitStack() as context:
             spark, workers = None, Threads()
             if runner == "spark":
@@ -246,6 +228,43 @@ def mirror(
             if once and not signalled:
                 letters = DeadLetters(lake.dead_letters(), hides_values=False)
                 _check(list(lake.status().read().values()), letters.unnamed)
+
+
+def mirror_options(
+    *,
+    target: str,
+    runner: str,
+    once: bool,
+    every: str | None,
+    on_schema_change: Policy,
+    write_mode: WriteMode,
+    masks: dict[str, str],
+    mask_key_file: BinaryIO | None,
+    soft_deletes: bool,
+    commit_columns: bool,
+    history: bool,
+    dead_letters: bool,
+    unrepresentable: str | None,
+) -> MirrorOptions:
+    """Return the options of a mirror by those of the command.
+
+    Raises ``OptionError`` for an invalid one.
+    """
+    if runner == "local":
+        Lake.parse(target, None, None, write_mode)
+    else:
+        parse_target(target)
+    key = None if mask_key_file is None else mask_key_file.read().rstrip(b"\r\n")
+    return MirrorOptions(
+        once=once,
+        every=every,
+        on_schema_change=on_schema_change,
+        masks=Masks.parse(masks, key),
+        row_columns=RowColumns(commit_columns, soft_deletes, history),
+        dead_letters=dead_letters,
+        unrepresentable=unrepresentable or "raise",
+        max_bytes=TURN_BYTES if runner == "local" else None,
+    )
 
 
 def _run(

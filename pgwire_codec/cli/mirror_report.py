@@ -47,6 +47,22 @@ def summary(batch: MirroredBatch) -> str:
     return f"{text}; left out: {format_count(lacking, 'change')}" if lacking else text
 
 
+def plain_table(table: TableStatus, now: datetime, command: click.Command) -> dict[str, Any]:
+    """Return the status of a table for JSON, with hints for a command."""
+    lag = lag_seconds(table, now)
+    return {
+        "table": table.table,
+        "state": table.state,
+        "changes": table.changes,
+        "commit_lsn": None if table.commit_lsn is None else format_lsn(table.commit_lsn),
+        "lag_seconds": None if lag is None else round(lag, 3),
+        "error": table.error,
+        "hint": None if table.hint is None else name_options(table.hint, command),
+        "dead_letters": table.dead_letters,
+        "incomplete": {name: format_lsn(lsn) for name, lsn in table.incomplete_columns.items()},
+    }
+
+
 class JsonLines:
     """A line for each table with changes, with hints for a command. See :class:`MirrorReport`."""
 
@@ -62,24 +78,12 @@ class JsonLines:
     def show(self, batch: MirroredBatch) -> None:
         now = datetime.now(timezone.utc)
         for table in batch.changed:
-            lag = lag_seconds(table, now)
             line = {
                 "time": now.isoformat(timespec="milliseconds"),
                 "batch": batch.batch,
                 "until_lsn": format_lsn(batch.until),
-                "table": table.table,
-                "state": table.state,
-                "changes": table.changes,
-                "commit_lsn": None if table.commit_lsn is None else format_lsn(table.commit_lsn),
-                "lag_seconds": None if lag is None else round(lag, 3),
-                "error": table.error,
-                "hint": None if table.hint is None else name_options(table.hint, self._command),
-                "dead_letters": table.dead_letters,
-                "incomplete": {
-                    name: format_lsn(lsn) for name, lsn in table.incomplete_columns.items()
-                },
             }
-            click.echo(json.dumps(line))
+            click.echo(json.dumps(line | plain_table(table, now, self._command)))
 
 
 class TerminalTable:

@@ -91,6 +91,11 @@ def require_publications(cursor: Any, names: Sequence[str], *, may_be_empty: boo
             _check_not_empty(cursor, existing[name])
 
 
+def publication_exists(cursor: Any, name: str) -> bool:
+    """Return whether a publication of that name exists."""
+    return name in _existing(cursor, [name])
+
+
 def _existing(cursor: Any, names: Sequence[str]) -> dict[str, _Publication]:
     # Publications of sequences came with PostgreSQL 19: as JSON the column may be missing.
     cursor.execute(

@@ -95,6 +95,15 @@ def parse_dsn(dsn: str) -> dict[str, str]:
     raise CaptureError(f"invalid DSN: {reason}", hint=hint + _EXAMPLE)
 
 
+def has_password(dsn: str) -> bool:
+    """Return whether a connection string contains a password, or another secret.
+
+    Raises ``CaptureError`` as :func:`parse_dsn` does.
+    """
+    options = parse_dsn(dsn)
+    return any(options.get(name) for name in _SECRET_OPTIONS)
+
+
 def shows_secret(text: str, dsn: str, password: str = "") -> bool:
     """Return whether a text may contain a part of a password.
 
