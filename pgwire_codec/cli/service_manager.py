@@ -11,6 +11,9 @@ import click
 
 from pgwire_codec.format import printable
 
+#: Name of the notification of a port, for ``pgwire-codec run``.
+METRICS_PORT: Final = "X_METRICS_PORT"
+
 _MOST_CHARACTERS: Final = 500  # of a status; systemd ignores a datagram above 4096 bytes
 _SEND_SECONDS: Final = 5.0  # until a datagram counts as lost, if the manager reads none
 
@@ -38,6 +41,10 @@ class ServiceManager:
     def status(self, text: str) -> None:
         """Report a text for ``systemctl status``."""
         self._send_change("STATUS", printable(" ".join(text.split()))[:_MOST_CHARACTERS])
+
+    def metrics_port(self, port: int) -> None:
+        """Report the port of the metrics, which systemd ignores as it does all that has an X_."""
+        self._send_change(METRICS_PORT, str(port))
 
     def stopping(self) -> None:
         """Report that the process is about to end."""

@@ -11,7 +11,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from pgwire_codec.errors import OptionError, PgwireError
-from pgwire_codec.metrics.endpoint import Endpoint, parse_address
+from pgwire_codec.metrics.endpoint import Endpoint
+from pgwire_codec.metrics.http_server import parse_address
 from tests.support.metric_pages import Served
 
 
