@@ -21,6 +21,7 @@ _COMMANDS: Final = {
     "log": "Inspect and maintain a log: a directory of captured messages, or its URI.",
     "mirror": "Keep the tables of a log as Delta or Iceberg tables, with Spark or without it.",
     "report": "Show a log on one HTML page.",
+    "run": "Capture and mirror one database, with the options of a file.",
 }
 
 

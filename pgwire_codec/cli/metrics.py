@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pgwire_codec.cli.service_manager import ServiceManager
+
 if TYPE_CHECKING:
     from pgwire_codec.capture import LogCapture
     from pgwire_codec.capture.lag import LagMeter
+    from pgwire_codec.cli.supervisor import Supervisor
     from pgwire_codec.metrics import MirrorWatch
 
 
@@ -38,6 +41,7 @@ def capture_endpoint(address: str | None, running: LogCapture, meter: LagMeter) 
         CaptureMetrics(endpoint.meter_provider).watch(running, meter) as watch,
     ):
         endpoint.serve(watch)
+        ServiceManager().metrics_port(endpoint.port)
         yield
 
 
@@ -55,4 +59,19 @@ def mirror_endpoint(address: str | None, log: str, target: str) -> Iterator[Mirr
         MirrorMetrics(endpoint.meter_provider).watch(log, target) as watch,
     ):
         endpoint.serve(watch)
+        ServiceManager().metrics_port(endpoint.port)
         yield watch
+
+
+@contextmanager
+def joined_endpoint(address: str | None, supervisor: Supervisor) -> Iterator[None]:
+    """Serve the metrics of supervised processes inside of the context, if there is an address."""
+    if address is None:
+        yield
+        return
+    from pgwire_codec.metrics.http_server import HttpServer
+    from pgwire_codec.metrics.joined_pages import JoinedPages
+
+    with HttpServer(address) as server:
+        server.serve(JoinedPages(lambda: supervisor.metrics_ports))
+        yield
