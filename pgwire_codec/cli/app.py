@@ -17,6 +17,7 @@ _COMMANDS: Final = {
     "check": "Check that a server is ready for a capture.",
     "compare": "Compare the tables of a mirror with those of the server, with Spark or without it.",
     "demo": "Mirror a small shop's tables into Delta, and compare them with the server.",
+    "init": "Check a server, and write the file of a capture and a mirror of it.",
     "inspect": "Show the messages of a capture.",
     "log": "Inspect and maintain a log: a directory of captured messages, or its URI.",
     "mirror": "Keep the tables of a log as Delta or Iceberg tables, with Spark or without it.",
