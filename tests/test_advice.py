@@ -25,6 +25,9 @@ PACKAGES = ("pgwire_codec.capture", "pgwire_codec.log", "pgwire_codec.spark")
 #: Callables and commands whose advice is on a capture that is to begin: they name its command.
 BEFORE_A_CAPTURE = {"check_server", "check", "log add-table"}
 
+#: Commands of a file. The capture and the mirror of it show their texts with their own options.
+OF_A_FILE = {"init", "resume", "run", "status"}
+
 #: Texts that are shown by nobody who lacks the argument: part and argument, and why.
 EXEMPT = {
     ("TypeOptions", "strings"): "only a caller that has the argument makes string views",
@@ -84,6 +87,8 @@ def arguments(found: Iterator[Part]) -> Iterator[tuple[str, str, str]]:
 def missing(name: str, place: tuple[str, str], existing: set[str]) -> Iterator[str]:
     if name in BEFORE_A_CAPTURE:
         existing = existing | options_of(COMMANDS["capture"])
+    if name in OF_A_FILE:
+        existing = existing | options_of(COMMANDS["capture"]) | options_of(COMMANDS["mirror"])
     for part, argument, text in arguments(reachable(*place)):
         if argument not in existing and (part, argument) not in EXEMPT:
             yield f"{name} shows an argument that it lacks, `{argument}`, in {part}: {text}"

@@ -22,7 +22,9 @@ _COMMANDS: Final = {
     "log": "Inspect and maintain a log: a directory of captured messages, or its URI.",
     "mirror": "Keep the tables of a log as Delta or Iceberg tables, with Spark or without it.",
     "report": "Show a log on one HTML page.",
+    "resume": "Have a mirror resume a table that failed.",
     "run": "Capture and mirror one database, with the options of a file.",
+    "status": "Show the slot, the log and the tables of a file.",
 }
 
 
