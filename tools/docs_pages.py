@@ -230,7 +230,7 @@ def _first_sentence(name: str) -> str:
     return re.split(r"[.;](?:\s|$)", " ".join(_doc(name).split()))[0] + "."
 
 
-_LANGUAGES = {"": "dockerfile", ".env": "ini", ".service": "ini", ".yaml": "yaml"}
+_LANGUAGES = {"": "dockerfile", ".service": "ini", ".toml": "toml", ".yaml": "yaml"}
 
 
 def _deployment(name: str | None) -> Iterator[str]:

@@ -27,31 +27,16 @@ DEPLOY = ROOT / "deploy"
 COMMAND = [sys.executable, "-c", "from pgwire_codec.cli import main; main()"]
 
 
-def unit(name: str) -> dict[str, str]:
-    """Return the settings of a unit; the last value of each."""
-    text = (DEPLOY / "systemd" / f"pgwire-codec-{name}@.service").read_text(encoding="utf-8")
+def unit() -> dict[str, str]:
+    """Return the settings of the unit; the last value of each."""
+    text = (DEPLOY / "systemd" / "pgwire-codec@.service").read_text(encoding="utf-8")
     lines = text.replace("\\\n", " ").splitlines()
     return dict(line.split("=", 1) for line in lines if re.match(r"[A-Za-z]+=", line))
 
 
-def environment_file() -> dict[str, str]:
-    """Return the variables of the example's environment file."""
-    lines = (DEPLOY / "systemd" / "shop.env").read_text(encoding="utf-8").splitlines()
-    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
-
-
-def command_of_unit(name: str, variables: Mapping[str, str], state: Path) -> list[str]:
-    """Return the words of a unit's ExecStart, for the instance ``shop``.
-
-    ``$NAME`` as a word becomes the variable's words, and ``${NAME}`` its value.
-    """
-    command = unit(name)["ExecStart"].replace("%i", "shop").replace("%S", str(state))
-    words: list[str] = []
-    for word in shlex.split(command):
-        if match := re.fullmatch(r"\$(\w+)", word):
-            words += shlex.split(variables[match[1]])
-        else:
-            words.append(re.sub(r"\$\{(\w+)\}", lambda match: variables[match[1]], word))
+def command_of_unit(etc: Path) -> list[str]:
+    """Return the words of the unit's ExecStart for the instance ``shop``, with another /etc."""
+    words = shlex.split(unit()["ExecStart"].replace("%i", "shop").replace("/etc", str(etc)))
     assert words[0] == "/opt/pgwire-codec/bin/pgwire-codec"
     return words[1:]
 
