@@ -21,7 +21,7 @@ _WRITTEN = "benchmarks"
 
 _FRONT_MATTER = re.compile(r"\A---\n(.*?)^---\n", re.MULTILINE | re.DOTALL)
 _FENCED = re.compile(r'^( *)```(\w*)(?: title="([^"]+)")?\n(.*?)^ *```$', re.MULTILINE | re.DOTALL)
-LANGUAGES = ("python", "sql", "sh", "text", "yaml", "ini")
+LANGUAGES = ("python", "sql", "sh", "text", "yaml", "ini", "toml")
 
 
 @dataclass(frozen=True)
