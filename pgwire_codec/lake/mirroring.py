@@ -99,7 +99,7 @@ class MirrorOptions:
             return POLL_SECONDS if self.every is None else self.every
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+?)s?\s*", self.every.lower())
         if match is None or match[2] not in _UNITS:
-            raise OptionError(f"{self.every!r} is not a time such as '10 seconds'")
+            raise OptionError(f"`every`: {self.every!r} is not a time such as '10 seconds'")
         return float(match[1]) * _UNITS[match[2]]
 
     def settings(self, lake: Lake) -> MirrorSettings:
