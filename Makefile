@@ -58,8 +58,8 @@ thorough: venv ## run the tests that `make test` leaves out: more captures, opti
 	$(BIN)/python -m tests.support.java_archive
 	$(PYTEST) --budget thorough -m thorough
 
-quick: venv ## run the tests that take seconds: no Spark, no server, no differential tests
-	$(PYTEST) -m "not slow and not differential and not thorough"
+quick: venv ## run the tests that take seconds: no Spark, no server, the compiled core only
+	PGWIRE_CODEC_IMPL=cython $(PYTEST) -m "not slow and not differential and not thorough"
 
 lint: venv ## check style, format, types and imports
 	$(BIN)/ruff check .

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import sysconfig
 import threading
+import time
 from pathlib import Path
 
 import Cython
@@ -98,6 +99,8 @@ class BuildExt(build_ext):
     """Compile modules side by side, and take those that an earlier build has kept."""
 
     _cython = threading.Lock()  # Cython's compiler has state of its process
+    _lines = threading.Lock()
+    _built = 0
 
     def finalize_options(self) -> None:
         super().finalize_options()
@@ -116,16 +119,25 @@ class BuildExt(build_ext):
         super().build_extensions()
 
     def build_extension(self, ext: Extension) -> None:
+        began = time.monotonic()
+        origin = self._build(ext)
+        with self._lines:
+            self._built += 1
+            place = f"{self._built} of {len(self.extensions)}"
+            print(f"{origin} {ext.name}: {place}, {time.monotonic() - began:.0f} s", flush=True)
+
+    def _build(self, ext: Extension) -> str:
+        """Build a module, or take a kept one; return what was done."""
         if not BUILDS:
             self._compile(ext)
-            return
+            return "compiled"
         built = Path(self.get_ext_fullpath(ext.name))
         kept = Path(BUILDS) / ext.name / f"{self._digest(ext)}.so"
         if kept.exists():
             built.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(kept, built)
             kept.touch()
-            return
+            return "kept"
         self._compile(ext)
         kept.parent.mkdir(parents=True, exist_ok=True)
         unfinished = kept.with_suffix(f".{os.getpid()}")
@@ -133,6 +145,7 @@ class BuildExt(build_ext):
         unfinished.replace(kept)
         for old in sorted(kept.parent.glob("*.so"), key=lambda path: -path.stat().st_mtime)[KEPT:]:
             old.unlink(missing_ok=True)
+        return "compiled"
 
     def _compile(self, ext: Extension) -> None:
         with self._cython:

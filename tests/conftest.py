@@ -71,9 +71,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     mark_engines(items)
 
 
-#: If plain Python is requested, the compiled core is not tested.
-IMPLEMENTATIONS = (
-    ["python"] if os.environ.get("PGWIRE_CODEC_IMPL") == "python" else ["python", "cython"]
+#: If one is requested, the other one is not tested.
+IMPLEMENTATIONS = {"python": ["python"], "cython": ["cython"]}.get(
+    os.environ.get("PGWIRE_CODEC_IMPL", ""), ["python", "cython"]
 )
 
 

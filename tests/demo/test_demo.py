@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from pgwire_codec import log
-from pgwire_codec.demo import shop, workload
+from pgwire_codec.demo import shop, steps, workload
 from tests.support import shop_rows
 from tests.support.keyed_rows import AppliedTable, differences
 from tests.support.servers import database
@@ -26,12 +26,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def steps() -> Any:
-    return pytest.importorskip("pgwire_codec.demo.steps", reason="needs PySpark (Python 3.11)")
-
-
-@pytest.fixture(scope="module")
-def messages(steps: Any, pg18: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[pa.Table]:
+def messages(pg18: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[pa.Table]:
     """The shop's changes, captured; the shop is still on the server."""
     folder = tmp_path_factory.mktemp("shop") / "log"
     shop.create(pg18.dsn, drop_existing=True)
@@ -112,7 +107,7 @@ def run_demo(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("runner", ["local", pytest.param("spark", marks=pytest.mark.thorough)])
-def test_on_a_server_of_ones_own(steps: Any, pg16: Any, tmp_path: Path, runner: str) -> None:
+def test_on_a_server_of_ones_own(pg16: Any, tmp_path: Path, runner: str) -> None:
     output = tmp_path / "out"
     with database(pg16) as own:
         done = run_demo("--dsn", own.dsn, "--output", str(output), "--runner", runner)
