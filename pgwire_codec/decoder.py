@@ -184,7 +184,7 @@ class BaseDecoder(_Stateful):
     ----------
     options : DecoderOptions, optional
         All options as one value, in place of the other parameters.
-    atomic, types, numeric, strings, before, unrepresentable, on_error
+    atomic, types, numeric, intervals, strings, before, unrepresentable, on_error
     arrow_types, threads, registry
         As the attributes of :class:`DecoderOptions`.
 
@@ -204,6 +204,7 @@ class BaseDecoder(_Stateful):
         atomic: bool = _DEFAULTS.atomic,
         types: str = _DEFAULTS.types,
         numeric: str = _DEFAULTS.numeric,
+        intervals: str = _DEFAULTS.intervals,
         strings: str = _DEFAULTS.strings,
         before: str = _DEFAULTS.before,
         unrepresentable: str = _DEFAULTS.unrepresentable,
@@ -216,6 +217,7 @@ class BaseDecoder(_Stateful):
             atomic=atomic,
             types=types,
             numeric=numeric,
+            intervals=intervals,
             strings=strings,
             before=before,
             unrepresentable=unrepresentable,

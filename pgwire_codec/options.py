@@ -28,6 +28,10 @@ class DecoderOptions:
     numeric : str
         Type of a numeric without precision, or with more than 38 digits: ``"string"``,
         ``"float64"``, ``"decimal128(p, s)"`` or ``"decimal256(p, s)"``.
+    intervals : {"month_day_nano", "string", "microseconds"}
+        Type of an interval: ``month_day_nano_interval``, which polars does not take; ``string``,
+        the server's text; or ``duration[us]``, as PostgreSQL's ``extract(epoch from …)`` adds its
+        parts up: a year has 365.25 days, a month 30 days, and a day 24 hours.
     strings : {"copy", "view"}
         Text columns as ``string``, or as ``string_view`` over the messages' own bytes.
     before : {"key", "full", "none"}
@@ -55,6 +59,7 @@ class DecoderOptions:
     atomic: bool = True
     types: str = "native"
     numeric: str = "string"
+    intervals: str = "month_day_nano"
     strings: str = "copy"
     before: str = "key"
     unrepresentable: str = "raise"
@@ -76,7 +81,9 @@ class DecoderOptions:
             raise OptionError(
                 f"registry must be a TypeRegistry, not {type(self.registry).__name__}"
             )
-        options = TypeOptions(self.types, self.numeric, self.strings, self.arrow_types)
+        options = TypeOptions(
+            self.types, self.numeric, self.strings, self.arrow_types, self.intervals
+        )
         object.__setattr__(self, "type_options", options)
 
 

@@ -37,7 +37,10 @@ _PYARROW_TYPES: Final = {
     "tdD": "date32",
     "ttu": "time64",
     "tin": "month_day_nano_interval",
+    "tDu": "duration",
 }
+#: Formats whose type takes a unit.
+_MICROSECONDS: Final = ("ttu", "tDu")
 
 
 #: Arrow format to the name of nanoarrow's function that returns the type.
@@ -95,7 +98,7 @@ def _nanoarrow_type(type_: _Type) -> Any:
         return (nanoarrow.decimal256 if wide else nanoarrow.decimal128)(precision, scale)
     if form.startswith("tsu:"):
         return nanoarrow.timestamp("us", form[4:] or None)
-    return getattr(nanoarrow, _NANOARROW_TYPES[form])(*(["us"] if form == "ttu" else []))
+    return getattr(nanoarrow, _NANOARROW_TYPES[form])(*(["us"] if form in _MICROSECONDS else []))
 
 
 def to_c_array(array: ArrowBuffers, name: str = "") -> Any:
@@ -193,4 +196,4 @@ def _storage_type(
         return (pyarrow.decimal256 if wide else pyarrow.decimal128)(precision, scale)
     if form.startswith("tsu:"):
         return pyarrow.timestamp("us", form[4:] or None)
-    return getattr(pyarrow, _PYARROW_TYPES[form])(*(["us"] if form == "ttu" else []))
+    return getattr(pyarrow, _PYARROW_TYPES[form])(*(["us"] if form in _MICROSECONDS else []))

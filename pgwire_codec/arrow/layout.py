@@ -27,6 +27,7 @@ DTYPES: Final[dict[str, np.dtype[Any]]] = {
     "tsu:": np.dtype("<i8"),
     "tsu:UTC": np.dtype("<i8"),
     "tin": INTERVAL_DTYPE,
+    "tDu": np.dtype("<i8"),
 }
 
 _BYTE: Final = np.dtype(np.uint8)

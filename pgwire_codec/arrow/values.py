@@ -20,6 +20,8 @@ _UTC_EPOCH: Final = _EPOCH.replace(tzinfo=datetime.timezone.utc)
 # The range of datetime.date and datetime.datetime, years 1 to 9999, from 1970.
 _DATES: Final = range(-719_162, 2_932_897)
 _TIMESTAMPS: Final = range(-62_135_596_800_000_000, 253_402_300_800_000_000)
+#: The range of datetime.timedelta.
+_DURATIONS: Final = range(-999_999_999 * 86_400_000_000, 1_000_000_000 * 86_400_000_000)
 
 
 class Interval(NamedTuple):
@@ -38,15 +40,15 @@ def to_numpy(array: ArrowBuffers) -> npt.NDArray[Any]:
     numpy.ndarray
         Booleans, numbers, times (int64 microseconds), intervals (months, days, us) and uuids
         (``V16``) in their own dtype, a :class:`numpy.ma.MaskedArray` where rows are null; dates
-        and timestamps as datetime64 in days and microseconds, null as NaT; everything else as
-        objects, null as None.
+        and timestamps as datetime64 in days and microseconds, and durations as timedelta64 in
+        microseconds, null as NaT; everything else as objects, null as None.
     """
     kind = array.format
     valid = valid_rows(array)
-    if kind == "tdD" or kind.startswith("tsu"):
-        unit = "D" if kind == "tdD" else "us"
-        times = array.buffers[0].astype(np.int64).view(f"datetime64[{unit}]")
-        times[~valid] = np.datetime64("NaT")
+    if kind in ("tdD", "tDu") or kind.startswith("tsu"):
+        dtype = {"tdD": "datetime64[D]", "tDu": "timedelta64[us]"}.get(kind, "datetime64[us]")
+        times = array.buffers[0].astype(np.int64).view(dtype)
+        times[~valid] = "NaT"
         return times
     if kind == "b":
         plain: npt.NDArray[Any] = np.unpackbits(
@@ -76,8 +78,9 @@ def to_pylist(array: ArrowBuffers) -> list[Any]:
 
     Integers, floats, booleans, str, bytes, :class:`~decimal.Decimal`, :class:`uuid.UUID`,
     :class:`datetime.date`, :class:`datetime.time`, :class:`datetime.datetime` (of a timestamptz
-    with UTC), :class:`Interval`, lists and dicts. A date or timestamp outside the years 1 to
-    9999, which datetime does not have, is a :class:`numpy.datetime64`.
+    with UTC), :class:`Interval`, :class:`datetime.timedelta`, lists and dicts. A date or timestamp
+    outside the years 1 to 9999, which datetime does not have, is a :class:`numpy.datetime64`, and
+    a duration of more than 999999999 days a :class:`numpy.timedelta64`.
     """
     kind = array.format
     if kind in _OBJECTS or kind.startswith("d:"):
@@ -172,6 +175,12 @@ def _timestamptz(micros: int) -> Any:
     return np.datetime64(micros, "us")
 
 
+def _duration(micros: int) -> Any:
+    if micros in _DURATIONS:
+        return datetime.timedelta(microseconds=micros)
+    return np.timedelta64(micros, "us")
+
+
 def _time(micros: int) -> datetime.time:
     return (_EPOCH + datetime.timedelta(microseconds=micros)).time()
 
@@ -187,6 +196,7 @@ _OBJECTS: Final = {
 _PYTHON: Final = {
     "tdD": _date,
     "ttu": _time,
+    "tDu": _duration,
     "tsu:": _timestamp,
     "tsu:UTC": _timestamptz,
 }

@@ -69,6 +69,9 @@ NATIVE: Final = ArrowTypes(
 )
 
 
+#: Arrow formats of an interval, by the option ``intervals``.
+_INTERVALS: Final = {"month_day_nano": "tin", "string": "u", "microseconds": "tDu"}
+
 _DECIMAL: Final = re.compile(r"decimal(128|256)\(([0-9]{1,2}),\s*([0-9]{1,2})\)")
 
 
@@ -87,6 +90,9 @@ class TypeOptions:
         ``"view"`` makes strings a string_view over the messages' bytes: nothing is copied.
     arrow_types : ArrowTypes
         What the reader of the columns takes, :data:`NATIVE` or ``pgwire_codec.spark``'s.
+    intervals : {"month_day_nano", "string", "microseconds"}
+        What an interval becomes: a month_day_nano_interval, if the reader takes one, the server's
+        text, or a duration[us] with the parts added up.
 
     Raises
     ------
@@ -98,12 +104,14 @@ class TypeOptions:
     numeric: str = "string"
     strings: str = "copy"
     arrow_types: ArrowTypes = NATIVE
+    intervals: str = "month_day_nano"
     #: Arrow format of a numeric that is unbounded or too wide: "u", "g", "d:38,9", "d:76,9,256".
     numeric_format: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_choice("types", self.types, "native", "text")
         check_choice("strings", self.strings, "copy", "view")
+        check_choice("intervals", self.intervals, *_INTERVALS)
         if not isinstance(self.arrow_types, ArrowTypes):
             raise OptionError(
                 f"arrow_types must be ArrowTypes, not {type(self.arrow_types).__name__}"
@@ -112,6 +120,10 @@ class TypeOptions:
             raise OptionError(
                 f"`strings='view'`: {self.arrow_types.reader} cannot read string views",
                 hint="Use `strings='copy'`.",
+            )
+        if self.intervals == "microseconds" and self.arrow_types.formats.get("interval") != "tin":
+            raise OptionError(
+                f"`intervals='microseconds'`: {self.arrow_types.reader} reads intervals as strings"
             )
         object.__setattr__(self, "numeric_format", self._numeric_format())
 
@@ -256,7 +268,8 @@ def _format(pg: PgType, typmod: int, options: TypeOptions) -> str:
         return "u"
     if pg.family == "numeric":
         return _numeric_format(typmod) or options.numeric_format
-    return options.arrow_types.formats.get(pg.family, "u")
+    arrow = options.arrow_types.formats.get(pg.family, "u")
+    return _INTERVALS[options.intervals] if arrow == "tin" else arrow
 
 
 def _numeric_format(typmod: int) -> str | None:

@@ -18,7 +18,7 @@ from pgwire_codec._core.kernels.column cimport (
     likely, unlikely,
 )
 from pgwire_codec._core.kernels.digits cimport put_padded, put_pair
-from pgwire_codec._core.kernels.interval cimport decode_interval
+from pgwire_codec._core.kernels.interval cimport decode_duration, decode_interval
 from pgwire_codec._core.kernels.skeleton cimport decode_fixed, fast_path_fits, tries_fast_path
 from pgwire_codec._core.kernels.writer cimport (
     MOST_BYTES, NO_MEMORY, WRITTEN, ArrowColumn, Output, finish, load_i32_native, load_i64_native,
@@ -42,7 +42,7 @@ cdef enum:
     LAST_DAY = 2932896
 
 
-cdef inline Kernel datetime_kernel(ColumnBuffers* c, str family):
+cdef inline Kernel datetime_kernel(ColumnBuffers* c, str family, str arrow):
     """Set the column up for a family of dates and times; return its kernel.
 
     `low` and `high` are what a value below or above the type's range becomes.
@@ -57,6 +57,8 @@ cdef inline Kernel datetime_kernel(ColumnBuffers* c, str family):
         c.low, c.high = 0, DAY - 1
         return decode_time
     if family == "interval":
+        if arrow == "tDu":
+            return decode_duration
         c.width = 16
         return decode_interval
     # int64's minimum is numpy's NaT.

@@ -8,13 +8,22 @@ from libc.stdint cimport (
 )
 from libc.string cimport memcmp
 
-from pgwire_codec._core.kernels.calendar cimport parse_clock_unchecked
+from pgwire_codec._core.kernels.calendar cimport DAY, parse_clock_unchecked
 from pgwire_codec._core.kernels.column cimport DEFERRED, FINE, ColumnBuffers, Slice
 from pgwire_codec._core.kernels.skeleton cimport TwoWords, decode_fixed
 from pgwire_codec._core.wire.primitives cimport load_i32, load_i64
 
 cdef enum:
     MAX_COUNT_DIGITS = 10
+    # Parts whose microseconds add up to less than 64 bits: 100,000 years, as many days, …
+    MAX_MONTHS = 1_200_000
+    MAX_DAYS = 36_525_000
+
+cdef extern from *:
+    """
+    #define PGWIRE_MAX_INTERVAL_MICROS INT64_C(2000000000000000000)
+    """
+    const int64_t MAX_MICROS "PGWIRE_MAX_INTERVAL_MICROS"
 
 
 cdef inline int unit_length(const uint8_t* p, int32_t n, int unit) noexcept nogil:
@@ -119,3 +128,44 @@ cdef inline void decode_interval(
 ) noexcept nogil:
     cdef TwoWords* out = <TwoWords*> c.values + c.length
     decode_fixed(c, values, n, out, read_interval_text, read_interval_binary)
+
+
+cdef inline int put_duration(
+    int32_t months, int32_t days, int64_t micros, uint64_t* words
+) noexcept nogil:
+    """Store microseconds, as PostgreSQL adds the parts up for EXTRACT(EPOCH)."""
+    cdef int64_t quarter_days
+    if not (
+        -MAX_MONTHS <= months <= MAX_MONTHS
+        and -MAX_DAYS <= days <= MAX_DAYS
+        and -MAX_MICROS <= micros <= MAX_MICROS
+    ):
+        return DEFERRED
+    quarter_days = <int64_t> (months // 12) * 1461 + (months % 12) * 120 + <int64_t> days * 4
+    words[0] = <uint64_t> (quarter_days * (DAY // 4) + micros)
+    return FINE
+
+
+cdef inline int read_duration_text(
+    const ColumnBuffers* c, const uint8_t* p, int32_t n, uint64_t* words
+) noexcept nogil:
+    cdef int32_t months = 0, days = 0
+    cdef int64_t micros = 0
+    if parse_interval(p, n, &months, &days, &micros):
+        return DEFERRED
+    return put_duration(months, days, micros, words)
+
+
+cdef inline int read_duration_binary(
+    const ColumnBuffers* c, uint64_t* words, const uint8_t* p, int32_t n
+) noexcept nogil:
+    if n != 16:
+        return DEFERRED
+    return put_duration(load_i32(p + 12), load_i32(p + 8), load_i64(p), words)
+
+
+cdef inline void decode_duration(
+    ColumnBuffers* c, const Slice* values, Py_ssize_t n
+) noexcept nogil:
+    cdef int64_t* out = <int64_t*> c.values + c.length
+    decode_fixed(c, values, n, out, read_duration_text, read_duration_binary)

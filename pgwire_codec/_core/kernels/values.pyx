@@ -114,7 +114,7 @@ cdef Kernel kernel_of(ColumnBuffers* c, column_type, Py_ssize_t data_size):
     if family in INTEGERS:
         return integer_kernel(c, family, arrow)
     if family in TIMES:
-        return datetime_kernel(c, family)
+        return datetime_kernel(c, family, arrow)
     return float_kernel(c, family)
 
 

@@ -12,7 +12,7 @@ import re
 import struct
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from pgwire_codec.codec.values import Unrepresentable
 from pgwire_codec.protocol.epoch import EPOCH_DAYS, EPOCH_MICROSECONDS
@@ -295,8 +295,13 @@ def _store_timestamp(arrow: str, micros: float) -> int:
     return store_within(micros, INT64_MIN + 1, INT64_MAX, what)
 
 
-def _store_interval(arrow: str, value: tuple[int, int, int] | float) -> tuple[int, int, int]:
-    """Return months, days and nanoseconds."""
+def _store_interval(arrow: str, value: tuple[int, int, int] | float) -> Any:
+    """Return months, days and nanoseconds; as a duration, the microseconds of all three."""
+    if arrow == "tDu":
+        micros = value if isinstance(value, float) else _epoch_micros(*value)
+        # int64's minimum is numpy's NaT.
+        what = "an interval that 64-bit microseconds hold"
+        return store_within(micros, INT64_MIN + 1, INT64_MAX, what)
     what = "an interval whose time 64-bit nanoseconds hold"
     if isinstance(value, float):
         nearest = (
@@ -307,6 +312,12 @@ def _store_interval(arrow: str, value: tuple[int, int, int] | float) -> tuple[in
     if INT64_MIN <= micros * 1000 <= INT64_MAX:
         return months, days, micros * 1000
     raise Unrepresentable(what, (months, days, INT64_MAX if micros > 0 else INT64_MIN))
+
+
+def _epoch_micros(months: int, days: int, micros: int) -> int:
+    """Add up the parts as PostgreSQL does for EXTRACT(EPOCH): a year has 365.25 days."""
+    years = math.trunc(months / 12)
+    return (years * 1461 + (months - years * 12) * 120 + days * 4) * (DAY // 4) + micros
 
 
 # Writing.
