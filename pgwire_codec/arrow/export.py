@@ -173,6 +173,14 @@ def pyarrow_schema(struct: ArrowBuffers) -> pa.Schema:
     return pyarrow.schema(list(map(pyarrow.field, struct.names, types)))
 
 
+def pyarrow_type(array: ArrowBuffers) -> pa.DataType:
+    """Return the type of an array as pyarrow's.
+
+    Raises ``MissingExtraError`` if pyarrow is not installed.
+    """
+    return _pyarrow_type(array, import_pyarrow())
+
+
 def _pyarrow_type(array: ArrowBuffers, pyarrow: Any) -> pa.DataType:
     if array.extension == "arrow.uuid":
         return pyarrow.uuid()

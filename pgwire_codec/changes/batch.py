@@ -304,8 +304,8 @@ class ChangeBatch:
         row_key = f"row {', '.join(key)}"
         return error.at(error.message_index, f"{error.context}, {row_key[:_LONGEST_KEY]}")
 
-    def with_types(self, types: str) -> ChangeBatch:
-        """Return the batch with its columns decoded under another value of the option types."""
+    def with_options(self, **options: Any) -> ChangeBatch:
+        """Return the batch with its columns decoded under other values of some options."""
         batch = ChangeBatch(
             self.version,
             self._source,
@@ -313,7 +313,7 @@ class ChangeBatch:
             self.seq,
             self.transactions,
             self.transaction,
-            self._decoding.with_types(types),
+            self._decoding.with_options(**options),
         )
         batch._tables = self._tables
         return batch

@@ -50,9 +50,9 @@ class Decoding:
         """Return the same object for the same options, so that plans are made once."""
         return _decoding(codec, options)
 
-    def with_types(self, types: str) -> Decoding:
-        """Return the same under another value of the option ``types``."""
-        return Decoding.of(self.codec, replace(self.options, types=types))
+    def with_options(self, **options: Any) -> Decoding:
+        """Return the same under other values of some options."""
+        return Decoding.of(self.codec, replace(self.options, **options))
 
 
 @lru_cache(maxsize=16)

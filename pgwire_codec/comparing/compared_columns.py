@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pgwire_codec.changes.identity import key_columns
+from pgwire_codec.changes.table_schema import TableSchema, widest
 from pgwire_codec.errors import TableError
-from pgwire_codec.lake.identity import key_columns
 from pgwire_codec.lake.row_hashes import Hashes, column_hashes, combined
 from pgwire_codec.lake.row_types import row_type
-from pgwire_codec.lake.table_schema import TableSchema, widest
 from pgwire_codec.protocol.messages import Relation
 
 #: Seeds of the hashes of keys and of rows, which are independent of one another.

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
+from pgwire_codec.changes.identity import column_names
 from pgwire_codec.comparing.checksums import BUCKETS, Balance, Checksum, SideRows
 from pgwire_codec.comparing.compared_columns import ComparedColumns
 from pgwire_codec.comparing.comparison_options import ComparisonOptions
@@ -22,7 +23,6 @@ from pgwire_codec.comparing.target_table import TargetTable, open_version
 from pgwire_codec.comparing.uncompared import uncompared_columns
 from pgwire_codec.comparing.unlogged import unlogged_relations
 from pgwire_codec.lake import status
-from pgwire_codec.lake.identity import column_names
 from pgwire_codec.lake.lakehouse import Lake
 from pgwire_codec.lake.runners.runner import Runner
 from pgwire_codec.lake.table_names import TableNames, no_table

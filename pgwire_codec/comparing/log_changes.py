@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pgwire_codec.changes.batch import ChangeBatch
+from pgwire_codec.changes.identity import column_names, key_columns
+from pgwire_codec.changes.table_schema import TableSchema, table_schema, to_record_batch
 from pgwire_codec.comparing.compared_columns import ComparedColumns
 from pgwire_codec.errors import DecodeError, Rejected
 from pgwire_codec.lake.comparison import Mask, mask_of
-from pgwire_codec.lake.identity import column_names, key_columns
 from pgwire_codec.lake.row_hashes import Hashes
 from pgwire_codec.lake.runners.runner import Runner
-from pgwire_codec.lake.table_schema import TableSchema, table_schema, to_record_batch
 from pgwire_codec.lake.unsent_values import missing_values
 from pgwire_codec.log import Log
 from pgwire_codec.log.partition import LogPartition

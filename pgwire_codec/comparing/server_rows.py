@@ -19,8 +19,8 @@ from pgwire_codec.capture.connection.interrupt import Interrupt
 from pgwire_codec.capture.snapshot.copy_session import CopySession
 from pgwire_codec.capture.snapshot.table_copies import TableCopies
 from pgwire_codec.capture.snapshot.table_ranges import TableRange
+from pgwire_codec.changes.table_schema import TableSchema, table_schema, to_record_batch
 from pgwire_codec.comparing.server_state import server_errors
-from pgwire_codec.lake.table_schema import TableSchema, table_schema, to_record_batch
 from pgwire_codec.options import DecoderOptions
 from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.types import default_registry, registry_with

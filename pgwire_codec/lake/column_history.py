@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from pgwire_codec.changes.hints import COPY_AGAIN
 from pgwire_codec.errors import TableError
-from pgwire_codec.lake.hints import COPY_AGAIN
 from pgwire_codec.protocol.messages import Relation, RelationColumn
 from pgwire_codec.protocol.quoting import qualified_name
 

@@ -7,10 +7,10 @@ from typing import Final, Literal, get_args
 
 import pyarrow as pa
 
+from pgwire_codec.changes.table_schema import widest
 from pgwire_codec.errors import TableError
 from pgwire_codec.lake.column_history import ColumnHistory
 from pgwire_codec.lake.row_types import sql_name
-from pgwire_codec.lake.table_schema import widest
 from pgwire_codec.lake.tables.column_steps import (
     AddColumn,
     ClearColumn,

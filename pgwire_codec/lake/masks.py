@@ -11,9 +11,9 @@ from typing import Final
 
 import pyarrow as pa
 
+from pgwire_codec.changes.hints import COPY_AGAIN
+from pgwire_codec.changes.identity import column_names
 from pgwire_codec.errors import OptionError, TableError
-from pgwire_codec.lake.hints import COPY_AGAIN
-from pgwire_codec.lake.identity import column_names
 from pgwire_codec.lake.row_types import sql_name
 from pgwire_codec.lake.table_names import TableNames
 from pgwire_codec.log import Log

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from pgwire_codec.lake.identity import key_columns
+from pgwire_codec.changes.identity import key_columns
 from pgwire_codec.log.relation_history import VersionInForce
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.transactions.carry import RelationVersion

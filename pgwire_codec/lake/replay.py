@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from pgwire_codec.changes.hints import COPY_AGAIN
+from pgwire_codec.changes.identity import column_names, key_columns
 from pgwire_codec.errors import TableError
-from pgwire_codec.lake.hints import COPY_AGAIN
-from pgwire_codec.lake.identity import column_names, key_columns
 from pgwire_codec.lake.row_columns import RowColumns
 from pgwire_codec.log.relation_history import VersionInForce
 from pgwire_codec.protocol.lsn import format_lsn

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pgwire_codec.changes.hints import COPY_AGAIN
 from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.lake.comparison import mask_of
-from pgwire_codec.lake.hints import COPY_AGAIN
 from pgwire_codec.lake.history import HISTORY_COLUMNS, history_rows
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.protocol.quoting import identifier

@@ -9,13 +9,13 @@ from typing import Any, Final
 import pyarrow as pa
 
 from pgwire_codec.changes.batch import ChangeBatch
+from pgwire_codec.changes.identity import PossibleLeaves, check_identity, key_columns
+from pgwire_codec.changes.table_schema import TableSchema, cast_array, table_schema, to_record_batch
 from pgwire_codec.errors import TableError
 from pgwire_codec.lake.change_columns import ChangeColumns
-from pgwire_codec.lake.identity import PossibleLeaves, check_identity, key_columns
 from pgwire_codec.lake.masks import DROP, Masks, apply_masks
 from pgwire_codec.lake.row_columns import DELETED, RowColumns
-from pgwire_codec.lake.row_types import cast_array, row_schema
-from pgwire_codec.lake.table_schema import TableSchema, table_schema, to_record_batch
+from pgwire_codec.lake.row_types import row_schema
 from pgwire_codec.options import DecoderOptions
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.transactions.carry import RelationVersion

@@ -6,6 +6,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from pgwire_codec.changes.table_schema import cast_array
 from pgwire_codec.types import NATIVE, ArrowTypes
 
 #: Without unsigned integers, time, interval, views, and decimals of more than 38 digits: Spark,
@@ -77,8 +78,3 @@ def cast_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return a batch in the types of a schema with the same columns, in its order."""
     columns = [cast_array(batch.column(column.name), column.type) for column in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return an array in a type, without a copy if it has that type already."""
-    return array if array.type == kind else array.cast(kind)

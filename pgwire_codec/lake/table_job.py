@@ -11,12 +11,12 @@ from typing import Final
 
 import pyarrow as pa
 
+from pgwire_codec.changes.hints import COPY_AGAIN
+from pgwire_codec.changes.identity import PossibleLeaves, key_columns
 from pgwire_codec.errors import LogError, Rejected, TableError
 from pgwire_codec.lake.column_history import COLUMN_LISTS, ColumnHistory
 from pgwire_codec.lake.dead_letters import DeadLetters
 from pgwire_codec.lake.evolution import Policy, evolution_steps
-from pgwire_codec.lake.hints import COPY_AGAIN
-from pgwire_codec.lake.identity import PossibleLeaves, key_columns
 from pgwire_codec.lake.lakehouse import Lake
 from pgwire_codec.lake.masks import CONSTANT, Masks, constant
 from pgwire_codec.lake.nulls import has_nulls

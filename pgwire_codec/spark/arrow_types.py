@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
-from pgwire_codec.lake.row_types import cast_array
+from pgwire_codec.changes.table_schema import cast_array
 
 if TYPE_CHECKING:
     import pyarrow as pa

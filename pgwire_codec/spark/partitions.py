@@ -8,8 +8,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from pgwire_codec.changes.batch import ChangeBatch
+from pgwire_codec.changes.identity import PossibleLeaves
 from pgwire_codec.errors import DecodeError, Rejected, TableError
-from pgwire_codec.lake.identity import PossibleLeaves
 from pgwire_codec.log import Log, LogPartition
 from pgwire_codec.spark.formats.packed import PackedTable, Packer
 from pgwire_codec.spark.formats.row_format import RowFormat, row_format

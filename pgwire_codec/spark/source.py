@@ -9,8 +9,8 @@ import pyspark
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from pgwire_codec.changes.identity import PossibleLeaves
 from pgwire_codec.errors import OptionError, TableError
-from pgwire_codec.lake.identity import PossibleLeaves
 from pgwire_codec.lake.table_names import TableNames
 from pgwire_codec.log import Log
 from pgwire_codec.log.relations import select_relation

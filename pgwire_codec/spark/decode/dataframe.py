@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from pgwire_codec._impl import Decoder
 from pgwire_codec.changes.changes import Changes
+from pgwire_codec.changes.identity import PossibleLeaves
+from pgwire_codec.changes.table_schema import TableSchema, table_schema, to_record_batch
 from pgwire_codec.errors import DecodeError, TableError
-from pgwire_codec.lake.identity import PossibleLeaves
 from pgwire_codec.lake.row_types import ROW_TYPES
-from pgwire_codec.lake.table_schema import TableSchema, table_schema, to_record_batch
 from pgwire_codec.options import DecoderOptions
 from pgwire_codec.spark.arrow_types import spark_schema
 from pgwire_codec.spark.decode.survey import (

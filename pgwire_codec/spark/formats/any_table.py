@@ -13,8 +13,8 @@ import pyarrow as pa
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.column import Column
 from pgwire_codec.changes.metadata import RELATION_OID, free_name
+from pgwire_codec.changes.table_schema import CommitColumns, metadata_types
 from pgwire_codec.codec.tables import NULL, VALUE, tagged
-from pgwire_codec.lake.table_schema import CommitColumns, metadata_types
 from pgwire_codec.protocol.tags import WITH_OLD_TUPLE
 from pgwire_codec.spark.arrow_types import cast_batch, spark_arrow_schema
 from pgwire_codec.transactions.carry import RelationVersion

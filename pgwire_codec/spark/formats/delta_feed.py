@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.metadata import free_name
-from pgwire_codec.lake.table_schema import CommitColumns
+from pgwire_codec.changes.table_schema import CommitColumns
 from pgwire_codec.spark.arrow_types import cast_batch, spark_arrow_schema
 from pgwire_codec.spark.formats.native import NativeRows
 from pgwire_codec.transactions.carry import RelationVersion

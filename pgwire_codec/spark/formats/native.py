@@ -9,15 +9,15 @@ from typing import Any
 import pyarrow as pa
 
 from pgwire_codec.changes.batch import ChangeBatch
-from pgwire_codec.errors import TableError
-from pgwire_codec.lake.identity import PossibleLeaves, check_identity
-from pgwire_codec.lake.table_schema import (
+from pgwire_codec.changes.identity import PossibleLeaves, check_identity
+from pgwire_codec.changes.table_schema import (
     CommitColumns,
     TableSchema,
     misfit,
     table_schema,
     to_record_batch,
 )
+from pgwire_codec.errors import TableError
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.spark.arrow_types import cast_batch, spark_arrow_schema
 from pgwire_codec.spark.options import SourceOptions

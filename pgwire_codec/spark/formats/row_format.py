@@ -8,8 +8,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from pgwire_codec.changes.batch import ChangeBatch
-from pgwire_codec.lake.identity import PossibleLeaves
-from pgwire_codec.lake.table_schema import CommitColumns
+from pgwire_codec.changes.identity import PossibleLeaves
+from pgwire_codec.changes.table_schema import CommitColumns
 from pgwire_codec.spark.formats.any_table import AnyTableRows
 from pgwire_codec.spark.formats.debezium import DebeziumRows
 from pgwire_codec.spark.formats.delta_feed import DeltaFeedRows

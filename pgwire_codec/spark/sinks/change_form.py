@@ -7,8 +7,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from pgwire_codec.changes.table_schema import cast_array
 from pgwire_codec.lake.change_columns import ChangeColumns
-from pgwire_codec.lake.row_types import cast_array
 
 #: Types of the metadata that a merge needs.
 _METADATA: Final = {

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from pgwire_codec.arrow.export import pyarrow_type
 from pgwire_codec.changes.batch import ChangeBatch
+from pgwire_codec.changes.identity import PossibleLeaves, check_keys_sent
 from pgwire_codec.changes.metadata import METADATA_COLUMNS, RELATION_OID, free_name
+from pgwire_codec.codec.values import null_column
 from pgwire_codec.errors import TableError
-from pgwire_codec.lake.identity import PossibleLeaves, check_keys_sent
-from pgwire_codec.lake.row_types import cast_array
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.types import ColumnType, TypeOptions, TypeRegistry, column_type
@@ -96,6 +97,7 @@ def table_schema(
             hint=f"Its columns are {', '.join(known_columns)}.",
         )
     fields: dict[str, pa.DataType] = {}
+    text = pa.string_view() if types.strings == "view" else pa.string()
     as_text = set()
     for column in relation.columns:
         kinds = {
@@ -106,7 +108,7 @@ def table_schema(
         common = widest(kinds)
         if common is None:
             as_text.add(column.name)
-        fields[column.name] = common or pa.string()
+        fields[column.name] = common or text
     key = [c.name for c in relation.columns if before == "full" or c.flags & 1]
     has_before = bool(key) and before != "none"
     metadata = metadata_types(
@@ -125,6 +127,21 @@ def table_schema(
         tuple(chosen),
         is_whole=columns is None,
         leaves=() if leaves is None else leaves.of(relation),
+    )
+
+
+def stream_schema(
+    newest: RelationVersion, versions: Sequence[RelationVersion], options: DecoderOptions
+) -> TableSchema:
+    """Return the schema of a table's changes as one Arrow stream; see :func:`table_schema`."""
+    return table_schema(
+        newest,
+        versions,
+        stream_options(options).type_options,
+        options.registry or default_registry,
+        before=options.before,
+        invalid=options.unrepresentable != "raise",
+        leaves=PossibleLeaves(versions),
     )
 
 
@@ -198,37 +215,21 @@ def _types_of(
 
 
 def _arrow_type(column: ColumnType) -> pa.DataType:
-    """Return the pyarrow type of a column's format, with that of an array's elements."""
-    if column.format == "+l":
-        assert column.child is not None  # an array has an element type
-        return pa.list_(_arrow_type(column.child))
-    if column.format.startswith("d:"):
-        precision, scale = column.format[2:].split(",")
-        return pa.decimal128(int(precision), int(scale))
-    return _TYPES[column.format]
+    return pyarrow_type(null_column(column, 0))
 
 
-_TYPES: dict[str, pa.DataType] = {
-    "b": pa.bool_(),
-    "s": pa.int16(),
-    "i": pa.int32(),
-    "l": pa.int64(),
-    "f": pa.float32(),
-    "g": pa.float64(),
-    "u": pa.string(),
-    "z": pa.binary(),
-    "tdD": pa.date32(),
-    "tsu:": pa.timestamp("us"),
-    "tsu:UTC": pa.timestamp("us", "UTC"),
-}
+#: Types of numbers, from narrow to wide.
+_WIDER: Final = (
+    (pa.int16(), pa.int32(), pa.int64()),
+    (pa.float32(), pa.float64()),
+)
 
 
 def widest(kinds: set[pa.DataType]) -> pa.DataType | None:
     """Return the type that holds all values of these types, or None."""
     if len(kinds) == 1:
         return next(iter(kinds))
-    for narrow_to_wide in ("sil", "fg"):
-        members = [_TYPES[form] for form in narrow_to_wide]
+    for members in _WIDER:
         if all(kind in members for kind in kinds):
             return max(kinds, key=members.index)
     if all(pa.types.is_decimal128(kind) for kind in kinds):
@@ -256,7 +257,7 @@ def to_record_batch(batch: ChangeBatch, schema: TableSchema) -> pa.RecordBatch:
         check_keys_sent(batch, native.column(old), schema.leaves)
     text = native
     if schema.as_text:
-        as_text = batch.with_types("text")
+        as_text = batch.with_options(types="text")
         text = as_text.to_arrow([name for name in wanted if name in schema.as_text])
     arrays = []
     for field in schema.arrow:
@@ -291,3 +292,8 @@ def _before(
         child = pa.nulls(len(native), field.type) if number < 0 else source.field(number)
         children.append(cast_array(child, field.type))
     return pa.StructArray.from_arrays(children, fields=list(wanted), mask=native.is_null())
+
+
+def cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return an array in a type, without a copy if it has that type already."""
+    return array if array.type == kind else array.cast(kind)

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from pgwire_codec.changes.batch import ChangeBatch
+from pgwire_codec.changes.hints import COPY_AGAIN
 from pgwire_codec.codec.tables import VALUE
 from pgwire_codec.errors import TableError
-from pgwire_codec.lake.hints import COPY_AGAIN
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.protocol.quoting import quote_identifier, quote_literal
