@@ -16,6 +16,7 @@ from pgwire_codec.changes.gather import gather
 from pgwire_codec.codec.interface import Codec
 from pgwire_codec.codec.message_array import Messages, to_lsns, to_message_arrays
 from pgwire_codec.errors import OptionError, Rejected
+from pgwire_codec.format import format_count
 from pgwire_codec.options import DecoderOptions
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.transactions.carry import Carry
@@ -27,6 +28,7 @@ from pgwire_codec.types import ArrowTypes, TypeRegistry
 
 if TYPE_CHECKING:
     from pgwire_codec.transactions.plan import Outcome, PartPlan
+
 
 _DEFAULTS = DecoderOptions()
 
@@ -235,6 +237,11 @@ class BaseDecoder(_Stateful):
             )
         self.options: DecoderOptions = keywords if options is None else options
         self._session = SessionState()
+
+    def __repr__(self) -> str:
+        relations = format_count(len(self.relations), "relation")
+        pending = format_count(len(self.pending), "open transaction")
+        return f"<Decoder: {relations}, {pending}>"
 
     @property
     def relations(self) -> Mapping[int, Relation]:

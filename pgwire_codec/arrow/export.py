@@ -49,34 +49,35 @@ _NANOARROW_TYPES: Final = _PYARROW_TYPES | {
 }
 
 
-class _Type(NamedTuple):
+class ArrayType(NamedTuple):
     """Type of an array, hashable: its format and extension name, and those of its children."""
 
     format: str
     extension: str | None
     names: tuple[str, ...]
-    children: tuple[_Type, ...]
+    children: tuple[ArrayType, ...]
 
 
-def _type_of(array: ArrowBuffers) -> _Type:
-    children = tuple(_type_of(child) for child in array.children)
-    return _Type(array.format.removeprefix("v"), array.extension, tuple(array.names), children)
+def array_type(array: ArrowBuffers) -> ArrayType:
+    """Return the type of an array, with the names of a struct's fields; views are strings."""
+    children = tuple(array_type(child) for child in array.children)
+    return ArrayType(array.format.removeprefix("v"), array.extension, tuple(array.names), children)
 
 
 def c_schema(array: ArrowBuffers, name: str = "") -> Any:
     """Return the nanoarrow.c_schema.CSchema that :func:`to_c_array` has for the array."""
-    return _c_schema(_type_of(array), name)
+    return _c_schema(array_type(array), name)
 
 
 # A schema takes nanoarrow longer than a small batch takes to decode.
 @lru_cache(maxsize=1024)
-def _c_schema(type_: _Type, name: str) -> Any:
+def _c_schema(type_: ArrayType, name: str) -> Any:
     import nanoarrow
 
     return nanoarrow.c_schema(nanoarrow.Schema(_nanoarrow_type(type_), name=name))
 
 
-def _nanoarrow_type(type_: _Type) -> Any:
+def _nanoarrow_type(type_: ArrayType) -> Any:
     """Return the nanoarrow type of a format of the C data interface."""
     import nanoarrow
 

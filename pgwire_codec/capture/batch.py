@@ -11,7 +11,9 @@ import numpy as np
 
 from pgwire_codec.codec.tables import tagged
 from pgwire_codec.errors import missing_extra
+from pgwire_codec.format import format_count, format_size
 from pgwire_codec.protocol.epoch import EPOCH_MICROSECONDS
+from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.protocol.tags import ENDS
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 EPOCH: Final = np.datetime64(EPOCH_MICROSECONDS, "us")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MessageBatch:
     """Messages of one stream, in the order of arrival.
 
@@ -55,6 +57,16 @@ class MessageBatch:
 
     def __len__(self) -> int:
         return len(self.lsn)
+
+    def __repr__(self) -> str:
+        lsns = self.lsn[self.lsn > 0]
+        lsn_range = (
+            f", LSN {format_lsn(int(lsns.min()))} to {format_lsn(int(lsns.max()))}"
+            if len(lsns)
+            else ""
+        )
+        messages, size = format_count(len(self), "message"), format_size(self.nbytes)
+        return f"<MessageBatch: {messages}, {size}{lsn_range}>"
 
     @cached_property
     def data(self) -> list[bytes]:

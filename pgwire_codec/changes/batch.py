@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from pgwire_codec.arrow.layout import ArrowBuffers
+from pgwire_codec.changes import display
+from pgwire_codec.changes.arrow_stream import ArrowStream, polars_options, to_stream
 from pgwire_codec.changes.column import Column, Decoding, capsules
 from pgwire_codec.changes.plan import RecordPlan, Selection, TablePlan
 from pgwire_codec.changes.record_batch import build
@@ -16,12 +19,17 @@ from pgwire_codec.codec.interface import Codec
 from pgwire_codec.codec.tables import (
     NOT_SENT,
     NULL,
+    UNCHANGED,
+    VALUE,
     DecodedColumns,
     ScannedArray,
     TupleTable,
 )
 from pgwire_codec.codec.values import ValueProblem
 from pgwire_codec.errors import DecodeError
+from pgwire_codec.format import format_count
+from pgwire_codec.options import DecoderOptions
+from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.transactions.committed import Transactions
@@ -30,6 +38,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _LONGEST_KEY: Final = 200  # characters of a row's key in an error
+_SHOWN_ROWS: Final = 10
+_SHOWN_COLUMNS: Final = 20
+
+#: What is shown of a row without a value.
+_STATES: Final = {NULL: "NULL", UNCHANGED: "unchanged", NOT_SENT: "not sent"}
 
 
 class _Tuples(Mapping[str, Column]):
@@ -76,8 +89,11 @@ class _Tuples(Mapping[str, Column]):
         return len(self._plan.numbers)
 
 
-class ChangeBatch:
+class ChangeBatch(ArrowStream):
     """Committed changes of one Relation version, from one input array, in commit order.
+
+    polars, DuckDB, nanoarrow and pyarrow take a batch as it is, with the columns of
+    :meth:`to_arrow`. Jupyter shows its first rows.
 
     Attributes
     ----------
@@ -123,7 +139,36 @@ class ChangeBatch:
         return len(self._rows)
 
     def __repr__(self) -> str:
-        return f"<ChangeBatch {self.version.qualified_name}, {len(self)} rows>"
+        return f"<ChangeBatch {self._summary()}, columns {display.names_text([*self.new])}>"
+
+    def _summary(self) -> str:
+        counts = display.operations_text(display.operation_counts(self.op))
+        return f"{self.version.qualified_name}: {format_count(len(self), 'row')} ({counts})"
+
+    def _repr_html_(self) -> str:
+        """Return a table of the first rows: the server's text of each value."""
+        hidden = np.arange(len(self)) >= _SHOWN_ROWS
+        first = self.without(hidden).with_options(types="text", strings="copy")
+        shown = [*first.current.values()][:_SHOWN_COLUMNS]
+        head = [
+            f"{display.html_text(each.name)}<br>{display.special(each.type.pg.name)}"
+            for each in shown
+        ]
+        columns = [_cells(each) for each in shown]
+        if len(shown) < len(first.current):
+            head.append("…")
+            columns.append([""] * len(first))
+        operations = map(chr, first.op)
+        lsns = (format_lsn(int(lsn)) for lsn in first.commit_lsn)
+        rows = [*zip(operations, *columns, lsns, strict=True)]
+        if hidden.any():
+            rows.append(("…", *[""] * len(head), ""))
+        return display.html_table(self._summary(), ["operation", *head, "commit LSN"], rows)
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return len(self)
 
     @cached_property
     def op(self) -> npt.NDArray[np.uint8]:
@@ -260,13 +305,25 @@ class ChangeBatch:
         """Return a dict a row, of the columns of :meth:`to_arrow`; needs no pyarrow."""
         from pgwire_codec.arrow.values import to_pylist
 
-        struct, _ = build(self, self.record_plan())
-        return to_pylist(struct)
+        return to_pylist(self.struct())
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
         """Export :meth:`to_arrow`'s columns by the Arrow PyCapsule interface."""
         struct, plan = build(self, self.record_plan())
         return capsules(self.codec, struct, plan.c_schema(struct), requested_schema)
+
+    def struct(self) -> ArrowBuffers:
+        """Return the columns of :meth:`to_arrow` as one struct."""
+        return build(self, self.record_plan())[0]
+
+    @property
+    def options(self) -> DecoderOptions:
+        """Options of the decoder."""
+        return self._decoding.options
+
+    def _stream(self, *, for_polars: bool = False) -> Any:
+        batch = self.with_options(**polars_options(self.options)) if for_polars else self
+        return to_stream(self.codec, [batch.struct()])
 
     def decode(self, which: str, selection: Selection) -> DecodedColumns:
         """Decode columns of the ``"old"`` or the ``"current"`` tuples, all at once."""
@@ -356,3 +413,15 @@ class ChangeBatch:
 
     def _tuples(self, table: TupleTable) -> _Tuples:
         return _Tuples(table, self._plan, self._source, self._rows, self._decoding)
+
+
+def _cells(column: Column) -> list[str]:
+    """Return the HTML of each row of a column of texts."""
+    try:
+        texts = column.to_pylist()
+    except DecodeError:
+        texts = [column.shown(row) for row in range(len(column))]
+    return [
+        display.value(str(text)) if state == VALUE else display.special(_STATES[state])
+        for state, text in zip(column.state.tolist(), texts, strict=True)
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -14,9 +14,10 @@ from pgwire_codec.changes.identity import PossibleLeaves, check_keys_sent
 from pgwire_codec.changes.metadata import METADATA_COLUMNS, RELATION_OID, free_name
 from pgwire_codec.codec.values import null_column
 from pgwire_codec.errors import TableError
+from pgwire_codec.options import DecoderOptions
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.transactions.carry import RelationVersion
-from pgwire_codec.types import ColumnType, TypeOptions, TypeRegistry, column_type
+from pgwire_codec.types import ColumnType, TypeOptions, TypeRegistry, column_type, default_registry
 
 
 class CommitColumns(NamedTuple):
@@ -143,6 +144,23 @@ def stream_schema(
         invalid=options.unrepresentable != "raise",
         leaves=PossibleLeaves(versions),
     )
+
+
+def stream_options(options: DecoderOptions) -> DecoderOptions:
+    """Return options under which the type of a column does not depend on its values."""
+    formats = options.arrow_types.formats | {"unknown": "u"}
+    return replace(options, arrow_types=replace(options.arrow_types, formats=formats))
+
+
+def to_reader(batches: Iterable[ChangeBatch], schema: TableSchema) -> pa.RecordBatchReader:
+    """Return batches of a table as a stream in the table's schema, each made when it is read."""
+
+    def records() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            types = stream_options(batch.options).arrow_types
+            yield to_record_batch(batch.with_options(arrow_types=types), schema)
+
+    return pa.RecordBatchReader.from_batches(schema.arrow, records())
 
 
 def misfit(
