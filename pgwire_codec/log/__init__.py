@@ -29,6 +29,7 @@ from pgwire_codec.log.consumers import Consumer, LsnFile, SparkCheckpoint
 from pgwire_codec.log.copying import copy
 from pgwire_codec.log.dead_letters import dead_letters
 from pgwire_codec.log.index_check import Damage
+from pgwire_codec.log.log_changes import LogChanges
 from pgwire_codec.log.partition import LogPartition, LogPlan, LogPosition
 from pgwire_codec.log.prune import prune
 from pgwire_codec.log.reader import Log
@@ -61,6 +62,7 @@ __all__ = [
     "Extent",
     "JoinedFiles",
     "Log",
+    "LogChanges",
     "LogError",
     "LogPartition",
     "LogPlan",
@@ -92,3 +94,7 @@ __all__ = [
     "statistics",
     "verify",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

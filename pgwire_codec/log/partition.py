@@ -127,6 +127,11 @@ class LogPartition:
             meanwhile, its messages are read from the joined segment.
         """
         decoder = Decoder(options=with_types(options, self.types)).for_part(self.plan)
+        return self._decode(decoder, letters)
+
+    def _decode(
+        self, decoder: PartDecoder, letters: list[Rejected] | None
+    ) -> Iterator[ChangeBatch]:
         if letters is not None:
             for changes in self._tolerantly(decoder):
                 letters += self._letters(changes.rejected)

@@ -11,12 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from pgwire_codec._impl import Decoder
-from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.changes import Changes
+from pgwire_codec.changes.display import html_table, html_text, names_text
 from pgwire_codec.decoder import PartDecoder
 from pgwire_codec.errors import LogError, OptionError
+from pgwire_codec.format import format_count
 from pgwire_codec.log.commit_times import TimeRange, time_range
 from pgwire_codec.log.ipc_file import read_extents
+from pgwire_codec.log.log_changes import LogChanges
 from pgwire_codec.log.partition import (
     LogPlan,
     LogPosition,
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
 #: Largest size of a partition, by default.
 PARTITION_BYTES: Final = 64 << 20
+_SHOWN_TABLES: Final = 20
 
 
 class Log(SegmentSequence):
@@ -74,6 +77,27 @@ class Log(SegmentSequence):
         is_local = filesystem is None and "://" not in text
         absolute = os.path.abspath(text) if is_local else text  # noqa: PTH100  (a str)
         super().__init__(absolute, filesystem)
+
+    def __repr__(self) -> str:
+        return f"<Log {self.uri}: {format_count(len(self), 'segment')}>"
+
+    def _repr_html_(self) -> str:
+        """Return a table of the relations that have a name at the end."""
+        scope = self.relations_at()
+        versions = [scope.named(name) for name in sorted(scope.names)]
+        tables = [version for version in versions if version is not None]
+        rows = [
+            (
+                html_text(version.qualified_name),
+                html_text(names_text([column.name for column in version.relation.columns])),
+            )
+            for version in tables[:_SHOWN_TABLES]
+        ]
+        if len(tables) > _SHOWN_TABLES:
+            rows.append(("…", ""))
+        segments = format_count(len(self), "segment")
+        caption = f"{self.uri}: {segments}, {format_count(len(tables), 'table')}"
+        return html_table(caption, ["table", "columns"], rows)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _open, (self.uri, self._filesystem)
@@ -210,8 +234,10 @@ class Log(SegmentSequence):
         starting_time: datetime | np.datetime64 | None = None,
         ending_time: datetime | np.datetime64 | None = None,
         **decoder_options: Any,
-    ) -> Iterator[ChangeBatch]:
-        """Decode the changes that commit in a range, partition by partition, in this process.
+    ) -> LogChanges:
+        """Return the changes that commit in a range, which are decoded as they are read.
+
+        The range is planned at once, and decoded partition by partition in this process.
 
         Parameters
         ----------
@@ -228,12 +254,23 @@ class Log(SegmentSequence):
         **decoder_options
             Options of :class:`pgwire_codec.Decoder`.
 
-        Yields
+        Returns
+        -------
+        LogChanges
+            Batches of changes. They are in commit order inside each batch, but not across batches:
+            a transaction that was streamed or prepared comes where its changes are in the log.
+            ``(commit_lsn, seq)`` is the order.
+
+        Raises
         ------
-        ChangeBatch
-            In commit order inside each batch, but not across batches: a transaction that was
-            streamed or prepared comes where its changes are in the log. ``(commit_lsn, seq)`` is
-            the order.
+        DecodeError
+            When the order of messages violates the protocol. For a value, when it is read.
+        LogError
+            When messages of the range were pruned, or the log is damaged.
+        OptionError
+            For an invalid option.
+        TableError
+            When no relation has a name.
         """
         options = DecoderOptions(**decoder_options)
         if table is not None and relation_oid is not None:
@@ -241,10 +278,56 @@ class Log(SegmentSequence):
         relations = self._selected(table, until, relation_oid)
         times = time_range(starting_time, ending_time)
         plan = self._plan(after, until, relations, times, PARTITION_BYTES, options.on_error)
-        for partition in plan.partitions:
-            for batch in partition.decode(options):
-                if relations is None or batch.relation.oid in relations:
-                    yield batch
+        return LogChanges(
+            plan, relations, options, self.user_types, lambda: self.relations_at(plan.until)
+        )
+
+    def to_reader(
+        self,
+        table: str,
+        after: LogPosition | int | None = None,
+        until: LogPosition | int | None = None,
+        *,
+        starting_time: datetime | np.datetime64 | None = None,
+        ending_time: datetime | np.datetime64 | None = None,
+        **decoder_options: Any,
+    ) -> pa.RecordBatchReader:
+        """Return the changes of one table in a range as one stream of record batches.
+
+        The log is read and decoded as the batches are.
+
+        Parameters
+        ----------
+        table : str
+            ``schema.table``, as in :meth:`read`.
+        after, until, starting_time, ending_time
+            As in :meth:`plan`.
+        **decoder_options
+            Options of :class:`pgwire_codec.Decoder`.
+
+        Returns
+        -------
+        pyarrow.RecordBatchReader
+            The columns of the table's newest version in the range, then the metadata columns of
+            :meth:`pgwire_codec.ChangeBatch.to_arrow`. Columns of older versions are matched by
+            name, and one that an older version lacks is null. A column whose type changed is the
+            wider of two integers, floats or decimals, and otherwise a string, as is a column of a
+            type that is unknown.
+
+        Raises
+        ------
+        LogError, OptionError, TableError
+            As from :meth:`read`; also when ``table`` is a pattern that several tables match.
+        """
+        changes = self.read(
+            table,
+            after,
+            until,
+            starting_time=starting_time,
+            ending_time=ending_time,
+            **decoder_options,
+        )
+        return changes.reader()
 
     def _selected(
         self,
@@ -265,7 +348,9 @@ class Log(SegmentSequence):
 
         ``decoder_options`` are those of :class:`pgwire_codec.Decoder`.
         """
-        decoder = self.decoder(**decoder_options)
+        return self._changes(self.decoder(**decoder_options))
+
+    def _changes(self, decoder: Decoder | PartDecoder) -> Iterator[Changes]:
         for segment in self.segments:
             batches, starts = self._batches(segment, 0), segment.session_starts
             for changes, _ in decode_batches(decoder, batches, segment.name, starts):
@@ -296,7 +381,7 @@ class Log(SegmentSequence):
             timestamp[us, UTC], ``data`` binary.
         """
         if not self._names:
-            return
+            return iter(())
         begin = first_ordinal_of(self._names[0])
         first = begin if first_ordinal is None else first_ordinal
         if first < begin:
@@ -304,6 +389,9 @@ class Log(SegmentSequence):
                 f"cannot read messages from ordinal {first} on: {self._store.name} was pruned up "
                 f"to ordinal {begin}"
             )
+        return self._messages(first)
+
+    def _messages(self, first: int) -> Iterator[pa.RecordBatch]:
         number = self.number_of(first)
         while number < len(self):
             try:
