@@ -184,7 +184,7 @@ _MODULES = {
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return __all__
 
 
 if not TYPE_CHECKING:  # type checkers would accept any name

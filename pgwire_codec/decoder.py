@@ -29,6 +29,12 @@ from pgwire_codec.types import ArrowTypes, TypeRegistry
 if TYPE_CHECKING:
     from pgwire_codec.transactions.plan import Outcome, PartPlan
 
+__all__ = ["BaseDecoder", "PartDecoder"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 _DEFAULTS = DecoderOptions()
 

@@ -9,6 +9,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
+__all__ = [
+    "CaptureError",
+    "DecodeError",
+    "EncodeError",
+    "ErrorCode",
+    "LogError",
+    "MissingExtraError",
+    "OptionError",
+    "PgwireError",
+    "Rejected",
+    "TableError",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 class ErrorCode(str, Enum):
     """Values of :attr:`DecodeError.code`: strings, stable between releases."""

@@ -38,3 +38,7 @@ __all__ = [
     "peek",
     "with_password_command",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

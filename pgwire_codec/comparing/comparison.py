@@ -14,6 +14,12 @@ from pgwire_codec.lake.runners.threads import Threads
 from pgwire_codec.log import Log
 from pgwire_codec.options import DecoderOptions
 
+__all__ = ["compare"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 def compare(
     log: str | os.PathLike[str] | Log,

@@ -25,6 +25,13 @@ from pgwire_codec.lake.tables.target import WriteMode
 from pgwire_codec.log import Log, LsnFile
 from pgwire_codec.options import DecoderOptions
 
+__all__ = ["Mirror", "mirror"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 #: Seconds between two looks at a log that does not grow.
 POLL_SECONDS: Final = 0.2
 

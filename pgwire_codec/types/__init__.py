@@ -33,3 +33,7 @@ __all__ = [
     "register_type",
     "registry_with",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
