@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +21,22 @@ def run_python(code: str) -> str:
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
+
+#: Modules with public names.
+MODULES = (
+    "pgwire_codec",
+    "pgwire_codec.capture",
+    "pgwire_codec.comparing.comparison",
+    "pgwire_codec.decoder",
+    "pgwire_codec.errors",
+    "pgwire_codec.lake.mirroring",
+    "pgwire_codec.log",
+    "pgwire_codec.metrics",
+    "pgwire_codec.reference",
+    "pgwire_codec.spark",
+    "pgwire_codec.spark.java",
+    "pgwire_codec.types",
+)
 
 #: Modules of the standard library that take as long to import as a module of the package.
 SLOW = ("asyncio", "concurrent.futures", "logging", "unittest")
@@ -96,11 +114,36 @@ with ThreadPoolExecutor(8) as pool:
 
 def test_names_are_imported_at_first_use() -> None:
     assert set(pgc._MODULES) == set(pgc.__all__) - {"reference"}
-    assert set(pgc.__all__) <= set(dir(pgc))
     for name in pgc.__all__:
         assert getattr(pgc, name) is getattr(pgc, name)
     with pytest.raises(AttributeError, match="module 'pgwire_codec' has no attribute 'decode'"):
         _ = pgc.decode  # type: ignore[attr-defined]
+
+
+def _documented() -> dict[str, set[str]]:
+    """Names on the reference pages, by their modules; a module itself has a page, too."""
+    found: dict[str, set[str]] = {}
+    for page in (Path(__file__).parents[1] / "docs" / "reference").glob("*.md"):
+        for name in re.findall(r"^::: (\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE):
+            module, _, attribute = name.rpartition(".")
+            if name not in MODULES:
+                found.setdefault(module, set()).add(attribute)
+    return found
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_dir_lists_the_public_names(name: str) -> None:
+    """A notebook completes them, and nothing else."""
+    try:
+        module = importlib.import_module(name)
+    except pgc.MissingExtraError as error:
+        pytest.skip(str(error))
+    assert dir(module) == sorted(module.__all__)
+    assert _documented().get(name, set()) <= set(dir(module))
+
+
+def test_every_documented_module_lists_its_names() -> None:
+    assert set(_documented()) <= set(MODULES)
 
 
 def test_type_checkers_see_the_same_names() -> None:

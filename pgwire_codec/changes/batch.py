@@ -151,8 +151,7 @@ class ChangeBatch(ArrowStream):
         first = self.without(hidden).with_options(types="text", strings="copy")
         shown = [*first.current.values()][:_SHOWN_COLUMNS]
         head = [
-            f"{display.html_text(each.name)}<br>{display.special(each.type.pg.name)}"
-            for each in shown
+            f"{display.html_text(each.name)} {display.special(each.type.pg.name)}" for each in shown
         ]
         columns = [_cells(each) for each in shown]
         if len(shown) < len(first.current):

@@ -171,13 +171,13 @@ def test_a_relation_without_columns() -> None:
 
 def test_reprs_name_the_table_and_the_column() -> None:
     made = batch(insert(1, "1", "a", None))
-    assert repr(made) == "<ChangeBatch public.t, 1 rows>"
+    assert repr(made) == "<ChangeBatch public.t: 1 row (1 insert), columns id, v, note>"
     assert repr(made.new["id"]) == "<Column id int4, 1 rows>"
 
 
 def test_schema_of_pg_catalog_is_empty() -> None:
     made = batch(insert(1), relation=relation(1, name="mine", namespace=""))
-    assert repr(made) == "<ChangeBatch mine, 1 rows>"
+    assert repr(made) == "<ChangeBatch mine: 1 row (1 insert), columns >"
 
 
 def test_a_batch_is_freed_with_the_last_reference_to_it() -> None:

@@ -146,18 +146,18 @@ def test_one_table(tmp_path: Path) -> None:
         wanted = [[batch for batch in whole if batch.relation.oid == each.oid]]
         assert rows(found) == rows(wanted)
     with pytest.raises(ValueError, match=r"no table 'public\.nobody' — hint: Their tables: "):
-        list(reader.read("public.nobody"))
+        reader.read("public.nobody")
 
 
 def test_decoder_options_arrive(tmp_path: Path) -> None:
     reader = write(CAPTURE, tmp_path)
-    batch = next(reader.read(types="text"))
+    batch = next(iter(reader.read(types="text")))
     columns = [each.name for each in batch.relation.columns]
     assert {batch.to_arrow().schema.field(name).type for name in columns} == {pa.string()}
     with pytest.raises(TypeError, match="nonsense"):
-        next(reader.read(nonsense=1))
+        reader.read(nonsense=1)
     with log.LogWriter(tmp_path / "empty", SOURCE), pytest.raises(TypeError, match="nonsense"):
-        next(log.Log(tmp_path / "empty").read(nonsense=1))
+        log.Log(tmp_path / "empty").read(nonsense=1)
 
 
 def test_messages_from_any_ordinal(tmp_path: Path) -> None:
