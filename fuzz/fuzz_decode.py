@@ -43,7 +43,7 @@ TYPE_OPTIONS = [
     TypeOptions(arrow_types=ROW_TYPES),
     TypeOptions(types="text"),
     TypeOptions(strings="view", numeric="float64"),
-    TypeOptions(numeric="decimal128(20,3)"),
+    TypeOptions(numeric="decimal128(20,3)", intervals="microseconds"),
     TypeOptions(numeric="decimal256(60,12)"),
 ]
 POLICIES = ("raise", "null", "clamp")

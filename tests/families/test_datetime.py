@@ -36,6 +36,9 @@ _MICROS = _DAYS.map(lambda days: days * 86_400_000_000).flatmap(
 ) | st.sampled_from([2**63 - 1, -(2**63)])
 _TIMESTAMPS = _MICROS.map(lambda value: struct.pack(">q", min(max(value, -(2**63)), 2**63 - 1)))
 
+#: Intervals as one number.
+SUMS = {"intervals": "microseconds"}
+
 
 class TestDateTime(FamilyTests):
     golden = [
@@ -92,6 +95,17 @@ class TestDateTime(FamilyTests):
         ("date", b"5874897-12-31", {}, np.datetime64(MAX_DATE, "D")),
         ("interval", b"2562047:47:16.854775", {}, Interval(0, 0, 9223372036854775)),
         ("time", b"24:00:00", {"arrow_types": ROW_TYPES}, "24:00:00"),
+        ("interval", b"infinity", {"intervals": "string"}, "infinity"),
+        (
+            "interval",
+            b"-1 years -2 mons +3 days -04:05:06.789",
+            SUMS,
+            -datetime.timedelta(days=365.25 + 60 - 3, hours=4, minutes=5, seconds=6.789),
+        ),
+        ("interval", b"23 mons", SUMS, datetime.timedelta(days=365.25 + 330)),
+        ("interval", b"292271 years", SUMS, np.timedelta64(9223371309600000000, "us")),
+        ("interval", b"2562047788:00:54.775807", SUMS, np.timedelta64(INT64_MAX, "us")),
+        ("interval[]", b'{"1 day",NULL}', SUMS, [datetime.timedelta(days=1), None]),
     ]
 
     unrepresentable = [
@@ -105,6 +119,11 @@ class TestDateTime(FamilyTests):
         ("interval", b"-infinity", {}, (INT32_MIN, INT32_MIN, INT64_MIN)),
         ("interval", b"1 mon 2562047788:00:54.775807", {}, (1, 0, INT64_MAX)),
         ("interval", b"-2562047788:00:54.775807", {}, (0, 0, INT64_MIN)),
+        ("interval", b"infinity", SUMS, INT64_MAX),
+        ("interval", b"-infinity", SUMS, -INT64_MAX),
+        ("interval", b"1 mon 2562047788:00:54.775807", SUMS, INT64_MAX),
+        ("interval", b"-178000000 years", SUMS, -INT64_MAX),
+        ("interval", b"-2562047788:00:54.775808", SUMS, -INT64_MAX),
     ]
 
     malformed_text = [

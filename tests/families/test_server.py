@@ -179,6 +179,29 @@ def test_interval(codec: Implementation, connection: Any) -> None:
     check(codec, connection, "interval", "interval_send", literals)
 
 
+def test_interval_as_a_duration(codec: Implementation, connection: Any) -> None:
+    """It is the server's extract(epoch from …)."""
+    chosen = random.Random(6)
+    literals = ["-23 mons", "99999 years 11 mons", "-100000 years -1 mon", "36525001 days"]
+    literals += ["555555554:00:00", "-555555556:00:00", "-178956 years +2147483 days"]
+    literals += [
+        " ".join(f"{chosen.randrange(-limit, limit)} {unit}" for unit, limit in limits.items())
+        for limits in [{"mon": 3_000_000, "day": 10_000_000, "microsecond": 10**17}]
+        for _ in range(500)
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "select format('%%s', v::interval), interval_send(v::interval),"
+            " (extract(epoch from v::interval) * 1000000)::int8 from unnest(%s::text[]) v",
+            (literals,),
+        )
+        rows = cursor.fetchall()
+    for place, binary in [(0, False), (1, True)]:
+        values = [bytes(row[1]) if binary else row[0].encode() for row in rows]
+        array = decode(codec, "interval", values, binary=binary, intervals="microseconds").array
+        assert array.buffers[0].tolist() == [row[2] for row in rows]
+
+
 OTHERS = {
     "inet": [
         "127.0.0.1",

@@ -32,7 +32,7 @@ OPTIONS: Final = [
     TypeOptions(types="text"),
     TypeOptions(types="text", strings="view"),
     TypeOptions(strings="view", numeric="float64"),
-    TypeOptions(numeric="decimal128(20,3)"),
+    TypeOptions(numeric="decimal128(20,3)", intervals="microseconds"),
     TypeOptions(numeric="decimal256(60,12)"),
 ]
 

@@ -149,6 +149,23 @@ def test_options_that_are_none(options: dict[str, str]) -> None:
         TypeOptions(**options)
 
 
+@pytest.mark.parametrize(
+    ("intervals", "arrow"), [("month_day_nano", "tin"), ("string", "u"), ("microseconds", "tDu")]
+)
+def test_intervals(intervals: str, arrow: str) -> None:
+    assert of("interval", intervals=intervals).format == arrow
+    assert of("interval", intervals=intervals, types="text").format == "u"
+    child = of("interval[]", intervals=intervals).child
+    assert child is not None
+    assert child.format == arrow
+
+
+def test_intervals_are_strings_if_the_reader_takes_no_others() -> None:
+    assert of("interval", arrow_types=ROW_TYPES, intervals="string").format == "u"
+    with pytest.raises(OptionError, match="Spark reads intervals as strings"):
+        TypeOptions(arrow_types=ROW_TYPES, intervals="microseconds")
+
+
 def test_arrays_know_their_element_and_delimiter() -> None:
     ints = of("int4[]", strings="view")
     assert ints.pg == PgType(1007, "_int4", "array", element=23)
