@@ -38,6 +38,7 @@ BUDGETS: Final[dict[str, dict[str, int]]] = {
         "tests/test_impl.py": 10,
         "tests/test_import.py": 10,
         "tests/test_layers.py": 5,
+        "tests/test_notebook.py": 20,
         "tests/test_prose.py": 25,
         "tests/test_readme.py": 20,
         "tests/test_workflows.py": 5,

@@ -20,8 +20,6 @@ _UTC_EPOCH: Final = _EPOCH.replace(tzinfo=datetime.timezone.utc)
 # The range of datetime.date and datetime.datetime, years 1 to 9999, from 1970.
 _DATES: Final = range(-719_162, 2_932_897)
 _TIMESTAMPS: Final = range(-62_135_596_800_000_000, 253_402_300_800_000_000)
-#: The range of datetime.timedelta.
-_DURATIONS: Final = range(-999_999_999 * 86_400_000_000, 1_000_000_000 * 86_400_000_000)
 
 
 class Interval(NamedTuple):
@@ -79,8 +77,7 @@ def to_pylist(array: ArrowBuffers) -> list[Any]:
     Integers, floats, booleans, str, bytes, :class:`~decimal.Decimal`, :class:`uuid.UUID`,
     :class:`datetime.date`, :class:`datetime.time`, :class:`datetime.datetime` (of a timestamptz
     with UTC), :class:`Interval`, :class:`datetime.timedelta`, lists and dicts. A date or timestamp
-    outside the years 1 to 9999, which datetime does not have, is a :class:`numpy.datetime64`, and
-    a duration of more than 999999999 days a :class:`numpy.timedelta64`.
+    outside the years 1 to 9999, which datetime does not have, is a :class:`numpy.datetime64`.
     """
     kind = array.format
     if kind in _OBJECTS or kind.startswith("d:"):
@@ -175,10 +172,8 @@ def _timestamptz(micros: int) -> Any:
     return np.datetime64(micros, "us")
 
 
-def _duration(micros: int) -> Any:
-    if micros in _DURATIONS:
-        return datetime.timedelta(microseconds=micros)
-    return np.timedelta64(micros, "us")
+def _duration(micros: int) -> datetime.timedelta:
+    return datetime.timedelta(microseconds=micros)
 
 
 def _time(micros: int) -> datetime.time:

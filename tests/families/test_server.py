@@ -196,7 +196,7 @@ def test_interval_as_a_duration(codec: Implementation, connection: Any) -> None:
             (literals,),
         )
         rows = cursor.fetchall()
-    for place, binary in [(0, False), (1, True)]:
+    for binary in (False, True):
         values = [bytes(row[1]) if binary else row[0].encode() for row in rows]
         array = decode(codec, "interval", values, binary=binary, intervals="microseconds").array
         assert array.buffers[0].tolist() == [row[2] for row in rows]
