@@ -109,9 +109,8 @@ def test_a_session(cells: Notebook) -> None:
         "messages"
     )
     assert re.fullmatch(r"<MessageBatch: \d+ messages, [\d.]+ k?B, LSN .* to .*>", cell.text)
-    names = cells.complete("spark.")
-    assert names == [f"spark.{name}" for name in sorted(spark.__all__)]
-    assert cells.complete("log.") == [f"log.{name}" for name in sorted(log.__all__)]
+    assert {*cells.complete("spark.")} == {f"spark.{name}" for name in spark.__all__}
+    assert {*cells.complete("log.")} == {f"log.{name}" for name in log.__all__}
 
     # Decode.
     cell = run("changes = pgc.Decoder().decode(messages.data, messages.lsn)\nchanges")
@@ -136,16 +135,13 @@ def test_a_session(cells: Notebook) -> None:
 
     # polars, DuckDB, pandas.
     cell = run("everything.to_polars().select('id', 'interval', 'uuid').rows()[0][:2]")
-    assert cell.text == "(1, '1 year 2 mons -3 days 04:05:06.5')"
+    assert cell.text == "(1, '1 year 2 mons -3 days +04:05:06.5')"
     assert "<table" in run("everything.to_polars()").html
     cell = run(
         "import duckdb\n"
-        "duckdb.sql('SELECT id, int8, interval::text, uuid::text FROM everything').fetchone()"
+        "duckdb.sql('SELECT int8, interval::text FROM everything WHERE id = 1').fetchall()"
     )
-    assert cell.text == (
-        "(1,\n 9007199254740993,\n '1 year 2 months -3 days 04:05:06.5',\n"
-        " '11111111-1111-1111-1111-111111111111')"
-    )
+    assert cell.text == "[(9007199254740993, '1 year 2 months -3 days 04:05:06.5')]"
     assert "<table" in run("everything.to_pandas()").html
     assert run("everything.to_pandas()['int8'].tolist()").text == "[9007199254740993, <NA>]"
 
@@ -163,10 +159,9 @@ def test_a_session(cells: Notebook) -> None:
     assert "Did you mean public.everything?" in cell.error
     cell = run("logged = shop.read('public.everything')\nlogged")
     assert "public.everything: 2 rows (2 inserts)" in Page(cell.html).tables
-    assert (
-        run("logged.to_polars().drop('_lsn').equals(everything.to_polars().drop('_lsn'))").text
-        == "True"
-    )
+    # A walsender reports other LSNs of messages than the function that is peeked with.
+    cell = run("logged.to_polars().drop('_lsn').equals(everything.to_polars().drop('_lsn'))")
+    assert cell.text == "True"
     cell = run(
         "duckdb.sql('SELECT mood, count(*) FROM logged GROUP BY ALL ORDER BY ALL').fetchall()"
     )
@@ -190,5 +185,5 @@ def test_a_session(cells: Notebook) -> None:
         ".select('id', 'numeric_10_2_', 'interval', 'mood').rows()"
     )
     assert cell.text.startswith(
-        "[(1, Decimal('19.90'), '1 year 2 mons -3 days 04:05:06.5', 'happy')"
+        "[(1, Decimal('19.90'), '1 year 2 mons -3 days +04:05:06.5', 'happy')"
     )
