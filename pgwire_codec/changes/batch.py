@@ -41,7 +41,7 @@ _LONGEST_KEY: Final = 200  # characters of a row's key in an error
 _SHOWN_ROWS: Final = 10
 _SHOWN_COLUMNS: Final = 20
 
-#: What is shown of a row without a value.
+#: Texts in place of values that are missing, by the state.
 _STATES: Final = {NULL: "NULL", UNCHANGED: "unchanged", NOT_SENT: "not sent"}
 
 

@@ -87,14 +87,15 @@ class Changes(ArrowStream):
 
     def _stream(self, *, for_polars: bool = False) -> Any:
         names = {batch.relation.oid: batch.version.qualified_name for batch in self.batches}
-        if not names:
-            raise TableError("an Arrow stream has columns, and there are no changes of any table")
-        if len(names) > 1:
-            first = next(iter(names.values()))
+        if len(names) != 1:
+            shown = display.names_text([*names.values()]) or "none"
             raise TableError(
-                f"an Arrow stream has the columns of one table, and these are changes of "
-                f"{len(names)}: {display.names_text([*names.values()])}",
-                hint=f"Select a table, as in changes.table({first!r}).",
+                "an Arrow stream has the columns of one table, and these are changes of "
+                f"{len(names)}: {shown}",
+                hint=next(
+                    (f"Select a table, as in changes.table({name!r})." for name in names.values()),
+                    None,
+                ),
             )
         batches = self.batches
         if for_polars:

@@ -123,7 +123,8 @@ class TypeOptions:
             )
         if self.intervals == "microseconds" and self.arrow_types.formats.get("interval") != "tin":
             raise OptionError(
-                f"`intervals='microseconds'`: {self.arrow_types.reader} reads intervals as strings"
+                f'intervals must be "string" for {self.arrow_types.reader}, which has no type of '
+                f"them, not {self.intervals!r}"
             )
         object.__setattr__(self, "numeric_format", self._numeric_format())
 

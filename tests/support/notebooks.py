@@ -14,7 +14,7 @@ _SECONDS = 60  # after which a cell has failed
 
 @dataclass
 class Cell:
-    """What a notebook shows below a cell: the forms of its results by MIME type, its error."""
+    """Output of a cell: the forms of its results by MIME type, its error."""
 
     shown: dict[str, str] = field(default_factory=dict)
     printed: str = ""

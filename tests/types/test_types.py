@@ -162,7 +162,7 @@ def test_intervals(intervals: str, arrow: str) -> None:
 
 def test_intervals_are_strings_if_the_reader_takes_no_others() -> None:
     assert of("interval", arrow_types=ROW_TYPES, intervals="string").format == "u"
-    with pytest.raises(OptionError, match="Spark reads intervals as strings"):
+    with pytest.raises(OptionError, match='intervals must be "string" for Spark'):
         TypeOptions(arrow_types=ROW_TYPES, intervals="microseconds")
 
 
