@@ -57,7 +57,7 @@ def test_changes_of_several_tables_name_a_way_to_pick_one() -> None:
     with pytest.raises(TableError, match=r"no table 'public\.others'") as raised:
         changes.table("public.others")
     assert raised.value.hint == "Did you mean public.other?"
-    with pytest.raises(TableError, match="these are changes of 0: none$"):
+    with pytest.raises(TableError, match=r"these are changes of 0: none$"):
         decode([]).to_polars()
 
 
