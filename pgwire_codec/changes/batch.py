@@ -371,7 +371,8 @@ class ChangeBatch(ArrowStream):
             self.transaction,
             self._decoding.with_options(**options),
         )
-        batch._tables = self._tables
+        if "_tables" in self.__dict__:  # they have been read
+            batch._tables = self._tables
         return batch
 
     def without(self, rows: npt.NDArray[np.bool_]) -> ChangeBatch:

@@ -93,10 +93,8 @@ def dead_letters(
         chosen = select_relations(scope, lambda: opened.versions, tables)
     plan = opened.plan(after, until, relation_oid=chosen, on_error="skip")
     names = names_of(scope)
-    for partition in plan.partitions:
-        letters = letters_in(partition, options, chosen)
-        if letters:
-            yield to_arrow(letters, names)
+    read = (letters_in(partition, options, chosen) for partition in plan.partitions)
+    return (to_arrow(letters, names) for letters in read if letters)
 
 
 def letters_in(

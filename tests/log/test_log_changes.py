@@ -120,6 +120,10 @@ def test_errors_come_at_the_call(shop: log.Log, tmp_path: Path) -> None:
             read("public.spans", nonsense=1)
     with pytest.raises(OptionError, match="before must be one of"):
         shop.changes(before="all")
+    with pytest.raises(OptionError, match="before must be one of"):
+        log.dead_letters(shop, before="all")
+    with pytest.raises(TableError, match=r"no table 'public\.nobody'"):
+        log.dead_letters(shop, "public.nobody")
     with pytest.raises(LogError, match="is not a log"):
         log.Log(tmp_path)
 
