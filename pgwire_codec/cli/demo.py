@@ -85,10 +85,9 @@ The log of all changes: pgwire-codec log info {log}
 
 The same with a database of yours, whose tables it copies first:
 
-  pgwire-codec capture --dsn DSN --slot lake --publication lake --create-slot \\
-      --create-publication 'all tables' --snapshot --log lake.log
-  pgwire-codec mirror --runner local --log lake.log --to delta:lake
-  pgwire-codec compare --runner local --log lake.log --to delta:lake --dsn DSN""",
+  pgwire-codec init --dsn DSN shop.toml
+  pgwire-codec run shop.toml
+  pgwire-codec status shop.toml""",
     )
 
 

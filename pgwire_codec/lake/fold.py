@@ -109,7 +109,7 @@ def _last_events(events: pa.RecordBatch, columns: ChangeColumns) -> NetRows:
         rows = np.lexsort((seq, lsn))
     last = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
     last[codes[rows]] = rows  # of several, the last one counts
-    states = events.take(pa.array(np.sort(last)))
+    states = events if len(last) == len(events) else events.take(pa.array(np.sort(last)))
     table = pa.Table.from_batches([states.select(columns.numbers)]).rename_columns(columns.table)
     keys = [columns.table[number] for number in columns.keys]
     nothing = [pa.nulls(len(states), table.schema.field(name).type) for name in keys]

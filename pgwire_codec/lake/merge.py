@@ -80,7 +80,7 @@ def merge_rows(
         rows = _with_columns(target, rows, kept, found, np.where(has_root, row_of_root, -1), net)
     existed = found.exists | has_root
     return TableMerge(
-        added=rows.filter(pa.array(~net.gone)),
+        added=rows.filter(pa.array(~net.gone)) if net.gone.any() else rows,
         deleted=_positions(found),
         inserted=int(np.count_nonzero(~net.gone & ~existed)),
         updated=int(np.count_nonzero(~net.gone & existed)),

@@ -42,7 +42,7 @@ from pgwire_codec.transactions.carry import RelationVersion
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 #: Bytes of a table's messages that one task merges.
-_BUCKET_BYTES: Final = 64 << 20
+_BUCKET_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True)

@@ -335,8 +335,8 @@ class MergeTask:
             return _unpickled, (self.tables.pickled,)
         return _unpickled, ({oid: pickle.dumps(work) for oid, work in self.tables.items()},)
 
-    def __call__(self, key: BucketKey, pieces: Sequence[pa.RecordBatch]) -> MergeOutcome:
-        """Return the outcome; an error of the table is in it."""
+    def __call__(self, key: BucketKey, pieces: list[pa.RecordBatch]) -> MergeOutcome:
+        """Return the outcome; an error of the table is in it. The list is empty then."""
         work = self.tables[key.relation_oid]
         return write_merge(
             key.relation_oid,
@@ -395,12 +395,14 @@ def deleted_rows(outcomes: Iterable[MergeOutcome]) -> dict[str, BitMap64]:
     return deleted
 
 
-def _merge(work: TableWork, pieces: Sequence[pa.RecordBatch]) -> TableMerge:
+def _merge(work: TableWork, pieces: list[pa.RecordBatch]) -> TableMerge:
     columns = work.form.change_columns
     truncated = max((each for each in map(_truncated, pieces) if each is not None), default=None)
     target = work.target if truncated is None else replace(work.target, files=())
     batches = [piece.replace_schema_metadata(None) for piece in pieces if piece.num_rows]
+    pieces.clear()
     events = pa.concat_batches(batches) if batches else None
+    del batches
     if events is not None and truncated is not None:
         lsn, seq = events.column("_commit_lsn"), events.column("_seq")
         same = pc.and_(pc.equal(lsn, truncated.commit_lsn), pc.greater(seq, truncated.seq))

@@ -26,8 +26,8 @@ class Piece(NamedTuple):
     rows: pa.RecordBatch
 
 
-#: Merges the pieces of a key.
-Merge = Callable[[BucketKey, Sequence[pa.RecordBatch]], R]
+#: Merges the pieces of a key, which it takes out of the list: they are large.
+Merge = Callable[[BucketKey, list[pa.RecordBatch]], R]
 
 
 class Runner(Protocol):
