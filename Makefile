@@ -109,8 +109,8 @@ demo-spark: $(VENV)/demo-spark ## run the same on Spark
 
 # Much less than the tests need, unless that is there.
 COMMA := ,
-SIZE_OF_demo = 350 MB, some 40 s
-SIZE_OF_demo-spark = 1.1 GB with Spark and Java, some 90 s
+SIZE_OF_demo = 560 MB, some 90 s
+SIZE_OF_demo-spark = 1.2 GB with Spark and Java, some 2 minutes
 $(VENV)/demo $(VENV)/demo-spark: pyproject.toml setup.py $(SOURCES)
 	@if [ -e $(VENV)/installed ]; then $(MAKE) --no-print-directory venv; else \
 		echo "Installing what the demo needs into $(VENV), and compiling the core: $(SIZE_OF_$(@F))."; \
