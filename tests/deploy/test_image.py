@@ -16,6 +16,7 @@ from tests.support.deployment import (
     ROOT,
     instruction,
     libpq_variables,
+    prepare,
     service,
     started,
     stopped,
@@ -51,21 +52,6 @@ def healthy(port: int) -> bool:
     words = [each.replace(":9187", f":{port}") for each in instruction("HEALTHCHECK")]
     assert words[0] == "python"
     return subprocess.run(words, stderr=subprocess.DEVNULL, check=False).returncode == 0
-
-
-def prepare(made: Database, folder: Path) -> None:
-    """Make the container's folders, and run the SQL as the server's image does."""
-    (folder / "data").mkdir()
-    (folder / "secrets").mkdir()
-    (folder / "secrets" / "password").write_text("correct horse")
-    assert isinstance(made.server, EmbeddedServer)
-    psql = [made.server.bin_path / "psql", "--quiet", "--set=ON_ERROR_STOP=1", "--no-psqlrc"]
-    subprocess.run(
-        [*psql, f"--dbname={made.dsn}", f"--file={DEPLOY / 'shop.sql'}"],
-        env={"POSTGRES_PASSWORD": "correct horse"},
-        check=True,
-    )
-    made.roles.append("reader")
 
 
 @pytest.fixture

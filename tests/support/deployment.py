@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pgwire_codec.demo.server import EmbeddedServer
 from tests.support.servers import Database
 from tests.support.slot_captures import wait_until
 
@@ -48,6 +49,21 @@ def service(name: str) -> dict[str, Any]:
     services = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))["services"]
     found: dict[str, Any] = services[name]
     return found
+
+
+def prepare(made: Database, folder: Path) -> None:
+    """Make a container's folders, and run the SQL as the server's image does."""
+    (folder / "data").mkdir()
+    (folder / "secrets").mkdir()
+    (folder / "secrets" / "password").write_text("correct horse")
+    assert isinstance(made.server, EmbeddedServer)
+    psql = [made.server.bin_path / "psql", "--quiet", "--set=ON_ERROR_STOP=1", "--no-psqlrc"]
+    subprocess.run(
+        [*psql, f"--dbname={made.dsn}", f"--file={DEPLOY / 'shop.sql'}"],
+        env={"POSTGRES_PASSWORD": "correct horse"},
+        check=True,
+    )
+    made.roles.append("reader")
 
 
 def instruction(name: str) -> Any:
