@@ -15,6 +15,7 @@ _EPILOG = """\b
 Examples:
   pgwire-codec report shop.log -o shop.html
   pgwire-codec report s3://bucket/shop.log -o report.html
+  pgwire-codec report shop.log --lake delta:/lake/shop -o shop.html
 
 The page is one file that loads nothing: you can send it, or open it years later. Messages that do
 not decode are listed on it, and are not a failure of the command.
@@ -31,11 +32,17 @@ not decode are listed on it, and are not a failure of the command.
     type=click.Path(dir_okay=False, path_type=Path),
     help="HTML file to write; it is replaced if it exists.",
 )
-def report(directory: str, output: Path) -> None:
+@click.option(
+    "--lake",
+    metavar="TARGET",
+    help="Target of a mirror of the log, delta:DIR or parquet:DIR, whose tables are shown, too.",
+)
+def report(directory: str, output: Path, lake: str | None) -> None:
     """Show a log on one HTML page.
 
     The page has transactions over time, changes and bytes of each table, the largest transactions,
-    lag, schema changes and errors. The command reads all of the log.
+    lag, schema changes and errors. The command reads all of the log. With --lake, the page has the
+    state of each table of the mirror, the changes that it lacks, its files and its dead letters.
     """
     from pgwire_codec.log import Log
     from pgwire_codec.report import gather, render
@@ -56,7 +63,7 @@ def report(directory: str, output: Path) -> None:
         task = progress.add_task(
             "", total=log.end.ordinal - log.begin.ordinal, name=printable(directory)
         )
-        findings = gather(log, lambda messages: progress.advance(task, messages))
+        findings = gather(log, lambda messages: progress.advance(task, messages), lake=lake)
     try:
         output.write_text(render(findings), encoding="utf-8", errors="backslashreplace")
     except OSError as error:

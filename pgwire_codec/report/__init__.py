@@ -4,7 +4,8 @@
 >>> page = report.render(report.gather(log.Log("shop.log")))
 
 The page is one file: it loads nothing, runs nothing, and follows the reader's choice of light or
-dark. Needs the extras ``log`` and ``cli``: ``pip install 'pgwire-codec[log,cli]'``.
+dark. Needs the extras ``log`` and ``cli``: ``pip install 'pgwire-codec[log,cli]'``. The tables of a
+mirror need ``lake``, too.
 """
 
 from pgwire_codec.errors import missing_extra
@@ -17,7 +18,10 @@ except ImportError as error:
 from pgwire_codec.report.findings import (
     Findings,
     Lags,
+    LakeFindings,
+    LakeTable,
     LargeTransaction,
+    LetterCount,
     Problem,
     Problems,
     SchemaChange,
@@ -30,7 +34,10 @@ from pgwire_codec.report.page import render
 __all__ = [
     "Findings",
     "Lags",
+    "LakeFindings",
+    "LakeTable",
     "LargeTransaction",
+    "LetterCount",
     "Problem",
     "Problems",
     "SchemaChange",

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from pgwire_codec.lake.status import OK
 from pgwire_codec.log import LogStatistics, TableCount
 
 #: The columns of :attr:`TimeLine.sums`.
@@ -140,6 +141,76 @@ class Problems:
     warnings: dict[str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class LakeTable:
+    """A table of a mirror, and what it lacks of the log.
+
+    Attributes
+    ----------
+    table : str
+        ``schema.table``.
+    state : str
+        As in the mirror's status table.
+    commit_lsn, commit_time : int or None
+        Those of the last transaction that it has.
+    missing : int or None
+        Number of the log's changes that it lacks; None if no relation has its name now.
+    missing_since : int or None
+        Commit time of the first of these.
+    files, bytes : int
+        Number of its data files, and their bytes.
+    rows : int or None
+        Number of its rows, without deleted ones; None if the files do not record it.
+    deleted : int
+        Number of rows that are deleted by vectors, and still in the files.
+    incomplete : tuple of str
+        Columns that are null in rows from before they were there, as ``COLUMN since LSN``.
+    error, hint : str or None
+        Reason for which it is set aside, and what to do about that or about its columns.
+    """
+
+    table: str
+    state: str
+    commit_lsn: int | None
+    commit_time: int | None
+    missing: int | None
+    missing_since: int | None
+    files: int
+    bytes: int
+    rows: int | None
+    deleted: int
+    incomplete: tuple[str, ...]
+    error: str | None
+    hint: str | None
+
+    @property
+    def is_complete(self) -> bool:
+        """True if the mirror keeps it up to date, and it has all rows and values of the log."""
+        return self.state == OK and not self.missing
+
+
+@dataclass(frozen=True, slots=True)
+class LetterCount:
+    """Number of changes of a table that do not decode, by code; ``table`` is None if unknown."""
+
+    table: str | None
+    code: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class LakeFindings:
+    """Tables of a mirror, by name, and their dead letters, most first.
+
+    ``name`` is that of the lake without its location.
+    """
+
+    name: str
+    format: str
+    tables: tuple[LakeTable, ...]
+    letters: tuple[LetterCount, ...]
+
+
 @dataclass(frozen=True)
 class Findings:
     """Result of :func:`pgwire_codec.report.gather`.
@@ -163,6 +234,8 @@ class Findings:
     lags : Lags
     schema : SchemaChanges
     problems : Problems
+    lake : LakeFindings or None
+        The mirror's tables, if they were read.
     """
 
     name: str
@@ -176,6 +249,7 @@ class Findings:
     lags: Lags
     schema: SchemaChanges
     problems: Problems
+    lake: LakeFindings | None = None
 
     @cached_property
     def changes(self) -> int:

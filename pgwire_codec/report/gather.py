@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import groupby
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -39,10 +40,15 @@ from pgwire_codec.report.findings import (
 from pgwire_codec.report.schema_changes import SchemaTracker
 from pgwire_codec.transactions.committed import Transactions
 
+if TYPE_CHECKING:
+    from pgwire_codec.report.lake import LakeReader
+
 _LARGEST: Final = 20
 
 
-def gather(log: Log, progress: Callable[[int], None] | None = None) -> Findings:
+def gather(
+    log: Log, progress: Callable[[int], None] | None = None, *, lake: str | None = None
+) -> Findings:
     """Read all of a log and count the committed changes.
 
     Memory grows with the log's tables and with the transactions that are streamed or prepared at
@@ -54,13 +60,21 @@ def gather(log: Log, progress: Callable[[int], None] | None = None) -> Findings:
         As it was when it was opened or refreshed.
     progress : callable, optional
         Called with the number of messages read since the last call.
+    lake : str, optional
+        Target of a mirror of the log, whose tables are read, too: ``delta:LOCATION`` or
+        ``parquet:LOCATION``.
 
     Raises
     ------
+    OptionError
+        When the lake is not such a target.
+    TableError
+        When the lake has no tables of a mirror.
     LogError
         When the log is damaged. Messages that do not decode are not damage: they are counted in
         :attr:`Findings.problems`, as :func:`pgwire_codec.log.dead_letters` has them.
     """
+    tables = None if lake is None else _lake_reader(lake, log)
     gatherer = _Gatherer()
     # A change with a value that its Arrow type cannot represent counts as one, and as an error.
     decoder = log.decoder(atomic=False, on_error="skip", unrepresentable="null")
@@ -76,15 +90,24 @@ def gather(log: Log, progress: Callable[[int], None] | None = None) -> Findings:
             gatherer.add(
                 records, changes, strict.decode(*messages), is_snapshot=segment.header.snapshot
             )
+            if tables is not None:
+                tables.add(changes.batches)
             if progress is not None:
                 progress(len(records))
-    return gatherer.findings(log)
+    findings = gatherer.findings(log)
+    return findings if tables is None else replace(findings, lake=tables.findings())
 
 
 def name_of(uri: str) -> str:
     """Return a log's name: the last part of its path."""
     path = uri.partition("?")[0] if "://" in uri else uri
     return path.rstrip("/").rpartition("/")[2]
+
+
+def _lake_reader(target: str, log: Log) -> LakeReader:
+    from pgwire_codec.report.lake import LakeReader
+
+    return LakeReader(target, log.end.lsn)
 
 
 def _segments(log: Log) -> Iterator[tuple[Segment, Iterator[pa.RecordBatch]]]:

@@ -13,10 +13,18 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from pgwire_codec import format as formats
+from pgwire_codec.lake.status import SET_ASIDE
 from pgwire_codec.log import TableCount
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.report.charts import table_bar
-from pgwire_codec.report.findings import LAG_BOUNDS, Findings, Problems, changes_of
+from pgwire_codec.report.findings import (
+    LAG_BOUNDS,
+    Findings,
+    LakeFindings,
+    LakeTable,
+    Problems,
+    changes_of,
+)
 from pgwire_codec.report.time_charts import OPERATIONS, time_charts
 
 _PACKAGE: Final = "pgwire_codec.report"
@@ -65,6 +73,9 @@ def render(findings: Findings) -> str:
             lags=findings.lags,
             schema=findings.schema,
             problems=findings.problems,
+            lake=findings.lake,
+            not_mirrored=_not_mirrored(findings),
+            troubled=_troubled(findings.lake),
             charts=time_charts(findings),
             tiles=list(_tiles(findings)),
             tables=_largest_tables(findings.tables),
@@ -108,6 +119,8 @@ def _tiles(findings: Findings) -> Iterator[Tile]:
         yield Tile("Time", span, "first to last commit")
     if lags.known:
         yield _lag_tile(findings)
+    if findings.lake is not None:
+        yield _lake_tile(findings.lake)
     changed = formats.format_count(len(findings.schema.tables), "table")
     note = f"of {changed}" if findings.schema.count else "of table definitions"
     yield Tile("Schema changes", number(findings.schema.count), note)
@@ -117,6 +130,32 @@ def _tiles(findings: Findings) -> Iterator[Tile]:
     if warnings:
         note = formats.format_count(warnings, "warning")
     yield Tile("Errors", number(errors), note, "bad" if errors else "good")
+
+
+def _lake_tile(lake: LakeFindings) -> Tile:
+    """Return the number of tables that are complete, or of those that are set aside."""
+    aside = sum(each.state == SET_ASIDE for each in lake.tables)
+    tables = formats.format_count(len(lake.tables), "table")
+    if aside:
+        return Tile("Lake", f"{formats.format_number(aside)} set aside", f"of {tables}", "bad")
+    complete = sum(each.is_complete for each in lake.tables)
+    kind = "good" if complete == len(lake.tables) else ""
+    return Tile("Lake", formats.format_number(complete), f"of {tables} up to date", kind)
+
+
+def _not_mirrored(findings: Findings) -> list[str]:
+    """Return the tables with changes in the log that the lake does not have."""
+    if findings.lake is None:
+        return []
+    mirrored = {each.table for each in findings.lake.tables}
+    logged = {each.table for each in (*findings.tables, *findings.snapshot)}
+    return sorted(logged - mirrored)
+
+
+def _troubled(lake: LakeFindings | None) -> list[LakeTable]:
+    """Return the tables with an error, or without values of some columns."""
+    tables = () if lake is None else lake.tables
+    return [each for each in tables if each.error is not None or each.incomplete]
 
 
 def _lag_tile(findings: Findings) -> Tile:

@@ -54,3 +54,16 @@ def test_the_command_reports_errors(tmp_path: Path) -> None:
         assert f"{file.name} is damaged" in result.stderr
         assert not (tmp_path / "report.html").exists()
         file.write_bytes(content)
+
+
+def test_a_lake_that_cannot_be_shown(tmp_path: Path) -> None:
+    write(corpus.capture("dml.pg18.v1-text"), tmp_path / "log")
+    output = tmp_path / "report.html"
+    result = run(tmp_path / "log", "-o", output, "--lake", "iceberg:lake")
+    assert result.exit_code == 2
+    assert (
+        "hint: Read the state of the tables with Spark, from lake._mirror.status." in result.stderr
+    )
+    result = run(tmp_path / "log", "-o", output, "--lake", tmp_path / "lake")
+    assert (result.exit_code, "has no tables of a mirror" in result.stderr) == (4, True)
+    assert not output.exists()
