@@ -126,7 +126,7 @@ def _tiles(findings: Findings) -> Iterator[Tile]:
     yield Tile("Schema changes", number(findings.schema.count), note)
     errors = sum(findings.problems.errors.values())
     warnings = sum(findings.problems.warnings.values())
-    note = "every message decodes" if not errors else "messages that do not decode"
+    note = "every message decodes" if not errors else "of decoding"
     if warnings:
         note = formats.format_count(warnings, "warning")
     yield Tile("Errors", number(errors), note, "bad" if errors else "good")

@@ -23,11 +23,11 @@ from tests.support.build import T, column, insert, relation, transaction, wire
 from tests.support.logs import EPOCH, SOURCE
 from tests.support.pages import Page
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 SCHEMES = {"dark": 0, "light": 1}  # as Blink numbers them
-WIDTHS = (320, 700, 1200, 1300)
+WIDTHS = (320, 390, 700, 1200, 1300)
 SLOT = "s" * 63  # PostgreSQL takes no longer name
 EVIL = "<script>document.title = 'taken'</script>"
 
@@ -107,6 +107,30 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     return run
 
 
+def lake(name: str) -> report.LakeFindings:
+    """Return a lake with a table in each state, each with something in every cell."""
+    tables = [
+        report.LakeTable(
+            table=f"public.{state} {name}",
+            state=state,
+            commit_lsn=1 << 63,
+            commit_time=int(EPOCH.astype(int)),
+            missing=None if state == "gone" else 1_234_567,
+            missing_since=int(EPOCH.astype(int)),
+            files=123,
+            bytes=10**13,
+            rows=10**9,
+            deleted=10**6,
+            incomplete=(f"{name} since 0/1",) if state == "incomplete" else (),
+            error="an error " * 20 + "x" * 200 if state == "set aside" else None,
+            hint="a hint " * 20,
+        )
+        for state in ("ok", "incomplete", "set aside", "resuming", "replaying", "gone")
+    ]
+    letters = (report.LetterCount(name, "code", 9), report.LetterCount(None, "code", 1))
+    return report.LakeFindings(name, "delta", tuple(tables), letters)
+
+
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write a report with something in every section, and names that contain markup."""
@@ -135,7 +159,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = folder / "report.html"
     findings = report.gather(log.Log(folder / "log"))
     # Larger than a test can make: a number that needs a wide tile.
-    findings = replace(findings, transactions=12_345_678_901)
+    findings = replace(findings, transactions=12_345_678_901, lake=lake(name))
     path.write_text(report.render(findings), "utf-8")
     return path
 
@@ -198,8 +222,8 @@ def test_the_browser_finds_what_was_written(page: Path, browser: Callable[..., s
     printed = browser(page, "light", "--dump-dom")
     source = page.read_text("utf-8")
     assert re.findall("<h2>(.*?)</h2>", printed) == [
-        *("Over time", "Tables", "Largest transactions", "Lag", "Schema changes", "Errors"),
-        *("Snapshot", "Open transactions", "The log"),
+        *("Over time", "Tables", "Lake", "Largest transactions", "Lag", "Schema changes"),
+        *("Errors", "Snapshot", "Open transactions", "The log"),
     ]
     assert "<script" not in printed
     assert html.escape(EVIL, quote=False) in printed

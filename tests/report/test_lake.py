@@ -28,7 +28,7 @@ HEADS = [
     *("Table", "State", "Lacks", "Behind by", "Last commit, UTC", "Commit LSN"),
     *("Files", "Bytes", "Rows", "Deleted"),
 ]
-TABLES = "Tables; deleted rows are in the files, and marked by vectors"
+TABLES = "Tables by name"
 TROUBLED = "Tables that need you"
 LETTERS = "Dead letters: changes that the tables lack, because they do not decode"
 
