@@ -113,6 +113,13 @@ def test_make_targets_exist() -> None:
     assert set(named) <= set(targets)
 
 
+def test_images_exist_and_are_small() -> None:
+    images = re.findall(r'\bsrc(?:set)?="([^"]+)"', README)
+    assert len(images) == 2
+    for name in images:
+        assert 0 < (ROOT / name).stat().st_size < 150_000
+
+
 FORMATS = {
     "bool": "b",
     "int16": "s",
