@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 import pgwire_codec as pgc
 from pgwire_codec import log, report
 from pgwire_codec.cli.app import app
 from pgwire_codec.format import format_timestamp
+from pgwire_codec.lake import mirroring
 from tests.support import corpus
 from tests.support.logs import EPOCH, write
 from tests.support.pages import Page
@@ -54,6 +56,18 @@ def test_the_command_reports_errors(tmp_path: Path) -> None:
         assert f"{file.name} is damaged" in result.stderr
         assert not (tmp_path / "report.html").exists()
         file.write_bytes(content)
+
+
+def test_the_command_with_a_lake(tmp_path: Path) -> None:
+    pytest.importorskip("deltalake")
+    write(corpus.capture("dml.pg18.v1-text"), tmp_path / "log")
+    target = f"delta:{tmp_path / 'lake'}"
+    mirroring.mirror(tmp_path / "log", target, "public.def", once=True).run()
+    output = tmp_path / "report.html"
+    result = run(tmp_path / "log", "-o", output, "--lake", target)
+    assert (result.exit_code, result.stderr) == (0, "")
+    [_, row] = Page(output.read_text("utf-8")).tables["Tables by name"]
+    assert row[:3] == ["public.def", "ok", "0"]
 
 
 def test_a_lake_that_cannot_be_shown(tmp_path: Path) -> None:
