@@ -51,7 +51,7 @@ def by_duckdb(path: Path) -> float:
 
     It runs in an environment that has its Delta extension. Raises ``NotMeasuredError`` without.
     """
-    tool = [_ROOT / "tools" / "duckdb-environment", sys.executable]
+    tool = [_ROOT / "tools" / "reader-environment", sys.executable, "duckdb"]
     done = subprocess.run(tool, capture_output=True, text=True)
     if done.returncode:
         raise NotMeasuredError(f"no DuckDB with its Delta extension: {done.stderr.strip()[-200:]}")

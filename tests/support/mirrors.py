@@ -16,6 +16,7 @@ from pgwire_codec.comparing.result import Comparison
 from pgwire_codec.lake import mirroring
 from pgwire_codec.lake.lakehouse import Lake
 from pgwire_codec.lake.requests import replay_table, resume_table
+from pgwire_codec.protocol.messages import Relation
 from tests.support import build, spark_logs
 from tests.support.applied_tables import Table, apply
 from tests.support.lakehouse import (
@@ -104,16 +105,24 @@ class MirrorOf:
     def table(self, table: str) -> pa.Table:
         """Rows of a table of the lake, as another program reads them."""
         schema, _, name = table.rpartition(".")
-        path = str(self.lake / schema / name)
+        return self._rows(
+            self.name(table) if self.engine == "iceberg" else str(self.lake / schema / name)
+        )
+
+    def table_of(self, relation: Relation) -> pa.Table:
+        """Rows of the table of a relation."""
+        return self._rows(self.opened.path(relation))
+
+    def _rows(self, place: str) -> pa.Table:
         if self.engine == "iceberg":
             assert self._spark is not None
-            return iceberg_table(self._spark, self.name(table))
+            return iceberg_table(self._spark, place)
         if "parquet" in self.engine:
-            return self._parquet_rows(path)
+            return self._parquet_rows(place)
         if self.engine == "delta":
             assert self._spark is not None
-            return self._spark.read.format("delta").load(path).toArrow()
-        return delta_rows(path)
+            return self._spark.read.format("delta").load(place).toArrow()
+        return delta_rows(place)
 
     def _parquet_rows(self, path: str) -> pa.Table:
         """Rows of a folder as another program reads them, without the column of its partitions."""

@@ -1,18 +1,31 @@
-"""Programs that read a Delta table with a filter, by which they skip files."""
+"""Programs that read a Delta or Iceberg table with a filter, by which they skip files."""
 
 from __future__ import annotations
 
 import json
+import operator as operators
 import subprocess
+import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import deltalake
 import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
 
-_COMPUTE: Final = {"=": pc.equal, "<=": pc.less_equal, ">=": pc.greater_equal}
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ROOT: Final = Path(__file__).resolve().parents[2]
+
+#: Operators of filters.
+OPERATORS: Final = {
+    "=": operators.eq,
+    "<": operators.lt,
+    "<=": operators.le,
+    ">": operators.gt,
+    ">=": operators.ge,
+}
 
 
 class Polars:
@@ -25,8 +38,7 @@ class Polars:
         if value is None:
             return scanned.filter(found.is_null()).collect().height
         literal = pl.lit(*polars_literal(value))
-        condition = {"=": found == literal, "<=": found <= literal, ">=": found >= literal}
-        return scanned.filter(condition[operator]).collect().height
+        return scanned.filter(OPERATORS[operator](found, literal)).collect().height
 
 
 class DeltaRs:
@@ -40,32 +52,77 @@ class DeltaRs:
         return int(rows.column(0)[0].as_py())
 
 
-class DuckDb:
-    """``delta_scan``, in an interpreter that has a release with its Delta extension."""
+class _Process:
+    """Program in an environment of its own, which answers queries, one a line, with a number."""
 
-    name = "duckdb"
+    name: str
 
-    def __init__(self, interpreter: str) -> None:
-        program = Path(__file__).parent / "duckdb_counts.py"
+    def __init__(self) -> None:
+        tool = [_ROOT / "tools/reader-environment", sys.executable, self.name]
+        done = subprocess.run(tool, capture_output=True, text=True, check=True)
+        python = _ROOT / done.stdout.splitlines()[-1]
+        program = Path(__file__).parent / f"{self.name}_counts.py"
         self._process = subprocess.Popen(
-            [interpreter, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [python, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def count(self, path: Path | str, column: str, operator: str, value: pa.Scalar | None) -> int:
-        condition = "IS NULL" if value is None else f"{operator} {_duckdb(value)}"
+    def answer(self, query: Any) -> int:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        query = f"SELECT count(*) FROM delta_scan('{path}') WHERE {column} {condition}"
         print(json.dumps(query), file=self._process.stdin, flush=True)
         answer = self._process.stdout.readline()
-        assert answer, f"DuckDB ended with exit code {self._process.wait(60)}"
+        assert answer, f"{self.name} ended with exit code {self._process.wait(60)}"
         return int(answer)
 
-    def __enter__(self) -> DuckDb:
+    def __enter__(self) -> Any:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._process.communicate(timeout=60)
+
+
+class DuckDb(_Process):
+    """``delta_scan``, of a release with its Delta extension."""
+
+    name = "duckdb"
+
+    def count(self, path: Path | str, column: str, operator: str, value: pa.Scalar | None) -> int:
+        condition = "IS NULL" if value is None else f"{operator} {_duckdb(value)}"
+        return self.answer(f"SELECT count(*) FROM delta_scan('{path}') WHERE {column} {condition}")
+
+
+class PyIceberg(_Process):
+    """``StaticTable.scan``, of the newest version of a table in a folder."""
+
+    name = "pyiceberg"
+
+    def count(self, path: Path | str, column: str, operator: str, value: pa.Scalar | None) -> int:
+        metadata = Path(path, "metadata")
+        version = (metadata / "version-hint.text").read_text()
+        file = str(metadata / f"v{version}.metadata.json")
+        if value is None:
+            return self.answer([file, column, None, None, None])
+        return self.answer([file, column, operator, *_plain_value(value)])
+
+
+class Spark:
+    """A session's tables, by a format and a location, or by a name in a catalog."""
+
+    name = "spark"
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def count(self, path: Path | str, column: str, operator: str, value: pa.Scalar | None) -> int:
+        if isinstance(path, Path):
+            rows = self._spark.read.format("delta").load(str(path))
+        else:
+            rows = self._spark.table(path)
+        condition = f"{column} IS NULL"
+        if value is not None:
+            kind = rows.schema[column].dataType.simpleString()
+            condition = f"{column} {operator} {_spark_literal(value, kind)}"
+        return rows.where(condition).count()
 
 
 def _query(path: Path | str, query: str) -> pa.Table:
@@ -120,7 +177,19 @@ def _plain(value: pa.Scalar, floating: dict[str, str]) -> str:
     return str(found)
 
 
-def spark_literal(value: pa.Scalar, kind: str) -> str:
+def _plain_value(value: pa.Scalar) -> tuple[str, Any]:
+    """Return the kind of a value, and the value as JSON has it."""
+    kind = value.type
+    if pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
+        return ("date" if pa.types.is_date32(kind) else "timestamp"), _number(value)
+    if pa.types.is_binary(kind):
+        return "binary", value.as_py().hex()
+    if pa.types.is_decimal(kind):
+        return "decimal", str(value.as_py())
+    return str(kind), value.as_py()
+
+
+def _spark_literal(value: pa.Scalar, kind: str) -> str:
     """Return a value as a constant of Spark's SQL, of a type."""
     if pa.types.is_date32(value.type):
         return f"date_from_unix_date({_number(value)})"
