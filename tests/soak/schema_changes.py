@@ -34,6 +34,8 @@ _TYPES = {
     "jsonb": "jsonb_build_object('key', {key} % 10)",
     "uuid": "md5({key}::text)::uuid",
 }
+#: Types of which columns become wider ones.
+_WIDER = {"integer": "bigint", "numeric(12,2)": "numeric(14,2)"}
 
 
 class SchemaChanges:
@@ -63,6 +65,7 @@ class SchemaChanges:
         cursor.execute(f"SELECT relname FROM pg_class WHERE relkind = 'r' AND relname ~ '^{_OWN}'")
         own = sorted(name for (name,) in cursor.fetchall())
         kinds = [self._add_column] * 3 + [self._drop_column] * 2 + [self._rename_column] * 2
+        kinds += [self._widen_column] * 2
         if own:
             kinds.append(self._change_identity)
         if len(own) > 1:
@@ -121,6 +124,24 @@ class SchemaChanges:
         name = f"s{self._next()}"
         statement = f"ALTER TABLE {table} RENAME COLUMN {column} TO {name}"
         cursor.execute(f"BEGIN; {statement}; UPDATE {table} SET {name} = {name}; COMMIT")
+        return statement
+
+    def _widen_column(self, cursor: Any, own: list[str]) -> str:
+        found = []
+        for table in (*own, *_LOADED):
+            cursor.execute(
+                "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute"
+                " WHERE attrelid = %s::regclass AND attname = ANY(%s)",
+                (table, self._added(cursor, table)),
+            )
+            found += [(table, *row) for row in cursor.fetchall() if row[1] in _WIDER]
+        if not found:
+            return self._add_column(cursor, own)
+        table, column, kind = self._chance.choice(sorted(found))
+        statement = f"ALTER TABLE {table} ALTER COLUMN {column} TYPE {_WIDER[kind]}"
+        cursor.execute(statement)
+        key = KEYS.get(table, "id")
+        cursor.execute(f"UPDATE {table} SET {key} = {key} WHERE {key} % 7 = 0")
         return statement
 
     def _change_identity(self, cursor: Any, own: list[str]) -> str:

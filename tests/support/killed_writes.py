@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from typing import Any, Literal
 
 import pytest
 
-from pgwire_codec.lake.folder import LocalFolder
+from pgwire_codec.lake import folder
 from pgwire_codec.lake.tables.iceberg import IcebergTarget
 
 #: Whether a part of the last write is on disk, or all of it.
@@ -45,11 +44,11 @@ class Writes:
         import deltalake
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(LocalFolder, "create", self._create(LocalFolder.create))
-            patch.setattr(LocalFolder, "writer", self._writer(LocalFolder.writer))
-            patch.setattr(LocalFolder, "move", self._whole(LocalFolder.move))
-            patch.setattr(LocalFolder, "remove", self._whole(LocalFolder.remove))
+            patch.setattr(folder, "_new_file", self._new_file(folder._new_file))
             for kind, name in (
+                (Path, "hardlink_to"),
+                (Path, "replace"),
+                (Path, "unlink"),
                 (deltalake.DeltaTable, "create_checkpoint"),
                 (deltalake.DeltaTable, "cleanup_metadata"),
                 (IcebergTarget, "commit"),
@@ -70,32 +69,18 @@ class Writes:
             raise Killed
 
     def _whole(self, write: Any) -> Any:
-        def counted(*arguments: Any) -> Any:
+        def counted(*arguments: Any, **options: Any) -> Any:
             with self._one() as is_partial:
-                return None if is_partial else write(*arguments)
+                return None if is_partial else write(*arguments, **options)
 
         return counted
 
-    def _create(self, create: Any) -> Any:
-        def counted(folder: LocalFolder, path: str, data: Any) -> None:
-            with self._one() as is_partial:
-                if is_partial:
-                    target = Path(folder.uri, path)
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    target.with_name(f".{target.name}.1.tmp").write_bytes(data[: len(data) // 2])
-                else:
-                    create(folder, path, data)
-
-        return counted
-
-    def _writer(self, writer: Any) -> Any:
+    def _new_file(self, new_file: Any) -> Any:
         @contextmanager
-        def counted(folder: LocalFolder, path: str) -> Iterator[Any]:
-            with self._one() as is_partial:
-                with writer(folder, path) as file:
-                    yield file
+        def counted(path: Path) -> Iterator[Any]:
+            with self._one() as is_partial, new_file(path) as file:
+                yield file
                 if is_partial:
-                    written = Path(folder.uri, path)
-                    os.truncate(written, written.stat().st_size // 2)
+                    file.truncate(file.tell() // 2)
 
         return counted
