@@ -6,6 +6,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
+from functools import cached_property
 from itertools import chain
 from typing import Final
 
@@ -93,7 +94,15 @@ class Range:
     def versions(self, oid: int) -> list[RelationVersion]:
         """Return all versions of a relation."""
         with self._lock:
-            return [each for each in self._log.versions if each.relation.oid == oid]
+            return self._versions.get(oid, [])
+
+    @cached_property
+    def _versions(self) -> dict[int, list[RelationVersion]]:
+        """All versions of each relation: a log of many tables has many."""
+        found: dict[int, list[RelationVersion]] = {}
+        for version in self._log.versions:
+            found.setdefault(version.relation.oid, []).append(version)
+        return found
 
     def plan(self, oid: int, after: int, until: int) -> LogPlan:
         """Plan the decoding of a relation's changes between two commit LSNs."""

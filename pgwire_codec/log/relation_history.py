@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from pgwire_codec.log.reader import Log
@@ -45,6 +45,8 @@ class RelationHistory:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._found: dict[tuple[int, int], dict[int, list[VersionInForce]]] = {}
+        # Of many tables, at the same few LSNs.
+        self._relations_at = lru_cache(4)(lambda lsn: log.relations_at(lsn).relations)
 
     def between(self, oid: int, after: int, until: int) -> list[VersionInForce]:
         """Return the versions from the one known after a commit LSN to that at another one.
@@ -54,8 +56,7 @@ class RelationHistory:
         """
         log = self._log
         after = max(after, log.begin.lsn)
-        start = log.relations_at(after).relations.get(oid)
-        end = log.relations_at(until).relations.get(oid)
+        start, end = (self._relations_at(lsn).get(oid) for lsn in (after, until))
         found = [] if start is None else [VersionInForce(after, start[1])]
         if self._versions[oid] > 1:
             if (after, until) not in self._found:

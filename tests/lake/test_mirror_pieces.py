@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,29 @@ def test_columns_that_change_in_the_first_transaction(tmp_path: Path) -> None:
         (0, 29, ["id x k", "id y k"]),
         (29, 30, ["id y k", "id k"]),
     ]
+
+
+def test_many_tables_read_the_versions_of_relations_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list of all tables for each of them would cost the square of their number."""
+    writer = Writer(tmp_path)
+    for oid in range(1, 31):
+        writer.commit(relation(oid, ID), build.insert(oid, "1"))
+    writer.flush()
+    lists: list[str] = []
+
+    def counted(name: str, get: Any) -> Any:
+        return lambda *arguments: [lists.append(name), get(*arguments)][1]
+
+    versions = property(counted("versions", log.Log.versions.fget))
+    monkeypatch.setattr(log.Log, "versions", versions)
+    monkeypatch.setattr(log.Log, "relations_at", counted("known", log.Log.relations_at))
+    mirror = MirrorOf(None, tmp_path, "local")
+    mirror.run()
+    assert len(mirror.status()) == 30
+    assert Counter(lists)["versions"] < 5
+    assert Counter(lists)["known"] < 15
 
 
 @pytest.mark.parametrize("is_mixed", [True, False])
