@@ -44,35 +44,39 @@ def resolve_chains(lives: pa.Table, columns: ChangeColumns) -> pa.Table:
         unknown[number] = ~_mask(lives.column("written"))
         unknown[number][rows] = True
 
+    # The life from which each one came; itself, if it came from none.
+    came = np.flatnonzero(has_arrived)
+    before: Rows = np.arange(len(lives))
+    if len(left):
+        found = np.minimum(np.searchsorted(left, arrived[came]), len(left) - 1)
+        is_known = left[found] == arrived[came]
+        before[came[is_known]] = leaving[found[is_known]]
     # For each row, the rows with its root and with each of its values.
-    itself: Rows = np.arange(len(lives))
-    root = itself.copy()
-    origin = {number: itself.copy() for number in unknown}
     far = np.flatnonzero(_mask(lives.column("far")))
-    rows = now = far
-    while len(rows):
-        found = np.searchsorted(left, arrived[now])
-        assert np.array_equal(left[found], arrived[now]), "a row has an unknown origin"
-        now = leaving[found]
-        for number, mask in unknown.items():
-            still = mask[origin[number][rows]]
-            origin[number][rows[still]] = now[still]
-        root[rows] = now
-        further = has_arrived[now]
-        rows, now = rows[further], now[further]
+    root = _ends(before)[far]
+    assert not has_arrived[root].any(), "a row has an unknown origin"
+    itself = np.arange(len(lives))
+    origin = {
+        number: _ends(np.where(mask, before, itself))[far] for number, mask in unknown.items()
+    }
 
     source = {f"c{number}": each for number, each in origin.items()}
     source |= {f"r{place}": root for place in range(len(columns.keys))}
     result = {
-        name: lives.column(name).take(pa.array(source.get(name, itself)[far]))
+        name: lives.column(name).take(pa.array(source.get(name, far)))
         for name in lives.column_names
         if name not in CHAIN
     }
-    missing = {
-        number: np.flatnonzero(mask[origin[number][far]]) for number, mask in unknown.items()
-    }
+    missing = {number: np.flatnonzero(mask[origin[number]]) for number, mask in unknown.items()}
     result["unchanged"] = unchanged_names(missing, columns.table, len(far), names.type)
     return pa.table(result)
+
+
+def _ends(step: Rows) -> Rows:
+    """Return where each chain of steps ends, in as many rounds as the longest has binary digits."""
+    while not np.array_equal(further := step[step], step):
+        step = further
+    return step
 
 
 def _mask(column: pa.ChunkedArray) -> Mask:
