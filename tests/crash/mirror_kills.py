@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -41,6 +42,7 @@ class MirrorOutcome:
     """Result of a run."""
 
     mirror_kills: int
+    without_checkpoint: int  # kills after which the mirror begins without it
     pruned: int  # segments of the log
     transactions: int
     commits: int  # of the lake's tables, with changes
@@ -51,9 +53,10 @@ class MirrorOutcome:
 def run(made: Database, folder: Path, seed: int, kills: int) -> MirrorOutcome:
     """Kill the mirror so many times, with all that is random from the seed.
 
-    After each third kill, the log is pruned up to the LSN that the mirror has recorded.
+    After the first of three kills, the checkpoint is removed. After the third one, the log is
+    pruned up to the LSN that the mirror has recorded.
     """
-    chance, pruned = random.Random(seed), 0
+    chance, pruned, forgotten = random.Random(seed), 0, 0
     made.execute(*SETUP)
     options = random_options(chance) | {"segments": SegmentOptions(segment_bytes=_SEGMENT_BYTES)}
     capture = capture_into(made, folder / "log", snapshot=True, **options)
@@ -65,6 +68,8 @@ def run(made: Database, folder: Path, seed: int, kills: int) -> MirrorOutcome:
         with MirrorWorkload(made, seed) as workload:
             for number in range(kills):
                 mirror.run_and_kill()
+                if number % 3 == 0:
+                    forgotten += mirror.forget()
                 if number % 3 == 2:
                     pruned += mirror.prune()
     assert not failed, failed
@@ -73,6 +78,7 @@ def run(made: Database, folder: Path, seed: int, kills: int) -> MirrorOutcome:
     lake = Lake(mirror.lake)
     return MirrorOutcome(
         mirror_kills=kills,
+        without_checkpoint=forgotten,
         pruned=pruned,
         transactions=workload.committed,
         commits=sum(map(len, lake.applied.values())),
@@ -124,6 +130,12 @@ class Mirror:
             kill_tree(process.pid)
             process.wait()
         return True
+
+    def forget(self) -> bool:
+        """Remove the checkpoint; return whether there was one."""
+        existed = self.checkpoint.exists()
+        shutil.rmtree(self.checkpoint, ignore_errors=True)
+        return existed
 
     def prune(self) -> int:
         """Remove segments that the mirror has; return their number."""

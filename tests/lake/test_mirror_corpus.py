@@ -207,7 +207,7 @@ def test_the_servers_rows(example: tuple[Capture, Pieces]) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("capture", TEXT, ids=str)
 def test_the_servers_rows_of_each_capture(capture: Capture) -> None:
-    @settings(max_examples=6)
+    @settings(max_examples=3)
     @given(pieces(capture))
     def check(cut: Pieces) -> None:
         check_truth(capture, cut)
@@ -238,7 +238,7 @@ def test_typed_rows(example: tuple[Capture, Pieces]) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("capture", captures(), ids=str)
 def test_typed_rows_of_each_capture(capture: Capture) -> None:
-    @settings(max_examples=2)
+    @settings(max_examples=1)
     @given(pieces(capture))
     def check(cut: Pieces) -> None:
         check_typed(capture, cut)

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.thorough]
 def test_a_killed_mirror_applies_every_change_once(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """After the last of three kills, the log is pruned."""
+    """After the first kill, the checkpoint is removed; after the last one, the log is pruned."""
     pytest.importorskip("pgwire_codec.spark", reason="needs PySpark (Python 3.11)")
     pytest.importorskip("deltalake")
     from tests.crash.mirror_kills import run
@@ -26,4 +26,5 @@ def test_a_killed_mirror_applies_every_change_once(
         outcome = run(made, tmp_path, seed, kills=3)
     assert outcome.faults == []
     assert outcome.commits > 3
+    assert outcome.without_checkpoint == 1
     assert outcome.pruned > 0
