@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -199,13 +200,16 @@ def _readers(
 def _check(tables: KeyedTables, readers: Sequence[Any], operators: Iterable[str]) -> None:
     wrong = []
     number = 0
-    for kind, column, operator, value, *counts in tables.queries(operators):
+    for kind, queries in groupby(tables.queries(operators), lambda query: query[0]):
+        _, *columns = zip(*queries, strict=True)
+        filters, counts = [*zip(*columns[:3], strict=True)], columns[3:]
         for reader in readers:
             # To PyArrow, NaN is neither equal to nor greater than a number.
             expected = counts[1 if reader.name == "pyiceberg" else 0]
-            found = reader.count(tables.place(kind, reader), column, operator, value)
-            number += 1
-            if found != expected:
-                wrong.append((reader.name, kind.name, column, operator, value, found, expected))
+            found = reader.counts(tables.place(kind, reader), filters)
+            number += len(found)
+            for each in zip(filters, found, expected, strict=True):
+                if each[1] != each[2]:
+                    wrong.append((reader.name, kind.name, *each))
     assert number > 300
     assert not wrong, "\n".join(map(str, wrong))

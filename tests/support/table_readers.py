@@ -6,8 +6,10 @@ import json
 import operator as operators
 import subprocess
 import sys
+from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import deltalake
 import polars as pl
@@ -28,7 +30,22 @@ OPERATORS: Final = {
 }
 
 
-class Polars:
+#: Column, operator and value; None for rows without a value.
+Filter: TypeAlias = "tuple[str, str, pa.Scalar | None]"
+
+
+class _Reader:
+    """Reader that answers a filter after the other."""
+
+    def counts(self, path: Path | str, filters: Sequence[Filter]) -> list[int]:
+        """Return the number of rows of each filter."""
+        return [self.count(path, *each) for each in filters]
+
+    def count(self, path: Path | str, column: str, operator: str, value: pa.Scalar | None) -> int:
+        raise NotImplementedError
+
+
+class Polars(_Reader):
     """``polars.scan_delta``."""
 
     name = "polars"
@@ -41,7 +58,7 @@ class Polars:
         return scanned.filter(OPERATORS[operator](found, literal)).collect().height
 
 
-class DeltaRs:
+class DeltaRs(_Reader):
     """``deltalake.QueryBuilder``."""
 
     name = "delta-rs"
@@ -52,7 +69,7 @@ class DeltaRs:
         return int(rows.column(0)[0].as_py())
 
 
-class _Process:
+class _Process(_Reader):
     """Program in an environment of its own, which answers queries, one a line, with a number."""
 
     name: str
@@ -106,23 +123,30 @@ class PyIceberg(_Process):
 
 
 class Spark:
-    """A session's tables, by a format and a location, or by a name in a catalog."""
+    """A session's tables, by the folder of a Delta table, or by a name in a catalog."""
 
     name = "spark"
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
-    def count(self, path: Path | str, column: str, operator: str, value: pa.Scalar | None) -> int:
-        if isinstance(path, Path):
-            rows = self._spark.read.format("delta").load(str(path))
-        else:
-            rows = self._spark.table(path)
-        condition = f"{column} IS NULL"
-        if value is not None:
-            kind = rows.schema[column].dataType.simpleString()
-            condition = f"{column} {operator} {_spark_literal(value, kind)}"
-        return rows.where(condition).count()
+    def counts(self, path: Path | str, filters: Sequence[Filter]) -> list[int]:
+        delta = self._spark.read.format("delta")
+        rows = delta.load(str(path)) if isinstance(path, Path) else self._spark.table(path)
+        conditions = [_spark_condition(rows.schema, *each) for each in filters]
+        # One query, because each costs more than to read a few rows.
+        counted = [
+            rows.where(condition).selectExpr(f"{number} AS number")
+            for number, condition in enumerate(conditions)
+        ]
+        found = (
+            reduce(lambda one, other: one.unionAll(other), counted)
+            .groupBy("number")
+            .count()
+            .collect()
+        )
+        by_number = {row["number"]: row["count"] for row in found}
+        return [by_number.get(number, 0) for number in range(len(filters))]
 
 
 def _query(path: Path | str, query: str) -> pa.Table:
@@ -187,6 +211,12 @@ def _plain_value(value: pa.Scalar) -> tuple[str, Any]:
     if pa.types.is_decimal(kind):
         return "decimal", str(value.as_py())
     return str(kind), value.as_py()
+
+
+def _spark_condition(schema: Any, column: str, operator: str, value: pa.Scalar | None) -> str:
+    if value is None:
+        return f"{column} IS NULL"
+    return f"{column} {operator} {_spark_literal(value, schema[column].dataType.simpleString())}"
 
 
 def _spark_literal(value: pa.Scalar, kind: str) -> str:
