@@ -366,3 +366,18 @@ def test_commits_are_as_the_protocol_has_them(tmp_path: Path) -> None:
 def _vector(target: DeltaTarget, path: str) -> BitMap64:
     files = target.files
     return files.vector(next(file for file in files.files if file.path == path))
+
+
+@pytest.mark.parametrize("character", ["\U0001ffff", "\U00020000", "\U0010ffff"])
+def test_a_filter_finds_any_character(tmp_path: Path, character: str) -> None:
+    """Readers take the escapes of some characters for those of others."""
+    from tests.support import table_readers
+
+    batch = pa.record_batch({"note": [character]})
+    target = DeltaTarget(str(tmp_path), "mirror")
+    file = new_file(target, batch)
+    target.commit(Commit(Position(100, 16384), [file], schema=batch.schema))
+    value = pa.scalar(character)
+    for reader in (table_readers.Polars(), table_readers.DeltaRs()):
+        found = [reader.count(tmp_path, "note", operator, value) for operator in ("=", "<", ">")]
+        assert found == [1, 0, 0], reader.name

@@ -145,7 +145,7 @@ def test_killed_at_any_write(
         whole.run()
     expected = whole.result()
     possible = [*states_of([*FIRST, *SECOND])]
-    assert writes.count > 15
+    assert writes.count > 10
     for number in range(1, writes.count + 1, step):
         trial = prepared(str(number))
         with Writes(number, moment).counted(), pytest.raises(Killed):

@@ -39,6 +39,7 @@ from pgwire_codec.lake.tables.delta_log import (
     commit_path,
     read_state,
     refresh,
+    to_text,
     vector_id,
 )
 from pgwire_codec.lake.tables.delta_schema import from_json, to_json
@@ -192,7 +193,7 @@ class DeltaTarget:
 
     def _put(self, actions: Sequence[Action], identity: str) -> bool:
         """Write the next commit; return False, with the newest state, if another one was first."""
-        lines = "\n".join(json.dumps(action, separators=(",", ":")) for action in actions)
+        lines = "\n".join(map(to_text, actions))
         failure: Exception | None = None
         try:
             self.folder.create(commit_path(self._state.version + 1), lines.encode())
@@ -238,7 +239,7 @@ class DeltaTarget:
             rows = self._rows(path, file)
             if len(vector) < rows:
                 statistics = _statistics(file) | {"numRecords": rows, "tightBounds": False}
-                new = {**file, "dataChange": True, "stats": json.dumps(statistics)}
+                new = {**file, "dataChange": True, "stats": to_text(statistics)}
                 marked.append((new, vector))
         descriptors = write_vectors(self.folder, [vector for _, vector in marked])
         for (file, _), descriptor in zip(marked, descriptors, strict=True):
@@ -393,7 +394,7 @@ def _addition(new: NewFile, now: int, changes: bool) -> dict[str, Any]:
         "size": new.size,
         "modificationTime": now,
         "dataChange": changes,
-        "stats": json.dumps(statistics),
+        "stats": to_text(statistics),
     }
 
 

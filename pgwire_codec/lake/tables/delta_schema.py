@@ -30,7 +30,8 @@ _DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 
 def to_json(schema: pa.Schema) -> str:
     """Return a schema as the action ``metaData`` has it. Raises ``TableError`` for other types."""
-    return json.dumps({"type": "struct", "fields": [_field(column) for column in schema]})
+    fields = [_field(column) for column in schema]
+    return json.dumps({"type": "struct", "fields": fields}, ensure_ascii=False)
 
 
 def from_json(schema: str) -> pa.Schema:
