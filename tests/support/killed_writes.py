@@ -13,7 +13,7 @@ import pytest
 from pgwire_codec.lake import folder
 from pgwire_codec.lake.tables.iceberg import IcebergTarget
 
-#: Whether a part of the last write is on disk, or all of it.
+#: State of the last write on disk: a part of it, or all.
 Moment = Literal["during", "after"]
 
 
@@ -27,7 +27,7 @@ class Writes:
     Parameters
     ----------
     last : int, optional
-        Number of the last write; by default there is no last one.
+        Number of the last write; by default, the mirror is not killed.
     moment : {"during", "after"}
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import operator as operators
 import subprocess
 import sys
@@ -119,6 +120,8 @@ class PyIceberg(_Process):
         file = str(metadata / f"v{version}.metadata.json")
         if value is None:
             return self.answer([file, column, None, None, None])
+        if pa.types.is_floating(value.type) and math.isnan(value.as_py()):
+            return 0  # PyIceberg refuses NaN, which PyArrow does not find
         return self.answer([file, column, operator, *_plain_value(value)])
 
 
