@@ -110,8 +110,7 @@ def mirrored(capture: Capture, cut: Pieces, folder: Path, **options: Any) -> Mir
     def run() -> None:
         nonlocal running
         if running is None or cut.restarts:
-            run = chosen.start(made.log, made.opened, "*", threads.Threads())
-            running = mirroring.Mirror(run, chosen)
+            running = mirroring.Mirror(made.log, made.opened, "*", threads.Threads(), chosen)
         running.run()
 
     with cut.limits():

@@ -89,7 +89,7 @@ class Trial:
             from pgwire_codec.spark.runner import spark_runner
 
             runner = spark_runner(self._spark)
-        Mirror(options.start(self.mirror.log, self.mirror.opened, "*", runner), options).run()
+        Mirror(self.mirror.log, self.mirror.opened, "*", runner, options).run()
 
     def result(self) -> tuple[Any, ...]:
         """Rows and states of all tables."""
