@@ -33,8 +33,8 @@ def commit_path(version: int) -> str:
 def to_text(value: Mapping[str, Any]) -> str:
     """Return an object as JSON without escaped characters.
 
-    arrow-json, by which delta-rs, polars and DuckDB read commits, takes the two escapes of a
-    character from U+20000 on for another one: names and bounds would be wrong.
+    delta-rs, polars and DuckDB read the two escapes of a character from U+20000 on as another one:
+    names and bounds would be wrong.
     """
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
