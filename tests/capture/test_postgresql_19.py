@@ -15,11 +15,12 @@ from pgwire_codec.errors import CaptureError
 from pgwire_codec.lake.row_types import ROW_TYPES
 from pgwire_codec.types import builtin as _pg_type
 from tests.support import corpus
+from tests.support.corpus_truth import truth_rows
 from tests.support.log_captures import applied, capture_into, decoded, flush_lsn, messages
 from tests.support.servers import GIVEN, Database, InstalledServer, database, installed
 from tests.support.slot_captures import tags
 from tests.transactions.test_splits import check_batches, check_parts
-from tests.transactions.test_truth import decoded_tables, truth_rows, typed_changes
+from tests.transactions.test_truth import decoded_tables, typed_changes
 
 CAPTURES = {each.name: each for each in corpus.captures_in(Path(__file__).parents[1] / "pg19")}
 TEXT, BINARY = CAPTURES["types.pg19.v1-text"], CAPTURES["types.pg19.v1-binary"]
@@ -57,8 +58,8 @@ def test_final_tables_are_the_servers(capture: corpus.Capture) -> None:
     for name, expected in truth.items():
         rows = {row["k"]: row for row in truth_rows(expected)}
         # The stream does not have what ALTER TABLE did to rows that were there: w is NULL.
-        found = {row["k"]: {**dict.fromkeys(rows["1"]), **row} for row in tables[name].rows}
-        assert len(found) == len(tables[name].rows)
+        found = {row["k"]: {**dict.fromkeys(rows["1"]), **row} for row in tables[name]}
+        assert len(found) == len(tables[name])
         assert found == rows, name
 
 

@@ -79,7 +79,10 @@ def test_runtime_without_the_module_is_wrapped(bare: pytest.MonkeyPatch, tmp_pat
 
 def test_wrapper_goes_with_the_process(tmp_path: Path) -> None:
     real = fake_java(tmp_path / "small", "25", has_vector=False)
-    program = "from pgwire_codec.spark.java import *; ensure_java(); print(os.environ['JAVA_HOME'])"
+    program = (
+        "import os; from pgwire_codec.spark.java import ensure_java; ensure_java();"
+        "print(os.environ['JAVA_HOME'])"
+    )
     environment = {**os.environ, "JAVA_HOME": str(real)}
     said = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True

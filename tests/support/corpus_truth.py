@@ -25,7 +25,7 @@ def truth_differences(capture: Capture, tables: Mapping[str, Sequence[Row]]) -> 
     ``tables`` have the names that the truth gives them. One that is left out has no rows.
     """
     for name, expected in truth(capture).items():
-        rows = _truth_rows(expected)
+        rows = truth_rows(expected)
         found = tables.get(name, ())
         if len(found) != len(rows):
             yield f"{name} has {len(found)} rows, the server {len(rows)}"
@@ -41,7 +41,7 @@ def truth_differences(capture: Capture, tables: Mapping[str, Sequence[Row]]) -> 
                 unmatched.pop(match)
 
 
-def _truth_rows(expected: Mapping[str, Any]) -> list[Row]:
+def truth_rows(expected: Mapping[str, Any]) -> list[Row]:
     if "columns" in expected:
         return [dict(zip(expected["columns"], row, strict=True)) for row in expected["rows"]]
     return [{"k": str(row[0]), "v": row[1]} for row in expected["rows"]]
