@@ -128,6 +128,7 @@ def test_command_measures_and_compares(tmp_path: Path) -> None:
     assert check_command(tmp_path, "--changes", 1_000) == len(list(shapes(1_000)))
 
 
+@pytest.mark.slow
 @compiled
 def test_command_measures_and_compares_a_few_shapes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -177,6 +177,7 @@ FRAMES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(frames=st.lists(FRAMES, min_size=1, max_size=8))
 @example(frames=[xlog_data(b"?", (1 << 64) - 1, -(1 << 63))])
 @example(frames=[xlog_data(b"C" + bytes(25), (1 << 64) - 1, (1 << 63) - 1)])

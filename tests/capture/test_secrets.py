@@ -147,6 +147,7 @@ def test_public_names(name: str, password: str) -> None:
     assert leaks("".join(said), password, form) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(name=DSNS, password=PASSWORDS, retries=st.sampled_from(["0", "1"]))
 def test_command(name: str, password: str, retries: str) -> None:

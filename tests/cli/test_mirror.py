@@ -49,6 +49,7 @@ def rows(folder: Path, table: str) -> list[dict[str, Any]]:
     return in_order(delta_rows(folder / "lake" / "public" / table).to_pylist())
 
 
+@pytest.mark.slow
 def test_without_spark(tmp_path: Path) -> None:
     """In this process, which a signal ends after a turn."""
     pytest.importorskip("deltalake")

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -94,6 +95,7 @@ def rows_of(table: pa.Table) -> dict[Row, int]:
     }
 
 
+@pytest.mark.slow
 @given(st.lists(ROWS, max_size=12), st.lists(ROWS, max_size=6), st.data())
 def test_counts_are_those_of_the_model(
     server: list[Row], others: list[Row], data: st.DataObject
@@ -115,6 +117,7 @@ def test_counts_are_those_of_the_model(
     assert not len(found.chosen)
 
 
+@pytest.mark.slow
 @given(st.lists(ROWS, min_size=1, max_size=12), st.integers(0, 3), st.data())
 def test_rows_of_chosen_keys(server: list[Row], max_keys: int, data: st.DataObject) -> None:
     """They are the first ones in the order of their keys."""

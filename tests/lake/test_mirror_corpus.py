@@ -200,6 +200,7 @@ def check_truth(capture: Capture, cut: Pieces) -> None:
         assert list(truth_differences(capture, named)) == []
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(cut_captures(TEXT))
 def test_the_servers_rows(example: tuple[Capture, Pieces]) -> None:
@@ -231,6 +232,7 @@ def check_typed(capture: Capture, cut: Pieces) -> None:
             assert rows(made) == rows(whole)
 
 
+@pytest.mark.slow
 @settings(max_examples=4)
 @given(cut_captures(captures()))
 def test_typed_rows(example: tuple[Capture, Pieces]) -> None:

@@ -104,6 +104,7 @@ def test_changes_are_left_out_and_recorded_once(
     assert len(letters(made)) == 3
 
 
+@pytest.mark.slow
 def test_many_letters_of_a_new_target(made: MirrorOf, writer: Writer) -> None:
     """As many as a copy may have: no statement grows with them, nor what the driver takes."""
     random = Random(4)

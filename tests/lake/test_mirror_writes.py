@@ -118,6 +118,7 @@ def without_nulls(rows: list[Row]) -> list[Row]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turns", [1, 2])
 @pytest.mark.parametrize("moment", ["during", "after"])
 @pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.thorough)])

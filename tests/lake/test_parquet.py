@@ -503,6 +503,7 @@ def options() -> Iterator[dict[str, str]]:
         yield chosen | {"AWS_REGION": "us-east-1", "AWS_ALLOW_HTTP": "true"}
 
 
+@pytest.mark.slow
 def test_an_object_store(options: dict[str, str]) -> None:
     def stored(target: ParquetTarget) -> list[int]:
         files = target.files

@@ -79,6 +79,7 @@ def test_captures(capture: corpus.Capture) -> None:
     assert log.verify("log", filesystem=filesystem).damage == ()
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(messages=histories(), data=st.data())
 def test_histories(messages: list[bytes], data: st.DataObject) -> None:

@@ -124,6 +124,7 @@ def through_json(value: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(value), type=type(value))
 
 
+@pytest.mark.slow
 @given(carries())
 def test_a_carry(carry: pgc.Carry) -> None:
     assert carry_from_json(through_json(carry_to_json(carry))) == carry
@@ -223,6 +224,7 @@ loose_segments = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(segments())
 def test_a_sidecar(segment: Segment) -> None:
     assert segment_from_bytes(segment_to_bytes(segment), "sidecar") == segment

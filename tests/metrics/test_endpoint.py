@@ -112,6 +112,7 @@ def test_more_values_than_open_telemetry_keeps_by_default(endpoint: Endpoint) ->
     assert len(Served(endpoint.port).page().samples) == 5000
 
 
+@pytest.mark.slow
 def test_a_client_that_sends_nothing_blocks_nobody(endpoint: Endpoint) -> None:
     endpoint.serve(State())
     with ExitStack() as idle:
