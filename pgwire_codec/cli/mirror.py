@@ -27,7 +27,7 @@ from pgwire_codec.cli.signals import recorded_signals
 from pgwire_codec.errors import TableError
 from pgwire_codec.format import format_count
 from pgwire_codec.lake.dead_letters import DeadLetters
-from pgwire_codec.lake.evolution import Policy
+from pgwire_codec.lake.evolution import Policy, TablePolicies
 from pgwire_codec.lake.lakehouse import ICEBERG, Lake, parse_target
 from pgwire_codec.lake.masks import Masks
 from pgwire_codec.lake.mirroring import POLL_SECONDS, TURN_BYTES, Mirror, MirrorOptions
@@ -92,6 +92,15 @@ Iceberg, _mirror.status) has the state of each.
     "they are, or set the table aside.",
 )
 @click.option(
+    "--table-policy",
+    "table_policies",
+    multiple=True,
+    metavar="TABLE=POLICY",
+    callback=lambda _, __, values: _pairs(values, "TABLE=POLICY"),
+    help="Another --on-schema-change of a table, or of tables that match a pattern such as "
+    "'public.*' (repeatable; the first that matches counts).",
+)
+@click.option(
     "--write-mode",
     type=click.Choice(WRITE_MODES),
     default="merge-on-read",
@@ -110,7 +119,7 @@ Iceberg, _mirror.status) has the state of each.
     "masks",
     multiple=True,
     metavar="COLUMN=MASK",
-    callback=lambda _, __, values: _parsed_masks(values),
+    callback=lambda _, __, values: _pairs(values, "COLUMN=MASK"),
     help="Leave out (drop), hash, or replace (constant:TEXT) the values of a column, "
     "schema.table.column, or of those that match a pattern such as '*.email' (repeatable; the "
     "first that matches counts). keep: no mask.",
@@ -237,6 +246,7 @@ def mirror_options(
     once: bool,
     every: str | None,
     on_schema_change: Policy,
+    table_policies: dict[str, Policy],
     write_mode: WriteMode,
     masks: dict[str, str],
     mask_key_file: BinaryIO | None,
@@ -258,7 +268,7 @@ def mirror_options(
     return MirrorOptions(
         once=once,
         every=every,
-        on_schema_change=on_schema_change,
+        policies=TablePolicies.parse(on_schema_change, table_policies),
         masks=Masks.parse(masks, key),
         row_columns=RowColumns(commit_columns, soft_deletes, history),
         dead_letters=dead_letters,
@@ -307,13 +317,14 @@ def _check(tables: Sequence[TableStatus], unnamed: int) -> None:
         )
 
 
-def _parsed_masks(texts: Sequence[str]) -> dict[str, str]:
-    masks: dict[str, str] = {}
+def _pairs(texts: Sequence[str], form: str) -> dict[str, str]:
+    """Return the pairs of a repeatable option, whose values have a form like ``TABLE=POLICY``."""
+    pairs: dict[str, str] = {}
     for text in texts:
-        name, separator, mask = text.partition("=")
+        name, separator, value = text.partition("=")
         if not separator:
-            raise click.BadParameter(f"{text!r} is not COLUMN=MASK")
-        if name in masks:
-            raise click.BadParameter(f"{name} has two masks")
-        masks[name] = mask
-    return masks
+            raise click.BadParameter(f"{text!r} is not {form}")
+        if name in pairs:
+            raise click.BadParameter(f"{name} has two values")
+        pairs[name] = value
+    return pairs

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 import pyarrow as pa
 
 from pgwire_codec.changes.table_schema import widest
-from pgwire_codec.errors import TableError
+from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.lake.column_history import ColumnHistory
 from pgwire_codec.lake.row_types import sql_name
+from pgwire_codec.lake.table_names import TableNames
 from pgwire_codec.lake.tables.column_steps import (
     AddColumn,
     ClearColumn,
@@ -23,6 +25,39 @@ from pgwire_codec.lake.tables.column_steps import (
 Policy = Literal["evolve", "rename", "freeze", "fail"]
 
 POLICIES: Final = get_args(Policy)
+
+
+@dataclass(frozen=True, slots=True)
+class TablePolicies:
+    """Policies by table.
+
+    Attributes
+    ----------
+    usual : {"evolve", "rename", "freeze", "fail"}
+        Policy of tables without another one.
+    by_name : tuple of tuple of str and str
+        Names of tables, or patterns of names, and their policies; the first that matches counts.
+    """
+
+    usual: Policy = "evolve"
+    by_name: tuple[tuple[str, Policy], ...] = ()
+
+    @classmethod
+    def parse(cls, usual: Policy, by_name: Mapping[str, Policy] | None = None) -> TablePolicies:
+        """Return policies. Raises ``OptionError`` for another policy."""
+        policies = cls(usual, tuple((by_name or {}).items()))
+        for name, policy in (("on_schema_change", usual), *policies.by_name):
+            if policy not in POLICIES:
+                known = ", ".join(POLICIES)
+                raise OptionError(f"{name} must be one of {known}, not {policy!r}")
+        return policies
+
+    def of(self, table: str) -> Policy:
+        """Return the policy of a table."""
+        for name, policy in self.by_name:
+            if TableNames.parse([name]).match(table):
+                return policy
+        return self.usual
 
 
 def evolution_steps(

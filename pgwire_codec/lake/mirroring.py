@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pgwire_codec.errors import OptionError
-from pgwire_codec.lake.evolution import POLICIES, Policy
+from pgwire_codec.lake.evolution import Policy, TablePolicies
 from pgwire_codec.lake.lakehouse import Lake
 from pgwire_codec.lake.masks import Masks
 from pgwire_codec.lake.mirror_run import MirroredBatch, MirrorRun
@@ -59,7 +59,7 @@ class MirrorOptions:
 
     once: bool = False
     every: str | float | None = None
-    on_schema_change: Policy = "evolve"
+    policies: TablePolicies = field(default_factory=TablePolicies)
     masks: Masks = field(default_factory=Masks)
     row_columns: RowColumns = field(default_factory=RowColumns)
     dead_letters: bool = False
@@ -71,11 +71,6 @@ class MirrorOptions:
     report: Callable[[MirroredBatch], None] | None = None
 
     def __post_init__(self) -> None:
-        if self.on_schema_change not in POLICIES:
-            raise OptionError(
-                f"on_schema_change must be one of {', '.join(POLICIES)}, not "
-                f"{self.on_schema_change!r}"
-            )
         if self.dead_letters and self.on_error == "skip":
             raise OptionError(
                 "`dead_letters=True` and `on_error='skip'` exclude one another",
@@ -115,7 +110,7 @@ class MirrorOptions:
         if lake.has_histories_only:
             row_columns = replace(row_columns, is_history=True)
         return MirrorSettings(
-            self.on_schema_change, self.masks, row_columns, self.decoder, self.dead_letters
+            self.policies, self.masks, row_columns, self.decoder, self.dead_letters
         )
 
 
@@ -270,6 +265,7 @@ def mirror(
     every: str | float | None = None,
     once: bool = False,
     on_schema_change: Policy = "evolve",
+    table_policies: Mapping[str, Policy] | None = None,
     storage_options: Mapping[str, str] | None = None,
     write_mode: WriteMode = "merge-on-read",
     masks: Mapping[str, str] | None = None,
@@ -297,11 +293,11 @@ def mirror(
         Location of the log, or the log.
     target : str
         ``delta:LOCATION`` or ``parquet:LOCATION``, a path or URI of the folder of the tables.
-    tables, checkpoint, every, once, on_schema_change, storage_options, write_mode, masks, mask_key
+    tables, checkpoint, every, once, on_schema_change, table_policies, storage_options, write_mode
         As for :func:`pgwire_codec.spark.mirror`.
-    soft_deletes, commit_columns, history, dead_letters, types, numeric, unrepresentable, on_error
+    masks, mask_key, soft_deletes, commit_columns, history, dead_letters, types, numeric
         As for :func:`pgwire_codec.spark.mirror`.
-    report
+    unrepresentable, on_error, report
         As for :func:`pgwire_codec.spark.mirror`.
     max_bytes : int or None
         Approximate bytes of messages of a turn, by default 1 GiB.
@@ -318,7 +314,7 @@ def mirror(
     options = MirrorOptions(
         once=once,
         every=every,
-        on_schema_change=on_schema_change,
+        policies=TablePolicies.parse(on_schema_change, table_policies),
         masks=Masks.parse(masks or {}, mask_key),
         row_columns=RowColumns(commit_columns, soft_deletes, history),
         dead_letters=dead_letters,

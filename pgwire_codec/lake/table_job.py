@@ -17,7 +17,7 @@ from pgwire_codec.changes.identity import PossibleLeaves, key_columns
 from pgwire_codec.errors import LogError, Rejected, TableError
 from pgwire_codec.lake.column_history import COLUMN_LISTS, ColumnHistory
 from pgwire_codec.lake.dead_letters import DeadLetters
-from pgwire_codec.lake.evolution import Policy, evolution_steps
+from pgwire_codec.lake.evolution import TablePolicies, evolution_steps
 from pgwire_codec.lake.lakehouse import Lake
 from pgwire_codec.lake.masks import CONSTANT, Masks, constant
 from pgwire_codec.lake.nulls import has_nulls
@@ -52,7 +52,7 @@ class MirrorSettings:
 
     Attributes
     ----------
-    policy : {"evolve", "rename", "freeze", "fail"}
+    policies : TablePolicies
         What to do when a table's columns change.
     masks : Masks
     row_columns : RowColumns
@@ -61,7 +61,7 @@ class MirrorSettings:
         Whether changes that do not decode are recorded as dead letters, and left out.
     """
 
-    policy: Policy
+    policies: TablePolicies
     masks: Masks
     row_columns: RowColumns
     decoder: DecoderOptions
@@ -397,11 +397,12 @@ class TableJob:
         """
         settings, table, target = self._settings, self.status.table, self.target
         form, relation = settings.row_columns, piece.versions[-1]
-        evolves = settings.policy in ("evolve", "rename")
+        policy = settings.policies.of(table)
+        evolves = policy in ("evolve", "rename")
         columns_of_piece = _names(relation) - _names(piece.versions[0])
         if target.position.commit_lsn is not None:
             form.check_recorded(table, self.status.row_columns, held.names)
-        if is_other and settings.policy == "fail":
+        if is_other and policy == "fail":
             raise TableError(
                 f"relation {self.oid} has the name {table} now, which relation "
                 f"{target.position.relation} had",
@@ -417,7 +418,7 @@ class TableJob:
         settings.masks.check_recorded(table, self.status.masks, piece.versions[0], relation)
         history = ColumnHistory.of(
             [relation] if is_other else piece.versions,
-            renames=settings.policy == "rename" or self._range.server_version < COLUMN_LISTS,
+            renames=policy == "rename" or self._range.server_version < COLUMN_LISTS,
         )
         if history.renamed:
             self._check_renamed(piece, history)
@@ -437,7 +438,9 @@ class TableJob:
         is_history, keys = self._settings.row_columns.is_history, set(rows.keys or ())
         columns = {column.name: column.type for column in held}
         wanted = {column.name: column.type for column in rows.columns}
-        steps = evolution_steps(history, columns, wanted, self._settings.policy)
+        steps = evolution_steps(
+            history, columns, wanted, self._settings.policies.of(self.status.table)
+        )
         if is_history:  # older rows keep what they had
             steps = [step for step in steps if not isinstance(step, ClearColumn)]
         new = {step.name for step in steps if isinstance(step, (AddColumn, ClearColumn))}

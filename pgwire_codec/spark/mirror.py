@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pgwire_codec.lake.evolution import Policy
+from pgwire_codec.lake.evolution import Policy, TablePolicies
 from pgwire_codec.lake.lakehouse import Lake
 from pgwire_codec.lake.masks import Masks
 from pgwire_codec.lake.mirror_run import MirroredBatch
@@ -32,6 +32,7 @@ def mirror(
     every: str | float | None = None,
     once: bool = False,
     on_schema_change: Policy = "evolve",
+    table_policies: Mapping[str, Policy] | None = None,
     storage_options: Mapping[str, str] | None = None,
     write_mode: WriteMode = "merge-on-read",
     masks: Mapping[str, str] | None = None,
@@ -94,6 +95,9 @@ def mirror(
         written again when a column is renamed or becomes wider. ``freeze``: the columns of the
         target stay, and other columns of the table are left out. ``fail``: the table is set aside.
         Without ``freeze``, so is a table whose target cannot follow.
+    table_policies : mapping of str to str, optional
+        Other values of ``on_schema_change``, by the name of a table or a pattern of names such as
+        ``public.*``. The first that matches counts.
     storage_options : mapping, optional
         Options of an object store, as for ``deltalake.DeltaTable``.
     write_mode : {"merge-on-read", "copy-on-write"}
@@ -169,7 +173,7 @@ def mirror(
     options = MirrorOptions(
         once=once,
         every=every,
-        on_schema_change=on_schema_change,
+        policies=TablePolicies.parse(on_schema_change, table_policies),
         masks=Masks.parse(masks or {}, mask_key),
         row_columns=RowColumns(commit_columns, soft_deletes, history),
         dead_letters=dead_letters,

@@ -247,7 +247,7 @@ def test_spark_without_iceberg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ("options", "problem"),
     [
         (["--mask", "public.t1.id"], "'public.t1.id' is not COLUMN=MASK"),
-        (["--mask", "a=drop", "--mask", "a=keep"], "a has two masks"),
+        (["--mask", "a=drop", "--mask", "a=keep"], "a has two values"),
         (["--mask", "a=sha"], "the mask of a must be drop, hash, constant:TEXT or keep, not 'sha'"),
         (["--mask", "a=hash"], "the mask hash needs a key"),
         (["--mask", "a=hash", "--mask-key-file", "KEY"], "must have at least 16 bytes, not 3"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pgwire_codec.errors import OptionError
 from pgwire_codec.lake.table_job import TableJob
 from tests.support import build
 from tests.support.build import column
@@ -292,3 +293,24 @@ def test_a_table_with_another_name_and_other_columns(made: MirrorOf, writer: Wri
         {"id": 3, "x": None, "k": "c"},
         {"id": 4, "x": None, "k": "d"},
     )
+
+
+def test_policies_by_table(made: MirrorOf, writer: Writer) -> None:
+    """The first that matches counts; other tables have the usual one."""
+    policies = {"public.t1": "freeze", "public.t[12]": "rename", "*": "fail"}
+    options = {"on_schema_change": "evolve", "table_policies": policies}
+    for oid in (1, 2, 3):
+        writer.commit(relation(oid, ID, column("v"), column("n")), build.insert(oid, "1", "a", "b"))
+    writer.flush()
+    made.run(**options)
+    for oid in (1, 2, 3):
+        new = relation(oid, ID, column("w"), column("n"))
+        writer.commit(new, build.insert(oid, "2", "c", "d"))
+    writer.flush()
+    made.run(**options)
+    assert made.table("public.t1").column_names == ["id", "v", "n"]
+    assert made.table("public.t2").column_names == ["id", "w", "n"]
+    states = {table: row["state"] for table, row in made.status().items()}
+    assert states == {"public.t1": "ok", "public.t2": "ok", "public.t3": "set aside"}
+    with pytest.raises(OptionError, match=r"public\.t1 must be one of evolve, .*, not 'no'"):
+        made.run(table_policies={"public.t1": "no"})
