@@ -16,6 +16,9 @@ from pgwire_codec.log.index_file import SCHEMA, IndexFile
 from pgwire_codec.log.numbers import is_known, numbers, to_array
 from pgwire_codec.transactions.carry import RelationVersion, Scope
 
+#: Scopes that an index keeps: callers ask for a few places in turns.
+_SCOPES: Final = 6
+
 _NOT_A_TIME: Final = -(2**63)  # as numpy has it
 
 #: Rows, with the number of the first that counts, and the number after the last.
@@ -51,7 +54,7 @@ class LogIndex:
             for each, start, stop in pieces
         ]
         self._known = known
-        self._scope: tuple[int, Scope] = 0, known.copy()
+        self._scopes: dict[int, Scope] = {0: known.copy()}  # before a segment, by its number
         self._starts = np.cumsum([0, *(len(each) for each in self._batches)])
         self.first_ordinal = self._column("first_ordinal", np.int64)
         self.end_ordinal = self._column("end_ordinal", np.int64)
@@ -66,17 +69,20 @@ class LogIndex:
 
     def scope_before(self, number: int) -> Scope:
         """Return the relations known before a segment, or after the last one: a copy."""
-        at, scope = self._scope
-        if at > number:
-            at, scope = 0, self._known.copy()
-        for place, batch in enumerate(self._batches):
-            start, stop = int(self._starts[place]), int(self._starts[place + 1])
-            if stop <= at or start >= number:
-                continue
+        at = max(known for known in list(self._scopes) if known <= number)
+        scope = self._scopes[at].copy()
+        first = int(np.searchsorted(self._starts, at, side="right")) - 1
+        for place in range(first, len(self._batches)):
+            start, batch = int(self._starts[place]), self._batches[place]
+            if start >= number:
+                break
             for row in self._rows_with(batch, "relations", "names", "types"):
                 if at <= start + row < number:
                     _declare(scope, batch, row)
-        self._scope = number, scope
+        self._scopes[number] = scope
+        if len(self._scopes) > _SCOPES:  # the first one is that before all segments
+            _, oldest, *_ = list(self._scopes)
+            self._scopes.pop(oldest, None)
         return scope.copy()
 
     @property
