@@ -217,5 +217,5 @@ def _check(tables: KeyedTables, readers: Sequence[Any], operators: Iterable[str]
             for each in zip(filters, found, expected, strict=True):
                 if each[1] != each[2]:
                     wrong.append((reader.name, kind.name, *each))
-    assert number > 20 * len(tables.types)
+    assert number > 10 * len(tables.types)
     assert not wrong, "\n".join(map(str, wrong))
