@@ -45,7 +45,10 @@ class TablePolicies:
     @classmethod
     def parse(cls, usual: Policy, by_name: Mapping[str, Policy] | None = None) -> TablePolicies:
         """Return policies. Raises ``OptionError`` for another policy."""
-        policies = cls(usual, tuple((by_name or {}).items()))
+        by_name = {} if by_name is None else by_name
+        if not isinstance(by_name, Mapping):
+            raise TypeError(f"policies must be a mapping, not {type(by_name).__name__}")
+        policies = cls(usual, tuple(by_name.items()))
         for name, policy in (("on_schema_change", usual), *policies.by_name):
             if policy not in POLICIES:
                 known = ", ".join(POLICIES)

@@ -314,3 +314,5 @@ def test_policies_by_table(made: MirrorOf, writer: Writer) -> None:
     assert states == {"public.t1": "ok", "public.t2": "ok", "public.t3": "set aside"}
     with pytest.raises(OptionError, match=r"public\.t1 must be one of evolve, .*, not 'no'"):
         made.run(table_policies={"public.t1": "no"})
+    with pytest.raises(TypeError, match="policies must be a mapping, not str"):
+        made.run(table_policies="freeze")
