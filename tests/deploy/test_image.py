@@ -63,9 +63,7 @@ def shop(pg18: EmbeddedServer) -> Iterator[Database]:
 
 
 @pytest.mark.slow
-@pytest.mark.thorough
 def test_capture_and_mirror(shop: Database, tmp_path: Path) -> None:
-    pytest.importorskip("pyspark")
     pytest.importorskip("deltalake")
     prepare(shop, tmp_path)
     ports = {name: free_port() for name in ("capture", "mirror")}
@@ -83,7 +81,7 @@ def test_capture_and_mirror(shop: Database, tmp_path: Path) -> None:
         assert wait_until(lambda: answers(ports["capture"], "/readyz", 200), 60)
         assert healthy(ports["capture"])
         mirror = start("mirror")
-        assert wait_until(lambda: answers(ports["mirror"], "/readyz", 200), 300)
+        assert wait_until(lambda: answers(ports["mirror"], "/readyz", 200), 60)
         assert healthy(ports["mirror"])
         shop.execute("INSERT INTO orders VALUES (2, 'Grace')")
 
@@ -107,7 +105,9 @@ def test_the_root_is_read_only_and_the_user_not_root() -> None:
         settings = service(name)
         assert settings["read_only"]
         assert settings["cap_drop"] == ["ALL"]
-        assert settings["build"]["target"] == name
+        build, image = settings["build"], settings["image"]
+        assert f"\nFROM base AS {build['target']}\n" in text
+        assert image == f"pgwire-codec:{build['target']}"
 
 
 @pytest.mark.skipif(
