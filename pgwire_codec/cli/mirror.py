@@ -304,7 +304,8 @@ def _check(tables: Sequence[TableStatus], unnamed: int) -> None:
     if aside:
         raise TableError(
             f"{format_count(len(aside), 'table')} set aside: {', '.join(aside)}",
-            hint="Their errors are in the table _mirror of the target. Resume them with --resume.",
+            hint="Their errors are in the table _mirror of the target. Resume them with --resume, or "
+            "those of `pgwire-codec run` with `pgwire-codec resume`.",
         )
     lacking = [f"{each.dead_letters} of {each.table}" for each in tables if each.dead_letters]
     if unnamed:
@@ -313,7 +314,7 @@ def _check(tables: Sequence[TableStatus], unnamed: int) -> None:
         raise TableError(
             f"changes that do not decode were left out: {', '.join(lacking)}",
             hint="Their errors are in the table _dead_letters of the target. Remove the cause, and "
-            "apply them with --replay.",
+            "apply them with --replay, or those of `pgwire-codec run` with `pgwire-codec resume`.",
         )
 
 
