@@ -58,8 +58,10 @@ thorough: venv ## run the tests that `make test` leaves out: more captures, opti
 	$(BIN)/python -m tests.support.java_archive
 	$(PYTEST) --budget thorough -m thorough
 
+# They wait for nothing, so a process for each core is enough.
 quick: venv ## run the tests that take seconds: no Spark, no server, the compiled core only
-	PGWIRE_CODEC_IMPL=cython $(PYTEST) -m "not slow and not differential and not thorough"
+	PGWIRE_CODEC_IMPL=cython HYPOTHESIS_PROFILE=quick $(PYTEST) --numprocesses logical \
+		-m "not slow and not differential and not thorough"
 
 lint: venv ## check style, format, types and imports
 	$(BIN)/ruff check .

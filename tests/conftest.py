@@ -37,6 +37,7 @@ collect_ignore_glob = [pattern for package in MISSING for pattern in NEEDS[packa
 # ci: the same examples each time, so that a red build is red again; dev: new ones each time.
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("dev", deadline=None)
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=10)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 os.environ.setdefault("JDK_JAVA_OPTIONS", OPTIONS)

@@ -33,6 +33,7 @@ def check(texts: list[Prose]) -> None:
     assert not wrong, "\n" + "\n".join(wrong)
 
 
+@pytest.mark.slow
 def test_python() -> None:
     here = (Path(__file__), ROOT / "tests/support/prose.py")
     paths = [path for path in files((".py", ".pyi"), CODE) if path not in here]
