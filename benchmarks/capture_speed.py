@@ -120,9 +120,10 @@ def main(size: str = "full", folder: str = "docs", rounds: str = str(ROUNDS)) ->
         seconds=capture_latency.SECONDS,
         latency="\n".join(latency),
     )
-    print(document, latencies, sep="\n")
-    sections.write(Path(folder) / PAGE, None, document)
-    sections.write(Path(folder) / PAGE, "Latency", latencies)
+    page = Path(folder) / PAGE
+    sections.write(page, None, document)
+    sections.write(page, "Latency", latencies)
+    print(page.read_text("utf-8"))
 
 
 def _fill(server: EmbeddedServer, size: str) -> tuple[int, str]:
