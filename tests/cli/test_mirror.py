@@ -77,6 +77,25 @@ def test_without_spark(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_value_that_the_column_cannot_hold(tmp_path: Path) -> None:
+    """The line has the value, its column and key, and the option for such values."""
+    pytest.importorskip("deltalake")
+    writer = Writer(tmp_path)
+    writer.commit(relation(1, ID, column("due", "date")), build.insert(1, "7", "infinity"))
+    writer.flush()
+    status, [line], errors = mirrored(tmp_path, "--runner", "local")
+    assert (status, line["state"]) == (4, "set aside")
+    for fact in ("infinity", "due", "id", "7"):
+        assert fact in line["error"]
+    assert "--unrepresentable" in line["hint"]
+    assert "Error: 1 table set aside: public.t1" in errors
+    options = ("--runner", "local", "--resume", "public.t1", "--unrepresentable", "null")
+    status, [line], _ = mirrored(tmp_path, *options)
+    assert (status, line["state"], line["hint"]) == (0, "ok", None)
+    assert rows(tmp_path, "t1") == [{"id": 7, "due": None}]
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("warm")
 def test_tables_are_mirrored_set_aside_and_resumed(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
