@@ -14,8 +14,9 @@ from deltalake import DeltaTable
 from benchmarks import lake_data
 from benchmarks.lake_cost import Cost, measured
 from pgwire_codec.lake.lakehouse import Lake
+from pgwire_codec.lake.mirror_options import MirrorOptions
 from pgwire_codec.lake.mirror_run import MirrorRun
-from pgwire_codec.lake.mirroring import MirrorOptions, mirror
+from pgwire_codec.lake.mirroring import mirror
 from pgwire_codec.lake.row_types import ROW_TYPES
 from pgwire_codec.lake.runners.threads import Threads
 from pgwire_codec.lake.status import OK, TableStatus
@@ -90,7 +91,7 @@ def turns(place: Path, rows: int, count: int) -> list[Turns]:
     changes = lake_data.Changes(rows)
     lake_data.write(place / "log", [changes.begin()])
     lake = Lake.parse(f"delta:{place / 'lake'}")
-    run = MirrorRun(str(place / "log"), ["*"], lake, MirrorOptions().settings(lake), Threads())
+    run = MirrorRun(str(place / "log"), ["*"], lake, MirrorOptions(), Threads())
     run.turn(0)
     costs, sizes = [], []
     for number in range(1, count + 1):

@@ -23,7 +23,7 @@ from pgwire_codec.log import Log
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pgwire_codec.lake.mirror_run import MirroredBatch
+    from pgwire_codec.lake.mirror_options import MirroredBatch
 
 SETTINGS = {"spark.master": "local[2]", "spark.driver.memory": "4g"}
 

@@ -30,7 +30,8 @@ from pgwire_codec.lake.dead_letters import DeadLetters
 from pgwire_codec.lake.evolution import Policy, TablePolicies
 from pgwire_codec.lake.lakehouse import ICEBERG, Lake, parse_target
 from pgwire_codec.lake.masks import Masks
-from pgwire_codec.lake.mirroring import POLL_SECONDS, TURN_BYTES, Mirror, MirrorOptions
+from pgwire_codec.lake.mirror_options import POLL_SECONDS, MirrorOptions
+from pgwire_codec.lake.mirroring import TURN_BYTES, Mirror
 from pgwire_codec.lake.requests import replay_table, resume_table
 from pgwire_codec.lake.row_columns import RowColumns
 from pgwire_codec.lake.runners.threads import Threads
@@ -38,7 +39,7 @@ from pgwire_codec.lake.tables.target import WRITE_MODES, WriteMode
 from pgwire_codec.log import Log
 
 if TYPE_CHECKING:
-    from pgwire_codec.lake.mirror_run import MirroredBatch
+    from pgwire_codec.lake.mirror_options import MirroredBatch
     from pgwire_codec.lake.status import TableStatus
     from pgwire_codec.metrics.mirror_metrics import MirrorWatch
 

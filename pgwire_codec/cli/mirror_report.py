@@ -17,7 +17,7 @@ from pgwire_codec.format import format_count, format_duration, format_number, pr
 from pgwire_codec.protocol.lsn import format_lsn
 
 if TYPE_CHECKING:
-    from pgwire_codec.lake.mirror_run import MirroredBatch
+    from pgwire_codec.lake.mirror_options import MirroredBatch
     from pgwire_codec.lake.status import TableStatus
 
 

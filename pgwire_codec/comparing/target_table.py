@@ -10,10 +10,9 @@ import pyarrow as pa
 
 from pgwire_codec.comparing.target_rows import TargetRows
 from pgwire_codec.errors import TableError
-from pgwire_codec.lake.history import CHANGE
 from pgwire_codec.lake.lakehouse import Lake
 from pgwire_codec.lake.masks import masked_column
-from pgwire_codec.lake.row_columns import DELETED
+from pgwire_codec.lake.row_columns import CHANGE, DELETED
 from pgwire_codec.lake.row_types import row_schema
 from pgwire_codec.lake.status import TableStatus
 from pgwire_codec.lake.table_files import TableFiles, grouped

@@ -19,7 +19,7 @@ from pgwire_codec.errors import OptionError
 
 if TYPE_CHECKING:
     from pgwire_codec.comparing.result import Comparison
-    from pgwire_codec.lake.mirror_run import MirroredBatch
+    from pgwire_codec.lake.mirror_options import MirroredBatch
 
 #: Query of an order in the lake.
 QUERY: Final = f"SELECT {', '.join(shop.ORDER)} FROM orders WHERE id = {shop.ORDER_ID}"

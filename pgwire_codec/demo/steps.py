@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pgwire_codec.comparing.result import Comparison
-    from pgwire_codec.lake.mirror_run import MirroredBatch
+    from pgwire_codec.lake.mirror_options import MirroredBatch
 
 _SEGMENT_BYTES: Final = 256 << 10  # several segments, so that Spark has several partitions
 _POLL_SECONDS: Final = 0.05

@@ -2,149 +2,111 @@
 
 from __future__ import annotations
 
-import re
 import threading
-from collections.abc import Sequence
-from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pgwire_codec.lake.masks import QUOTED
-from pgwire_codec.lake.status import LOGGER, TableStatus
+from pgwire_codec.lake.masks import without_values
 from pgwire_codec.lake.system_table import SystemTable
-from pgwire_codec.lake.tasks import ChangeFacts
+from pgwire_codec.log.dead_letters import DEAD_LETTERS
 
 
 class DeadLetters:
     """Table of dead letters, for the threads of a micro-batch.
 
     A letter is recorded before its change is missing in the target, and once: its ordinal in the
-    log identifies it.
-
-    Parameters
-    ----------
-    table : SystemTable
-    hides_values : bool
-        Whether letters are recorded without the message, and errors without values.
+    log identifies it. With ``hides_values``, letters are recorded without the message, and errors
+    without values.
     """
 
     def __init__(self, table: SystemTable, *, hides_values: bool) -> None:
         self._table = table
         self._hides_values = hides_values
         self._lock = threading.RLock()
-        self._known: tuple[int, pa.Table] | None = None
+        self._known: tuple[int | None, pa.Table] = None, DEAD_LETTERS.empty_table()
 
-    def record(self, letters: pa.Table) -> None:
+    def record(self, letters: pa.RecordBatch) -> None:
         """Record letters that are not recorded yet."""
         with self._lock:
             recorded = self._read()
-            if recorded is not None:
-                known = pc.is_in(letters.column("ordinal"), recorded.column("ordinal"))
-                letters = letters.filter(pc.invert(known))
-            if len(letters):
-                self._table.append(self._form(letters))
+            known = pc.is_in(letters.column("ordinal"), recorded.column("ordinal"))
+            self._write(recorded, recorded, self._form(letters.filter(pc.invert(known))))
 
-    def recorded(self, status: TableStatus, letters: pa.Table) -> TableStatus:
-        """Record the letters of a table, and return its status with the number of all."""
-        if len(letters):
-            self.record(letters)
-            LOGGER.warning("changes of %s do not decode, and are left out", status.table)
-        return replace(status, dead_letters=self.count(status.relation_oid))
-
-    def replaced(self, status: TableStatus, letters: pa.Table | None) -> TableStatus:
-        """Replace the letters of a table, and return its status with the number of all."""
-        oid = status.relation_oid
+    def replace(self, relation_oid: int, letters: pa.RecordBatch | None) -> None:
+        """Replace the letters of a relation."""
         with self._lock:
             recorded = self._read()
-            others = None if recorded is None else recorded.filter(_is_not(recorded, oid))
             added = None if letters is None else self._form(letters)
-            self._rewrite(recorded, others, added)
-        return replace(status, dead_letters=self.count(oid))
+            self._write(recorded, recorded.filter(_is_not(recorded, relation_oid)), added)
 
-    def without_lost(
-        self, status: TableStatus, former: int | None, facts: ChangeFacts
-    ) -> TableStatus:
-        """Delete the letters of rows that a target does not have any more; return its status.
+    def delete_lost(self, relation_oid: int, former: int | None, truncated: int | None) -> None:
+        """Delete the letters of rows that a target does not have any more.
 
-        They are those of the relation that it had before, if it is another one, and those before
-        the last truncate of the changes, such as that of a copy.
+        They are those of the relation ``former`` that it had before, if it is another one, and
+        those before the commit LSN of the last truncate, such as that of a copy.
         """
-        oid = status.relation_oid
         with self._lock:
-            recorded = self._read()
-            if recorded is not None:
-                keeps = pa.chunked_array([pa.repeat(True, len(recorded))])
-                if former is not None and former != oid:
-                    keeps = _is_not(recorded, former)
-                if facts.truncated is not None:
-                    later = pc.greater_equal(
-                        recorded.column("commit_lsn"), facts.truncated.commit_lsn
-                    ).fill_null(True)
-                    keeps = pc.and_(keeps, pc.or_(_is_not(recorded, oid), later))
-                self._rewrite(recorded, recorded.filter(keeps), None)
-        return replace(status, dead_letters=self.count(oid))
+            recorded = kept = self._read()
+            if former is not None and former != relation_oid:
+                kept = kept.filter(_is_not(kept, former))
+            if truncated is not None:
+                later = pc.greater_equal(kept.column("commit_lsn"), truncated)
+                kept = kept.filter(pc.or_(_is_not(kept, relation_oid), later.fill_null(True)))
+            self._write(recorded, kept)
 
     def count(self, relation_oid: int) -> int:
         """Return the number of letters of a relation."""
-        recorded = self._read()
-        if recorded is None:
-            return 0
-        return int(pc.sum(pc.equal(recorded.column("relation_oid"), relation_oid)).as_py() or 0)
+        return len(self._of(relation_oid))
 
     def first_lsn(self, relation_oid: int) -> int | None:
         """Return the commit LSN after which to read a relation's letters; None without letters."""
-        recorded = self._read()
-        if recorded is None:
-            return None
-        of_relation = recorded.filter(pc.equal(recorded.column("relation_oid"), relation_oid))
-        found: int | None = pc.min(of_relation.column("after_lsn")).as_py()
-        return found
+        first: int | None = pc.min(self._of(relation_oid).column("after_lsn")).as_py()
+        return first
 
     @property
     def unnamed(self) -> int:
         """Number of letters that belong to no table that is known."""
-        recorded = self._read()
-        return 0 if recorded is None else int(recorded.column("table").null_count)
+        return int(self._read().column("table").null_count)
 
-    def _read(self) -> pa.Table | None:
+    def _of(self, relation_oid: int) -> pa.Table:
+        letters = self._read()
+        return letters.filter(pc.equal(letters.column("relation_oid"), relation_oid))
+
+    def _read(self) -> pa.Table:
         with self._lock:
             version = self._table.refresh()
-            if version is None:
-                return None
-            if self._known is None or self._known[0] != version:
-                self._known = version, self._table.read()
+            if version != self._known[0]:
+                exists = version is not None
+                self._known = version, self._table.read() if exists else DEAD_LETTERS.empty_table()
             return self._known[1]
 
-    def _rewrite(
-        self, recorded: pa.Table | None, kept: pa.Table | None, added: pa.Table | None
+    def _write(
+        self, recorded: pa.Table, kept: pa.Table, added: pa.RecordBatch | None = None
     ) -> None:
-        """Replace the letters that are recorded, if they change."""
-        if kept is None:
-            if added is not None and len(added):
-                self._table.append(added)
-        elif recorded is not None and (len(kept) < len(recorded) or added is not None):
-            parts = [kept] if added is None else [kept, added]
-            self._table.overwrite(pa.concat_tables(parts))
+        """Keep some of the letters that are recorded, and add others."""
+        rows = pa.Table.from_batches([] if added is None else [added], DEAD_LETTERS)
+        if len(kept) < len(recorded):
+            self._table.overwrite(pa.concat_tables([kept, rows]))
+        elif len(rows):
+            self._table.append(rows)
 
-    def _form(self, letters: pa.Table) -> pa.Table:
+    def _form(self, letters: pa.RecordBatch) -> pa.RecordBatch:
         """Return letters as they are recorded, each once."""
-        ordinals = letters.column("ordinal").to_pylist()
-        first = [place for place, each in enumerate(ordinals) if ordinals.index(each) == place]
-        letters = letters.take(first)
+        _, first = np.unique(letters.column("ordinal").to_numpy(), return_index=True)
+        letters = letters.take(pa.array(np.sort(first)))
         if not self._hides_values:
             return letters
-        texts = _without_values(letters.column("error").to_pylist())
-        place = letters.column_names.index("error")
-        letters = letters.set_column(place, letters.schema.field("error"), pa.array(texts))
-        place = letters.column_names.index("data")
-        nothing = pa.nulls(len(letters), pa.binary())
-        return letters.set_column(place, letters.schema.field("data"), nothing)
+        hidden = {
+            "error": pa.array(
+                map(without_values, letters.column("error").to_pylist()), pa.string()
+            ),
+            "data": pa.nulls(len(letters), pa.binary()),
+        }
+        columns = [hidden.get(name, letters.column(name)) for name in letters.schema.names]
+        return pa.RecordBatch.from_arrays(columns, schema=letters.schema)
 
 
 def _is_not(letters: pa.Table, oid: int) -> pa.ChunkedArray:
     return pc.not_equal(letters.column("relation_oid"), oid).fill_null(True)
-
-
-def _without_values(texts: Sequence[str]) -> list[str]:
-    return [re.sub(QUOTED, "'…'", text) for text in texts]

@@ -9,12 +9,10 @@ from typing import Final
 import pyarrow as pa
 
 from pgwire_codec.errors import PgwireError
-from pgwire_codec.lake.dead_letters import DeadLetters
-from pgwire_codec.lake.lakehouse import Lake
-from pgwire_codec.lake.runners.runner import Runner
+from pgwire_codec.lake.mirror_options import MirrorContext
 from pgwire_codec.lake.runners.threads import Threads
 from pgwire_codec.lake.status import LOGGER, TableStatus
-from pgwire_codec.lake.table_job import MirrorSettings, TableJob
+from pgwire_codec.lake.table_job import TableJob
 from pgwire_codec.lake.tables.target import CommitConflict
 from pgwire_codec.lake.task_errors import ends_all, error_of
 from pgwire_codec.lake.tasks import ChangeFacts, DecodeTask, MergeOutcome, MergeTask, TableWork
@@ -27,35 +25,14 @@ _ATTEMPTS_AFTER_ERRORS: Final = 2
 
 
 class JobRun:
-    """Runs the jobs of a turn.
+    """Runs the jobs of a turn. The log must not be refreshed meanwhile.
 
-    Parameters
-    ----------
-    log : Log
-        Must not be refreshed meanwhile.
-    lake : Lake
-    settings : MirrorSettings
-    letters : DeadLetters
-    runner : Runner
-        Runs the tasks.
-    threads : Threads
-        Open and commit tables side by side.
+    ``threads`` open and commit tables side by side.
     """
 
-    def __init__(
-        self,
-        log: Log,
-        lake: Lake,
-        settings: MirrorSettings,
-        letters: DeadLetters,
-        runner: Runner,
-        threads: Threads,
-    ) -> None:
+    def __init__(self, log: Log, context: MirrorContext, threads: Threads) -> None:
         self._log = log
-        self._lake = lake
-        self._settings = settings
-        self._letters = letters
-        self._runner = runner
+        self._context = context
         self._threads = threads
         self._errors: dict[int, PgwireError] = {}
         self._attempts: dict[int, int] = {}
@@ -101,7 +78,7 @@ class JobRun:
             found = error_of(error, job.status.table)
             if ends_all(found):
                 raise found from error
-            self._lake.forget(job.relation)
+            self._context.lake.forget(job.relation)
             attempts = self._attempts[job.oid] = self._attempts.get(job.oid, 0) + 1
             most = _ATTEMPTS_AFTER_ERRORS
             if isinstance(error, PgwireError):
@@ -125,7 +102,9 @@ class JobRun:
     def _exchange(self, jobs: Sequence[TableJob], place: tuple[int, int]) -> None:
         """Decode a range, and merge the changes of tables whose next piece it is."""
         oids = [job.oid for job in jobs]
-        plan = self._log.plan(*place, relation_oid=oids, on_error=self._settings.decoder.on_error)
+        plan = self._log.plan(
+            *place, relation_oid=oids, on_error=self._context.options.decoder.on_error
+        )
         sizes, changed = self._sizes(plan, oids)
         works: dict[int, TableWork] = {}
 
@@ -172,17 +151,17 @@ class JobRun:
         self, plan: LogPlan, works: Mapping[int, TableWork]
     ) -> tuple[dict[int, ChangeFacts], dict[int, list[MergeOutcome]]]:
         names: dict[int, str] = {}
-        if self._settings.collects_letters:
+        if self._context.options.dead_letters:
             names = names_of(self._log.relations_at(plan.until))
         lean = {oid: work.without_files() for oid, work in works.items()}
-        decode = DecodeTask(lean, self._settings.decoder, names)
+        decode = DecodeTask(lean, self._context.options.decoder, names)
         partitions = [
             partition
             for partition, changed in zip(plan.partitions, plan.changed, strict=True)
             if changed is None or not changed.isdisjoint(works)
         ]
         size = sum(extent.length for each in partitions for extent in each.extents)
-        found, merged = self._runner.exchange(decode, partitions, MergeTask(works), size)
+        found, merged = self._context.runner.exchange(decode, partitions, MergeTask(works), size)
         facts: dict[int, ChangeFacts] = {}
         for each in found:
             facts.setdefault(each.relation_oid, ChangeFacts(each.relation_oid)).join(each)
@@ -218,7 +197,7 @@ class JobRun:
         known = self._log.relations_at().relations
         for oid, each in facts.items():
             if each.letters is not None and oid not in works and oid not in known:
-                self._letters.record(pa.Table.from_batches([each.letters]))
+                self._context.letters.record(each.letters)
                 LOGGER.warning("messages that do not decode belong to no known table")
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -12,7 +11,9 @@ from pgwire_codec.errors import with_hint
 from pgwire_codec.lake.dead_letters import DeadLetters
 from pgwire_codec.lake.job_run import JobRun
 from pgwire_codec.lake.lakehouse import Lake
+from pgwire_codec.lake.log_range import LogRange
 from pgwire_codec.lake.masks import without_values
+from pgwire_codec.lake.mirror_options import MirrorContext, MirroredBatch, MirrorOptions
 from pgwire_codec.lake.runners.runner import Runner
 from pgwire_codec.lake.runners.threads import Threads
 from pgwire_codec.lake.status import (
@@ -24,55 +25,19 @@ from pgwire_codec.lake.status import (
     SET_ASIDE,
     TableStatus,
 )
-from pgwire_codec.lake.table_job import MirrorSettings, Range, TableJob
+from pgwire_codec.lake.table_job import TableJob
 from pgwire_codec.lake.table_names import TableNames
-from pgwire_codec.lake.upkeep import Upkeep
+from pgwire_codec.lake.upkeep import keep_up
 from pgwire_codec.log import Log, LogPosition
 from pgwire_codec.log.positions import position_of, position_within
 from pgwire_codec.log.tables_with_rows import TablesWithRows
 from pgwire_codec.transactions.carry import RelationVersion
 
-#: Attempts at a piece of a table that other writers change meanwhile.
-_ATTEMPTS: Final = 5
-
-
-@dataclass(frozen=True, slots=True)
-class MirroredBatch:
-    """Result of a turn.
-
-    Attributes
-    ----------
-    batch : int
-        Number of the turn.
-    until : int
-        Commit LSN up to which all tables are whole that are not set aside.
-    changed : tuple of TableStatus
-        Tables with changes, or with an error.
-    tables : tuple of TableStatus
-        All tables.
-    """
-
-    batch: int
-    until: int
-    changed: tuple[TableStatus, ...]
-    tables: tuple[TableStatus, ...]
-
 
 class MirrorRun:
     """Applies the changes of a log to the tables of a lake.
 
-    Parameters
-    ----------
-    log : str
-        Location of the log.
-    tables : sequence of str
-        Names and patterns.
-    lake : Lake
-    settings : MirrorSettings
-    runner : Runner
-        Runs the tasks.
-    max_bytes : int, optional
-        Approximate bytes of messages of a turn.
+    ``tables`` are names and patterns of tables, and ``runner`` runs the tasks.
     """
 
     def __init__(
@@ -80,22 +45,18 @@ class MirrorRun:
         log: str,
         tables: Sequence[str],
         lake: Lake,
-        settings: MirrorSettings,
+        options: MirrorOptions,
         runner: Runner,
-        max_bytes: int | None = None,
     ) -> None:
         self._log = Log(log)
-        settings.masks.check_names(self._log)
+        options.masks.check_names(self._log)
         self._names = TableNames.parse(tables)
         self._names.select(self._log, None)
-        self._lake = lake
-        self._settings = settings
-        self._runner = runner
-        self._threads = Threads()
-        self._max_bytes = max_bytes
+        self._options = options.for_lake(lake)
         self._status = lake.status()
-        self._letters = DeadLetters(lake.dead_letters(), hides_values=bool(settings.masks.patterns))
-        self._upkeep = Upkeep(lake, runner)
+        self._letters = DeadLetters(lake.dead_letters(), hides_values=bool(options.masks.patterns))
+        self._context = MirrorContext(lake, self._options, self._letters, runner)
+        self._threads = Threads()
         self._tables = TablesWithRows(self._log)
         self._requested: tuple[int, frozenset[str]] | None = None
         self._without_rows: dict[int, int] = {}  # up to a commit LSN, by OID
@@ -131,15 +92,12 @@ class MirrorRun:
 
     def _turn(self, rows: dict[str, TableStatus], until: int, number: int) -> MirroredBatch | None:
         before = dict(rows)
-        whole = Range(self._log, until)
+        whole = LogRange(self._log, until)
         jobs = self._jobs(rows, whole, number)
         requested = [name for name in jobs if name in before and before[name].state in REQUESTED]
         if requested:
             LOGGER.warning("these tables are read from the log: %s", ", ".join(requested))
-        run = JobRun(
-            self._log, self._lake, self._settings, self._letters, self._runner, self._threads
-        )
-        results = run.run(jobs)
+        results = JobRun(self._log, self._context, self._threads).run(jobs)
         if rows == before and not results:
             self.applied_lsn = until
             return None
@@ -151,7 +109,7 @@ class MirrorRun:
                 rows[name] = result
         rows = self._write(rows, results.keys(), replayed)
         self.applied_lsn = until
-        self._upkeep.run([job.relation for job in jobs.values()])
+        keep_up(self._context.lake, self._context.runner, [job.relation for job in jobs.values()])
         # Arrow keeps freed memory: after a snapshot, that of the largest piece.
         pa.default_memory_pool().release_unused()
         return MirroredBatch(
@@ -192,9 +150,9 @@ class MirrorRun:
         snapshot = self._snapshot_end(begin)
         if after < snapshot < end.lsn:
             end = position_of(log, snapshot)
-        if self._max_bytes is None:
+        if self._options.max_bytes is None:
             return end.lsn
-        return position_within(log, begin, end, self._max_bytes).lsn
+        return position_within(log, begin, end, self._options.max_bytes).lsn
 
     def _snapshot_end(self, begin: LogPosition) -> int:
         """Return the commit LSN at which a snapshot ends, if a position is in one; otherwise 0.
@@ -209,7 +167,9 @@ class MirrorRun:
             found = segment.delivered_lsn
         return found
 
-    def _jobs(self, rows: dict[str, TableStatus], whole: Range, number: int) -> dict[str, TableJob]:
+    def _jobs(
+        self, rows: dict[str, TableStatus], whole: LogRange, number: int
+    ) -> dict[str, TableJob]:
         """Return the jobs of a turn, by table; complete the rows of tables without changes."""
         for name, row in rows.items():
             if row.state in CURRENT and whole.scope.named(name) is None:
@@ -239,15 +199,7 @@ class MirrorRun:
                 else:
                     rows[name] = replace(rows[name], whole_lsn=whole.until)
         return {
-            name: TableJob(
-                replace(row, changes=0, batch=number),
-                held[name],
-                whole,
-                self._lake,
-                self._settings,
-                self._letters,
-                self._runner,
-            )
+            name: TableJob(replace(row, changes=0, batch=number), held[name], whole, self._context)
             for name, row in jobs.items()
         }
 
@@ -255,7 +207,7 @@ class MirrorRun:
         self,
         rows: Mapping[str, TableStatus],
         held: Mapping[str, RelationVersion],
-        whole: Range,
+        whole: LogRange,
     ) -> set[str]:
         """Return the names of new tables.
 
@@ -287,7 +239,7 @@ class MirrorRun:
         self,
         row: TableStatus | None,
         name: str,
-        whole: Range,
+        whole: LogRange,
         number: int,
         error: Exception,
     ) -> TableStatus:
@@ -296,10 +248,10 @@ class MirrorRun:
         row = replace(row or TableStatus(name, 0), batch=number, changes=0)
         if version is not None:
             row = replace(row, relation_oid=version.relation.oid)
-        if self._settings.collects_letters:  # they may have been recorded before the error
+        if self._options.dead_letters:  # they may have been recorded before the error
             row = replace(row, dead_letters=self._letters.count(row.relation_oid))
         row = row.set_aside(error)
-        if row.error is not None and self._settings.masks.patterns:
+        if row.error is not None and self._options.masks.patterns:
             row = replace(row, error=without_values(row.error))
         LOGGER.warning("%s is set aside: %s", name, with_hint(row.error or "", row.hint))
         return row

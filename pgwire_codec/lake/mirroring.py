@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
 
-from pgwire_codec.errors import OptionError
 from pgwire_codec.lake.evolution import Policy, TablePolicies
 from pgwire_codec.lake.lakehouse import Lake
 from pgwire_codec.lake.masks import Masks
-from pgwire_codec.lake.mirror_run import MirroredBatch, MirrorRun
+from pgwire_codec.lake.mirror_options import MirroredBatch, MirrorOptions
+from pgwire_codec.lake.mirror_run import MirrorRun
 from pgwire_codec.lake.row_columns import RowColumns
-from pgwire_codec.lake.row_types import ROW_TYPES
 from pgwire_codec.lake.runners.runner import Runner
 from pgwire_codec.lake.runners.threads import Threads
 from pgwire_codec.lake.status import TableStatus
-from pgwire_codec.lake.table_job import MirrorSettings
 from pgwire_codec.lake.tables.target import WriteMode
 from pgwire_codec.log import Log, LsnFile
-from pgwire_codec.options import DecoderOptions
 
 __all__ = ["Mirror", "mirror"]
 
@@ -32,86 +27,11 @@ def __dir__() -> list[str]:
     return __all__
 
 
-#: Seconds between two looks at a log that does not grow.
-POLL_SECONDS: Final = 0.2
-
 #: Seconds between two looks at the turns of another thread.
 _WAIT_SECONDS: Final = 0.02
 
 #: Bytes of messages of a turn in one process.
 TURN_BYTES: Final = 1 << 30
-
-_UNITS: Final = {
-    "millisecond": 0.001, "ms": 0.001, "second": 1.0, "sec": 1.0, "minute": 60.0, "min": 60.0,
-    "hour": 3600.0, "day": 86400.0,
-}  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class MirrorOptions:
-    """Options of a mirror, which :func:`pgwire_codec.spark.mirror` describes.
-
-    Raises
-    ------
-    OptionError
-        For an invalid option.
-    """
-
-    once: bool = False
-    every: str | float | None = None
-    policies: TablePolicies = field(default_factory=TablePolicies)
-    masks: Masks = field(default_factory=Masks)
-    row_columns: RowColumns = field(default_factory=RowColumns)
-    dead_letters: bool = False
-    types: str = "native"
-    numeric: str = "string"
-    unrepresentable: str = "raise"
-    on_error: str = "raise"
-    max_bytes: int | None = None
-    report: Callable[[MirroredBatch], None] | None = None
-
-    def __post_init__(self) -> None:
-        if self.dead_letters and self.on_error == "skip":
-            raise OptionError(
-                "`dead_letters=True` and `on_error='skip'` exclude one another",
-                hint="With dead letters, changes that do not decode are left out, too.",
-            )
-        if self.once and self.every is not None:
-            raise OptionError("`once` and `every` exclude one another")
-        if self.on_error not in ("raise", "skip"):
-            raise OptionError(f"on_error must be one of raise, skip, not {self.on_error!r}")
-        _ = self.decoder, self.seconds
-
-    @property
-    def decoder(self) -> DecoderOptions:
-        """Options of the decoder."""
-        return DecoderOptions(
-            types=self.types,
-            numeric=self.numeric,
-            before="key",
-            unrepresentable=self.unrepresentable,
-            on_error="skip" if self.dead_letters else self.on_error,
-            arrow_types=ROW_TYPES,
-        )
-
-    @property
-    def seconds(self) -> float:
-        """Seconds between the beginnings of two turns, at least."""
-        if self.every is None or isinstance(self.every, (int, float)):
-            return POLL_SECONDS if self.every is None else self.every
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+?)s?\s*", self.every.lower())
-        if match is None or match[2] not in _UNITS:
-            raise OptionError(f"`every`: {self.every!r} is not a time such as '10 seconds'")
-        return float(match[1]) * _UNITS[match[2]]
-
-    def settings(self, lake: Lake) -> MirrorSettings:
-        """Return the settings of a run."""
-        row_columns = self.row_columns
-        if lake.has_histories_only:
-            row_columns = replace(row_columns, is_history=True)
-        return MirrorSettings(
-            self.policies, self.masks, row_columns, self.decoder, self.dead_letters
-        )
 
 
 class Mirror:
@@ -149,8 +69,7 @@ class Mirror:
     ) -> None:
         names = [name.strip() for name in tables.split(",")] if isinstance(tables, str) else tables
         self._path = log.uri if isinstance(log, Log) else os.fspath(log)
-        settings = options.settings(lake)
-        self._run = MirrorRun(self._path, names, lake, settings, runner, options.max_bytes)
+        self._run = MirrorRun(self._path, names, lake, options, runner)
         self._options = options
         self._file = None if checkpoint is None else LsnFile(f"{checkpoint.rstrip('/')}/lsn")
         self._recorded: int | None = None

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pgwire_codec.lake.data_files import FileLayout, NewFile, write_data_files
 from pgwire_codec.lake.runners.runner import Runner
 from pgwire_codec.lake.table_files import DataFile, TableFiles, grouped
-from pgwire_codec.lake.tables.column_steps import ColumnStep, former_names
+from pgwire_codec.lake.tables.column_steps import ColumnStep, changed_schema, former_names
 from pgwire_codec.lake.tables.target import Commit, Target
 from pgwire_codec.lake.vectors import StoredVector, serialize
 
@@ -24,28 +24,15 @@ _FILE_BYTES: Final = 128 << 20
 
 @dataclass(frozen=True)
 class _RewriteTask:
-    """Writes the rows of some files into a new one.
-
-    Attributes
-    ----------
-    target : TableFiles
-    held : pyarrow.Schema
-        The table's columns.
-    file_schema : pyarrow.Schema
-        Columns of new files.
-    names : dict of str to str or None
-        Column of the table by that of new files; None for one without values.
-    layout : FileLayout
-    constants : dict of str to pyarrow.Scalar
-        Values of new columns.
-    """
+    """Writes the rows of some files into a new one."""
 
     target: TableFiles
-    held: pa.Schema
-    file_schema: pa.Schema
+    held: pa.Schema  # the table's columns
+    file_schema: pa.Schema  # columns of new files
+    #: Column of the table by that of new files; None for one without values.
     names: Mapping[str, str | None]
     layout: FileLayout
-    constants: Mapping[str, pa.Scalar]
+    constants: Mapping[str, pa.Scalar]  # values of new columns
 
     def __call__(self, files: Sequence[DataFile]) -> list[NewFile]:
         former = {old: new for new, old in self.names.items() if old is not None}
@@ -66,43 +53,24 @@ class _RewriteTask:
 def rewrite(
     target: Target,
     runner: Runner,
-    schema: pa.Schema,
     steps: Sequence[ColumnStep] = (),
     chosen: Sequence[DataFile] | None = None,
     constants: Mapping[str, pa.Scalar] | None = None,
 ) -> None:
-    """Write files of a table again, with the columns ``schema`` after some steps.
+    """Write files of a table again, by default all, with its columns after some steps.
 
-    Parameters
-    ----------
-    target : Target
-    runner : Runner
-    schema : pyarrow.Schema
-    steps : sequence of ColumnStep
-    chosen : sequence of DataFile, optional
-        By default all files.
-    constants : mapping of str to pyarrow.Scalar, optional
-        Values of new columns.
-
-    Raises
-    ------
-    CommitConflict
-        If another commit has changed one of the files.
+    ``constants`` are values of new columns. Raises ``CommitConflict`` if another commit has changed
+    one of the files.
     """
-    files, held = target.files, target.schema
-    assert held is not None, "the table exists"
-    chosen = files.files if chosen is None else chosen
-    names = former_names(held, steps)
-    task = _RewriteTask(
-        files, held, target.file_schema(schema, steps), names, target.layout, constants or {}
-    )
-    written = runner.map(task, grouped(chosen, _FILE_BYTES), sum(file.size for file in chosen))
+    chosen = target.files.files if chosen is None else chosen
+    added = _written(target, runner, chosen, steps, constants or {})
+    schema = changed_schema(_columns(target), steps) if steps else None
     target.commit(
         Commit(
             target.position,
-            [file for files in written for file in files],
+            added,
             removed=[file.path for file in chosen],
-            schema=schema if steps else None,
+            schema=schema,
             steps=steps,
             keeps_rows=not steps,
         )
@@ -112,25 +80,36 @@ def rewrite(
 def copy_without(target: Target, runner: Runner, deleted: Mapping[str, BitMap64]) -> list[NewFile]:
     """Write files of a table again without some rows; return the new files.
 
-    Parameters
-    ----------
-    target : Target
-    runner : Runner
-    deleted : mapping of str to BitMap64
-        Positions of rows, by the file's path.
+    ``deleted`` are positions of rows, by the file's path.
     """
-    files, schema = target.files, target.schema
-    assert schema is not None, "the table exists"
+    files = target.files
     touched = [
         replace(file, vector=StoredVector(inline=serialize(files.vector(file) | positions)))
         for file in files.files
         if (positions := deleted.get(file.path)) is not None
     ]
-    names = {name: name for name in schema.names}
-    task = _RewriteTask(files, schema, target.file_schema(schema), names, target.layout, {})
-    size = sum(file.size for file in touched)
+    return _written(target, runner, touched, (), {})
+
+
+def _written(
+    target: Target,
+    runner: Runner,
+    files: Sequence[DataFile],
+    steps: Sequence[ColumnStep],
+    constants: Mapping[str, pa.Scalar],
+) -> list[NewFile]:
+    """Write the rows of some files into new ones, which are returned."""
+    held = _columns(target)
+    file_schema = target.file_schema(changed_schema(held, steps), steps)
+    names = former_names(held, steps)
+    task = _RewriteTask(target.files, held, file_schema, names, target.layout, constants)
+    size = sum(file.size for file in files)
     return [
-        file
-        for written in runner.map(task, grouped(touched, _FILE_BYTES), size)
-        for file in written
+        file for written in runner.map(task, grouped(files, _FILE_BYTES), size) for file in written
     ]
+
+
+def _columns(target: Target) -> pa.Schema:
+    schema = target.schema
+    assert schema is not None, "the table exists"
+    return schema

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from pgwire_codec.changes.batch import ChangeBatch
-from pgwire_codec.changes.identity import PossibleLeaves, check_identity, key_columns
+from pgwire_codec.changes.identity import check_identity, key_columns
 from pgwire_codec.changes.table_schema import TableSchema, cast_array, table_schema, to_record_batch
 from pgwire_codec.errors import TableError
 from pgwire_codec.lake.change_columns import ChangeColumns
-from pgwire_codec.lake.masks import DROP, Masks, apply_masks
+from pgwire_codec.lake.masks import DROP, apply_masks
 from pgwire_codec.lake.row_columns import DELETED, RowColumns
 from pgwire_codec.lake.row_types import row_schema
-from pgwire_codec.options import DecoderOptions
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.transactions.carry import RelationVersion
-from pgwire_codec.types import TypeRegistry
+
+if TYPE_CHECKING:
+    from pgwire_codec.lake.log_range import LogRange
+    from pgwire_codec.lake.mirror_options import MirrorOptions
 
 #: Metadata of changes that a fold needs.
 _METADATA: Final = ("_op", "_commit_lsn", "_seq", "_unchanged", "_before")
@@ -62,29 +64,27 @@ class RowForm:
         table: str,
         newest: RelationVersion,
         versions: Sequence[RelationVersion],
-        options: DecoderOptions,
-        registry: TypeRegistry,
-        leaves: PossibleLeaves,
-        masks: Masks,
-        row_columns: RowColumns,
+        options: MirrorOptions,
+        whole: LogRange,
     ) -> RowForm:
         """Return the form of a table's rows, by its newest version and all that it may have.
 
         Raises ``TableError`` if the rows cannot have the masks or the further columns.
         """
-        relation = newest.relation
+        relation, decoder = newest.relation, options.decoder
         schema = table_schema(
             newest,
             versions,
-            options.type_options,
-            registry,
-            before=options.before,
+            decoder.type_options,
+            whole.registry,
+            before=decoder.before,
             invalid=False,
-            leaves=leaves,
+            leaves=whole.leaves,
         )
         schema = replace(schema, arrow=row_schema(schema.arrow))
         own = {name: schema.arrow.field(name).type for name in schema.columns}
         identity = key_columns(relation)
+        masks, row_columns = options.masks, options.row_columns
         chosen = masks.check_columns(table, own, identity or ())
         kept = [name for name in own if chosen.get(name) != DROP]
         if not kept:

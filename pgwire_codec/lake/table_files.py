@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pgwire_codec.errors import TableError
@@ -119,6 +120,25 @@ class TableFiles:
                     kept[inside] = False
                     rows = rows.filter(pa.array(kept))
                 yield from rows.to_batches()
+
+    def has_nulls(self, column: pa.Field, deleted: str | None) -> bool:
+        """Return whether a column is null in a row.
+
+        Rows with true in the boolean column ``deleted`` do not count, if a name is given.
+        """
+        fields = [column] if deleted is None else [column, pa.field(deleted, pa.bool_())]
+        for file in self.files:
+            if file.rows is not None and file.rows == file.deleted:
+                continue
+            if file.bounds.nulls.get(column.name) == 0:
+                continue
+            for batch in self.batches(file, pa.schema(fields)):
+                is_null = batch.column(0).is_null()
+                if deleted is not None:
+                    is_null = pc.and_not(is_null, batch.column(1).fill_null(False))
+                if pc.any(is_null).as_py():
+                    return True
+        return False
 
 
 def grouped(files: Iterable[DataFile], size: int) -> list[list[DataFile]]:

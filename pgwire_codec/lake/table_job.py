@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from functools import cached_property
 from itertools import chain
 from typing import Final
 
 import pyarrow as pa
 
 from pgwire_codec.changes.hints import COPY_AGAIN
-from pgwire_codec.changes.identity import PossibleLeaves, key_columns
-from pgwire_codec.errors import LogError, Rejected, TableError
+from pgwire_codec.changes.identity import column_names, key_columns
+from pgwire_codec.errors import LogError, TableError
 from pgwire_codec.lake.column_history import COLUMN_LISTS, ColumnHistory
-from pgwire_codec.lake.dead_letters import DeadLetters
-from pgwire_codec.lake.evolution import TablePolicies, evolution_steps
-from pgwire_codec.lake.lakehouse import Lake
-from pgwire_codec.lake.masks import CONSTANT, Masks, constant
-from pgwire_codec.lake.nulls import has_nulls
-from pgwire_codec.lake.pieces import Piece, pieces_of
+from pgwire_codec.lake.evolution import evolution_steps
+from pgwire_codec.lake.log_range import LogRange, Piece, pieces_of
+from pgwire_codec.lake.masks import CONSTANT, constant
+from pgwire_codec.lake.mirror_options import MirrorContext
 from pgwire_codec.lake.position import Position
-from pgwire_codec.lake.replay import check_history, check_keys, moved_without_values
+from pgwire_codec.lake.requests import check_history, check_keys, moved_without_values
 from pgwire_codec.lake.rewriting import copy_without, rewrite
-from pgwire_codec.lake.row_columns import DELETED, RowColumns
+from pgwire_codec.lake.row_columns import DELETED
 from pgwire_codec.lake.row_form import RowForm
-from pgwire_codec.lake.runners.runner import Runner
 from pgwire_codec.lake.status import LOGGER, REPLAYING, RESUMING, TableStatus
 from pgwire_codec.lake.tables.column_steps import AddColumn, ClearColumn, changed_schema
 from pgwire_codec.lake.tables.target import Commit, CommitConflict, Target
 from pgwire_codec.lake.tasks import ChangeFacts, MergeOutcome, TableWork, deleted_rows
-from pgwire_codec.lake.truncates import TEXTS, last_truncate
-from pgwire_codec.log import Log, LogPlan
-from pgwire_codec.log.relation_history import RelationHistory, VersionInForce
-from pgwire_codec.options import DecoderOptions
+from pgwire_codec.log.relation_history import VersionInForce
 from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.transactions.carry import RelationVersion
@@ -46,137 +38,28 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _BUCKET_BYTES: Final = 16 << 20
 
 
-@dataclass(frozen=True)
-class MirrorSettings:
-    """Choices of a mirror.
-
-    Attributes
-    ----------
-    policies : TablePolicies
-        What to do when a table's columns change.
-    masks : Masks
-    row_columns : RowColumns
-    decoder : DecoderOptions
-    collects_letters : bool
-        Whether changes that do not decode are recorded as dead letters, and left out.
-    """
-
-    policies: TablePolicies
-    masks: Masks
-    row_columns: RowColumns
-    decoder: DecoderOptions
-    collects_letters: bool = False
-
-
-class Range:
-    """Range of a log that ends at a commit LSN, for the jobs of its tables.
-
-    They run in several threads, and a Log is not for many threads.
-    """
-
-    def __init__(self, log: Log, until: int) -> None:
-        self.uri = log.uri
-        self.begin = log.begin.lsn
-        self.until = until
-        self.server_version = log.source.server_version
-        self.registry = log.registry
-        self.scope = log.relations_at(until)
-        self.leaves = PossibleLeaves(version for _, version in self.scope.relations.values())
-        self._log = log
-        self._history = RelationHistory(log)
-        self._lock = threading.Lock()
-
-    def between(self, oid: int, after: int, until: int) -> list[VersionInForce]:
-        """Return the versions of a relation between two commit LSNs."""
-        with self._lock:
-            return self._history.between(oid, after, until)
-
-    def versions(self, oid: int) -> list[RelationVersion]:
-        """Return all versions of a relation."""
-        with self._lock:
-            return self._versions.get(oid, [])
-
-    @cached_property
-    def _versions(self) -> dict[int, list[RelationVersion]]:
-        """All versions of each relation: a log of many tables has many."""
-        found: dict[int, list[RelationVersion]] = {}
-        for version in self._log.versions:
-            found.setdefault(version.relation.oid, []).append(version)
-        return found
-
-    def plan(self, oid: int, after: int, until: int) -> LogPlan:
-        """Plan the decoding of a relation's changes between two commit LSNs."""
-        with self._lock:
-            return self._log.plan(after, until, relation_oid=oid, on_error="skip")
-
-    def has_changes(self, oid: int, piece: Piece) -> bool:
-        """Return whether a relation has changes in a piece, or messages that do not decode."""
-        for partition in self.plan(oid, piece.after, piece.until).partitions:
-            letters: list[Rejected] = []
-            for batch in partition.decode(TEXTS, letters):
-                if batch.relation.oid == oid:
-                    return True
-            if letters:
-                return True
-        return False
-
-    def last_truncate(self, oid: int, after: int) -> int | None:
-        """Return the commit LSN of the last truncate of a relation, up to the log's end."""
-        with self._lock:
-            return last_truncate(self._log, oid, max(after, self.begin))
-
-    def was_pruned(self, oid: int) -> bool:
-        """Return whether the log may have had earlier changes of a relation."""
-        with self._lock:
-            return bool(self.begin) and oid in self._log.relations_at(self.begin).relations
-
-
 class TableJob:
     """Applies changes of a table, piece by piece.
 
-    Parameters
-    ----------
-    status : TableStatus
-        State before.
-    version : RelationVersion
-        The relation that has the name at the range's end.
-    whole : Range
-    lake : Lake
-    settings : MirrorSettings
-    letters : DeadLetters
-    runner : Runner
-        Writes files again, if columns change.
-
-    Attributes
-    ----------
-    status : TableStatus
-        State after the pieces until now.
-    pieces : list of Piece
-        Those that remain.
-    may_be_committed : bool
-        Whether the target may have the data files of the piece.
+    ``status`` is that before the changes, and ``version`` is the relation that has the name at the
+    range's end.
     """
 
     def __init__(
-        self,
-        status: TableStatus,
-        version: RelationVersion,
-        whole: Range,
-        lake: Lake,
-        settings: MirrorSettings,
-        letters: DeadLetters,
-        runner: Runner,
+        self, status: TableStatus, version: RelationVersion, whole: LogRange, context: MirrorContext
     ) -> None:
+        #: State after the pieces until now.
         self.status = status
         self.oid = version.relation.oid
+        #: Pieces that remain.
         self.pieces: list[Piece] = []
+        #: True if the target may have the data files of the piece.
         self.may_be_committed = False
         self._version = version
         self._range = whole
-        self._lake = lake
-        self._settings = settings
-        self._letters = letters
-        self._runner = runner
+        self._context = context
+        self._options = context.options
+        self._letters = context.letters
         self._target: Target | None = None
         self._begin = 0
         self._is_rebuilt = False  # by a truncate at the beginning of the range
@@ -198,14 +81,20 @@ class TableJob:
         assert self._target is not None
         return self._target
 
+    @property
+    def _is_history(self) -> bool:
+        return self._options.row_columns.is_history
+
+    def _count_letters(self) -> None:
+        self.status = replace(self.status, dead_letters=self._letters.count(self.oid))
+
     def open(self) -> bool:
         """Find the pieces that remain; return False if the table waits for a later range."""
-        self._target = self._lake.open(self.relation)
-        until, state, settings = self._range.until, self.status.state, self._settings
-        form = settings.row_columns
+        self._target = self._context.lake.open(self.relation)
+        until, state = self._range.until, self.status.state
         if state == REPLAYING and (begin := self._replay_from()) is not None:
             self._begin, self._is_replay = begin, True
-        elif state == RESUMING and not form.is_history and (place := self._truncated()):
+        elif state == RESUMING and not self._is_history and (place := self._truncated()):
             if place > until:
                 return False
             self._begin, self._is_rebuilt = place - 1, True
@@ -214,8 +103,9 @@ class TableJob:
         self._recover_columns()
         self.status = replace(self.status, relation_oid=self.oid)
         is_written_again = self.target.schema is None and self._begin != self.status.whole_lsn
-        if settings.collects_letters and is_written_again:
-            self.status = self._letters.replaced(self.status, None)
+        if self._options.dead_letters and is_written_again:
+            self._letters.replace(self.oid, None)
+            self._count_letters()
         if self._begin < until:
             versions = self._range.between(self.oid, self._begin, until)
             if self._is_replay:
@@ -231,9 +121,8 @@ class TableJob:
         position, status = self.target.position, self.status
         known = status.whole_lsn if status.relation_oid == self.oid else None
         known = max(known or 0, self._range.begin)
-        is_history = self._settings.row_columns.is_history
         lsn = position.commit_lsn or 0
-        if is_history or position.relation != self.oid or lsn <= known:
+        if self._is_history or position.relation != self.oid or lsn <= known:
             return
         found = pieces_of(self._range.between(self.oid, known, lsn), known, lsn)
         names = _names(found[-1].versions[-1]) if found else set()
@@ -252,10 +141,10 @@ class TableJob:
 
         ``message_bytes`` are those of the piece. With ``inserts_only``, it has no other changes.
         """
-        piece, settings, form = self.pieces[0], self._settings, self._settings.row_columns
-        target = self._target = self._lake.open(self.relation)
+        piece, is_history = self.pieces[0], self._is_history
+        target = self._target = self._context.lake.open(self.relation)
         relation, table = piece.versions[-1], self.status.table
-        settings.masks.check_versions(table, piece.versions)
+        self._options.masks.check_versions(table, piece.versions)
         is_other = target.position.relation not in (None, self.oid)
         is_first = target.schema is None or is_other
         rows = self._form(piece, of_log=is_first and not self._is_rebuilt)
@@ -272,7 +161,7 @@ class TableJob:
                 rows = rows.with_target(columns)
         rows.check_names()
         has_rows = held is not None and not (self._replaces or target.files.is_empty)
-        if not form.is_history:
+        if not is_history:
             known = {} if self._replaces or held is None else self.status.incomplete_columns
             new = {name: piece.since(name) for name in sorted(added)}
             self._since = known | new
@@ -280,7 +169,7 @@ class TableJob:
         empties = self._replaces or held is None
         files = target.files
         empty = replace(files, files=()) if empties else files
-        appends = form.is_history or (inserts_only and (rows.keys is None or empty.is_empty))
+        appends = is_history or (inserts_only and (rows.keys is None or empty.is_empty))
         self._columns = columns
         return TableWork(
             rows,
@@ -297,11 +186,12 @@ class TableJob:
         Files that replace others are added to the outcomes. Raises ``CommitConflict`` if the piece
         is to be prepared again.
         """
-        piece, target, form = self.pieces[0], self.target, self._settings.row_columns
+        piece = self.pieces[0]
         if facts.letters is not None and not self._is_replay:
             # Before their changes are missing in the target.
-            letters = pa.Table.from_batches([facts.letters])
-            self.status = self._letters.recorded(self.status, letters)
+            self._letters.record(facts.letters)
+            self._count_letters()
+            LOGGER.warning("changes of %s do not decode, and are left out", self.status.table)
         if self._is_replay and facts.moved:
             raise moved_without_values(
                 self.status.table, facts.moved[0].column("_commit_lsn")[0].as_py()
@@ -309,15 +199,17 @@ class TableJob:
         error = facts.error or next((each.error for each in outcomes if each.error), None)
         if error is not None:
             raise error
-        former = target.position.relation
+        former = self.target.position.relation
         if facts.rows:
             self._commit(facts, outcomes)
         if self._is_replay:
-            letters = None if facts.letters is None else pa.Table.from_batches([facts.letters])
-            self.status = self._letters.replaced(self.status, letters)
-        if not form.is_history:
+            self._letters.replace(self.oid, facts.letters)
+            self._count_letters()
+        if not self._is_history:
             if self.status.dead_letters:
-                self.status = self._letters.without_lost(self.status, former, facts)
+                truncated = None if facts.truncated is None else facts.truncated.commit_lsn
+                self._letters.delete_lost(self.oid, former, truncated)
+                self._count_letters()
             self.status = self.status.kept(self._lacking(piece, facts))
         for step in self._altered:
             LOGGER.warning("%s: %s", self.status.table, step)
@@ -326,8 +218,8 @@ class TableJob:
             time = _EPOCH + timedelta(microseconds=facts.last_time)
         self.status = replace(
             self.status,
-            masks=self._settings.masks.recorded(self.status.table, piece.versions[-1]),
-            row_columns=form.names,
+            masks=self._options.masks.recorded(self.status.table, piece.versions[-1]),
+            row_columns=self._options.row_columns.names,
             commit_time=time,
             changes=self.status.changes + facts.rows,
             evolutions=(*self.status.evolutions, *self._altered),
@@ -349,11 +241,11 @@ class TableJob:
 
     def close(self) -> None:
         """Create a missing target, without rows, and complete the status."""
-        target = self._target = self._lake.open(self.relation)
+        target = self._target = self._context.lake.open(self.relation)
         if target.schema is None:
             self._create(target)
-        if self._settings.collects_letters:
-            self.status = replace(self.status, dead_letters=self._letters.count(self.oid))
+        if self._options.dead_letters:
+            self._count_letters()
         self.status = replace(
             self.status.kept(self.status.incomplete_columns),
             commit_lsn=target.position.commit_lsn,
@@ -363,29 +255,21 @@ class TableJob:
 
     def _create(self, target: Target) -> None:
         until = self._range.until
-        piece = Piece(until, until, [self._version], [until])
-        rows = self._form(piece, of_log=True)
+        rows = self._form(Piece(until, until, [VersionInForce(until, self._version)]), of_log=True)
         rows.check_names()
         target.commit(Commit(Position(until, self.oid), schema=rows.columns))
         self.status = replace(
             self.status,
-            masks=self._settings.masks.recorded(self.status.table, self.relation),
-            row_columns=self._settings.row_columns.names,
+            masks=self._options.masks.recorded(self.status.table, self.relation),
+            row_columns=self._options.row_columns.names,
         )
 
     def _form(self, piece: Piece, *, of_log: bool) -> RowForm:
         """Return the form of the rows of a piece; its columns can have types for the whole log."""
-        settings = self._settings
+        newest = piece.declared[-1]
         versions = self._range.versions(self.oid) if of_log else piece.declared
         return RowForm.create(
-            self.status.table,
-            piece.declared[-1],
-            [*versions, piece.declared[-1]],
-            settings.decoder,
-            self._range.registry,
-            self._range.leaves,
-            settings.masks,
-            settings.row_columns,
+            self.status.table, newest, [*versions, newest], self._options, self._range
         )
 
     def _fit(
@@ -395,9 +279,8 @@ class TableJob:
 
         Return the target's columns for the new rows, and the columns that older rows lack.
         """
-        settings, table, target = self._settings, self.status.table, self.target
-        form, relation = settings.row_columns, piece.versions[-1]
-        policy = settings.policies.of(table)
+        table, target, relation = self.status.table, self.target, piece.versions[-1]
+        form, policy = self._options.row_columns, self._options.policies.of(table)
         evolves = policy in ("evolve", "rename")
         columns_of_piece = _names(relation) - _names(piece.versions[0])
         if target.position.commit_lsn is not None:
@@ -408,14 +291,14 @@ class TableJob:
                 f"{target.position.relation} had",
                 hint='Use `on_schema_change="evolve"`, and resume the table.',
             )
-        self._replaces = (is_other or self._is_rebuilt) and not form.is_history
+        self._replaces = (is_other or self._is_rebuilt) and not self._is_history
         if self._replaces and evolves:
             step = f"replace all rows by those after {format_lsn(piece.after)}"
             if is_other:
                 step = f"replace relation {target.position.relation} by {self.oid}"
             self._altered[step] = None
             return rows.columns, columns_of_piece
-        settings.masks.check_recorded(table, self.status.masks, piece.versions[0], relation)
+        self._options.masks.check_recorded(table, self.status.masks, piece.versions[0], relation)
         history = ColumnHistory.of(
             [relation] if is_other else piece.versions,
             renames=policy == "rename" or self._range.server_version < COLUMN_LISTS,
@@ -435,13 +318,13 @@ class TableJob:
 
     def _alter(self, history: ColumnHistory, rows: RowForm, held: pa.Schema) -> None:
         """Change the columns of the target."""
-        is_history, keys = self._settings.row_columns.is_history, set(rows.keys or ())
+        keys = set(rows.keys or ())
         columns = {column.name: column.type for column in held}
         wanted = {column.name: column.type for column in rows.columns}
         steps = evolution_steps(
-            history, columns, wanted, self._settings.policies.of(self.status.table)
+            history, columns, wanted, self._options.policies.of(self.status.table)
         )
-        if is_history:  # older rows keep what they had
+        if self._is_history:  # older rows keep what they had
             steps = [step for step in steps if not isinstance(step, ClearColumn)]
         new = {step.name for step in steps if isinstance(step, (AddColumn, ClearColumn))}
         if not self.target.files.is_empty and not new.isdisjoint(keys):
@@ -455,7 +338,6 @@ class TableJob:
         self._altered |= dict.fromkeys([*map(str, steps), *dropped])
         if steps:
             target = self.target
-            schema = changed_schema(held, steps)
             constants = {
                 step.name: constant(rows.masks[step.name], step.kind)
                 for step in steps
@@ -463,22 +345,22 @@ class TableJob:
                 and rows.masks.get(step.name, "").startswith(CONSTANT)
             }
             if target.takes(steps) and not constants:
+                schema = changed_schema(held, steps)
                 target.commit(Commit(target.position, schema=schema, steps=steps))
             else:
-                rewrite(target, self._runner, schema, steps, constants=constants)
+                rewrite(target, self._context.runner, steps, constants=constants)
 
     def _commit(self, facts: ChangeFacts, outcomes: list[MergeOutcome]) -> None:
-        target, is_history = self.target, self._settings.row_columns.is_history
-        before = target.position
+        target, before = self.target, self.target.position
         lsn = facts.last_lsn
         if before.relation == self.oid and before.commit_lsn is not None:
             lsn = max(lsn, before.commit_lsn)  # a replay ends where the target is
-        replaces = self._replaces or (facts.truncated is not None and not is_history)
+        replaces = self._replaces or (facts.truncated is not None and not self._is_history)
         changed = target.schema is None or self._columns != target.schema
         deleted = {} if replaces else deleted_rows(outcomes)
         removed: tuple[str, ...] = ()
         if deleted and not target.marks:
-            copies = copy_without(target, self._runner, deleted)
+            copies = copy_without(target, self._context.runner, deleted)
             outcomes.append(MergeOutcome(self.oid, copies))
             deleted, removed = {}, (*deleted,)
         commit = Commit(
@@ -503,18 +385,18 @@ class TableJob:
             raise
 
     def _warn_of_appends(self, relation: Relation) -> None:
-        is_history = self._settings.row_columns.is_history
-        if not is_history and not key_columns(relation) and relation.replica_identity != "f":
+        has_identity = key_columns(relation) or relation.replica_identity == "f"
+        if not self._is_history and not has_identity:
             LOGGER.warning("%s has no replica identity: its rows are appended", self.status.table)
 
     def _replay_from(self) -> int | None:
         """Return the commit LSN from which on changes are applied again; None for none."""
         oid, until = self.oid, self._range.until
         begin = self._letters.first_lsn(oid)
-        self.status = replace(self.status, dead_letters=self._letters.count(oid))
+        self._count_letters()
         if begin is None or self.target.position.relation != oid:
             return None
-        check_keys(self.status.table, self.relation, self._settings.row_columns)
+        check_keys(self.status.table, self.relation, is_history=self._is_history)
         return min(begin, until)
 
     def _truncated(self) -> int | None:
@@ -535,7 +417,7 @@ class TableJob:
         if is_new and whole >= self._range.begin:
             return whole
         position = target.position
-        is_other = position.relation != oid and not self._settings.row_columns.is_history
+        is_other = position.relation != oid and not self._is_history
         if target.schema is None or position.commit_lsn is None or is_other:
             if self._range.was_pruned(oid):
                 raise self._pruned()
@@ -560,7 +442,7 @@ class TableJob:
         begin = piece.after + 1
         partitions = self._range.plan(self.oid, piece.after, begin).partitions
         for batch in chain.from_iterable(partition.decode() for partition in partitions):
-            names = {column.name for column in batch.relation.columns} & set(history.renamed)
+            names = _names(batch.relation) & set(history.renamed)
             if batch.relation.oid == self.oid and names:
                 raise TableError(
                     f"column {', '.join(sorted(names))} of {self.status.table} was renamed in the "
@@ -571,18 +453,18 @@ class TableJob:
 
     def _with_nulls(self, relation: Relation, columns: Mapping[str, int]) -> dict[str, int]:
         """Return those of some columns that the table still has, and that are null in a row."""
-        target = self._lake.open(self.relation)
+        target = self._context.lake.open(self.relation)
         schema = target.schema
         if schema is None:
             return {}
         held = _names(relation) & set(schema.names)
-        deleted = DELETED if self._settings.row_columns.keeps_deleted else None
+        deleted = DELETED if self._options.row_columns.keeps_deleted else None
         return {
             name: lsn
             for name, lsn in columns.items()
-            if name in held and has_nulls(target.files, schema.field(name), deleted)
+            if name in held and target.files.has_nulls(schema.field(name), deleted)
         }
 
 
 def _names(relation: Relation) -> set[str]:
-    return {column.name for column in relation.columns}
+    return set(column_names(relation))

@@ -22,45 +22,31 @@ _SMALL_FILES: Final = 50
 _DELETED: Final = 0.2
 
 
-class Upkeep:
-    """Writes files of tables again between two turns.
+def keep_up(lake: Lake, runner: Runner, relations: Sequence[Relation]) -> None:
+    """Write files of some tables again, after a turn that changed them.
 
-    Parameters
-    ----------
-    lake : Lake
-    runner : Runner
+    Raises ``PgwireError`` for an error that concerns all tables, such as a full disk. After another
+    one, the table remains as it is.
     """
+    for relation in relations:
+        target = lake.open(relation)
+        if target.schema is not None and target.deletes:
+            _keep_up(target, runner)
 
-    def __init__(self, lake: Lake, runner: Runner) -> None:
-        self._lake = lake
-        self._runner = runner
 
-    def run(self, relations: Sequence[Relation]) -> None:
-        """Look after the tables of some relations, after a turn that changed them.
-
-        Raises ``PgwireError`` for an error that concerns all tables, such as a full disk. After
-        another one, the table remains as it is.
-        """
-        for relation in relations:
-            target = self._lake.open(relation)
-            if target.schema is None or not target.deletes:
-                continue
-            chosen = files_to_rewrite(target.files.files)
-            if chosen:
-                self._rewrite(target, chosen)
-
-    def _rewrite(self, target: Target, chosen: Sequence[DataFile]) -> None:
-        schema = target.schema
-        assert schema is not None, "it has files"
-        try:
-            rewrite(target, self._runner, schema, chosen=chosen)
-        except CommitConflict as conflict:
-            LOGGER.info("files of %s are not written again: %s", target.name, conflict)
-        except Exception as error:
-            found = error_of(error, target.name)
-            if ends_all(found):
-                raise found from error
-            LOGGER.warning("files of %s are not written again: %s", target.name, found)
+def _keep_up(target: Target, runner: Runner) -> None:
+    chosen = files_to_rewrite(target.files.files)
+    if not chosen:
+        return
+    try:
+        rewrite(target, runner, chosen=chosen)
+    except CommitConflict as conflict:
+        LOGGER.info("files of %s are not written again: %s", target.name, conflict)
+    except Exception as error:
+        found = error_of(error, target.name)
+        if ends_all(found):
+            raise found from error
+        LOGGER.warning("files of %s are not written again: %s", target.name, found)
 
 
 def files_to_rewrite(files: Sequence[DataFile]) -> list[DataFile]:

@@ -12,7 +12,7 @@ from pgwire_codec.metrics.observed import Observed, Values, by_name, get_meter, 
 
 if TYPE_CHECKING:
     from pgwire_codec.capture.lag import Lag
-    from pgwire_codec.lake.mirror_run import MirroredBatch
+    from pgwire_codec.lake.mirror_options import MirroredBatch
     from pgwire_codec.lake.mirroring import Mirror
     from pgwire_codec.lake.status import TableStatus
     from pgwire_codec.metrics.log_watch import LogWatch

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from pgwire_codec.lake.evolution import Policy, TablePolicies
 from pgwire_codec.lake.lakehouse import Lake
 from pgwire_codec.lake.masks import Masks
-from pgwire_codec.lake.mirror_run import MirroredBatch
-from pgwire_codec.lake.mirroring import Mirror, MirrorOptions
+from pgwire_codec.lake.mirror_options import MirroredBatch, MirrorOptions
+from pgwire_codec.lake.mirroring import Mirror
 from pgwire_codec.lake.requests import replay_table as replay
 from pgwire_codec.lake.requests import resume_table as resume
 from pgwire_codec.lake.row_columns import RowColumns

@@ -11,7 +11,7 @@ import pytest
 from pgwire_codec.cli.mirror import mirror
 from pgwire_codec.cli.mirror_report import JsonLines
 from pgwire_codec.errors import TableError
-from pgwire_codec.lake.mirror_run import MirroredBatch
+from pgwire_codec.lake.mirror_options import MirroredBatch
 from pgwire_codec.lake.status import TableStatus
 
 

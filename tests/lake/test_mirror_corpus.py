@@ -19,6 +19,7 @@ from pgwire_codec import log
 from pgwire_codec.lake import (
     buckets,
     data_files,
+    mirror_options,
     mirroring,
     table_job,
     tasks,
@@ -104,7 +105,7 @@ def cut_captures(draw: st.DrawFn, among: Sequence[Capture]) -> tuple[Capture, Pi
 def mirrored(capture: Capture, cut: Pieces, folder: Path, **options: Any) -> MirrorOf:
     """Mirror a capture without Spark."""
     made = MirrorOf(None, folder, options.pop("engine", "local"))
-    chosen = mirroring.MirrorOptions(once=True, max_bytes=cut.turn_bytes, **options)
+    chosen = mirror_options.MirrorOptions(once=True, max_bytes=cut.turn_bytes, **options)
     running: mirroring.Mirror | None = None
 
     def run() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pgwire_codec import log
-from pgwire_codec.lake.pieces import pieces_of
+from pgwire_codec.lake.log_range import pieces_of
 from pgwire_codec.log.relation_history import RelationHistory
 from tests.support import build
 from tests.support.build import column

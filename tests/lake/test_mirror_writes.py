@@ -10,7 +10,8 @@ import pytest
 
 import pgwire_codec as pgc
 from pgwire_codec.lake import upkeep
-from pgwire_codec.lake.mirroring import Mirror, MirrorOptions
+from pgwire_codec.lake.mirror_options import MirrorOptions
+from pgwire_codec.lake.mirroring import Mirror
 from pgwire_codec.lake.runners import threads
 from pgwire_codec.lake.tables import delta, delta_vectors
 from tests.support import build

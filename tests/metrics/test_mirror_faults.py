@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pgwire_codec.lake.mirror_run import MirroredBatch
+from pgwire_codec.lake.mirror_options import MirroredBatch
 from pgwire_codec.lake.status import SET_ASIDE, TableStatus
 from pgwire_codec.metrics import MirrorMetrics, MirrorWatch
 from pgwire_codec.metrics import instruments as i

@@ -1,0 +1,109 @@
+"""Options of a mirror, and what its parts share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from pgwire_codec.errors import OptionError
+from pgwire_codec.lake.dead_letters import DeadLetters
+from pgwire_codec.lake.evolution import TablePolicies
+from pgwire_codec.lake.lakehouse import Lake
+from pgwire_codec.lake.masks import Masks
+from pgwire_codec.lake.row_columns import RowColumns
+from pgwire_codec.lake.row_types import ROW_TYPES
+from pgwire_codec.lake.runners.runner import Runner
+from pgwire_codec.lake.status import TableStatus
+from pgwire_codec.options import DecoderOptions
+
+#: Seconds between two looks at a log that does not grow.
+POLL_SECONDS: Final = 0.2
+
+_UNITS: Final = {
+    "millisecond": 0.001, "ms": 0.001, "second": 1.0, "sec": 1.0, "minute": 60.0, "min": 60.0,
+    "hour": 3600.0, "day": 86400.0,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class MirroredBatch:
+    """Result of a turn."""
+
+    batch: int  # number of the turn
+    #: Commit LSN up to which all tables are whole that are not set aside.
+    until: int
+    changed: tuple[TableStatus, ...]  # tables with changes, or with an error
+    tables: tuple[TableStatus, ...]  # all tables
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorOptions:
+    """Options of a mirror, which :func:`pgwire_codec.spark.mirror` describes.
+
+    Raises ``OptionError`` for an invalid option.
+    """
+
+    once: bool = False
+    every: str | float | None = None
+    policies: TablePolicies = field(default_factory=TablePolicies)
+    masks: Masks = field(default_factory=Masks)
+    row_columns: RowColumns = field(default_factory=RowColumns)
+    dead_letters: bool = False
+    types: str = "native"
+    numeric: str = "string"
+    unrepresentable: str = "raise"
+    on_error: str = "raise"
+    max_bytes: int | None = None
+    report: Callable[[MirroredBatch], None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.dead_letters and self.on_error == "skip":
+            raise OptionError(
+                "`dead_letters=True` and `on_error='skip'` exclude one another",
+                hint="With dead letters, changes that do not decode are left out, too.",
+            )
+        if self.once and self.every is not None:
+            raise OptionError("`once` and `every` exclude one another")
+        if self.on_error not in ("raise", "skip"):
+            raise OptionError(f"on_error must be one of raise, skip, not {self.on_error!r}")
+        _ = self.decoder, self.seconds
+
+    @property
+    def decoder(self) -> DecoderOptions:
+        """Options of the decoder."""
+        return DecoderOptions(
+            types=self.types,
+            numeric=self.numeric,
+            before="key",
+            unrepresentable=self.unrepresentable,
+            on_error="skip" if self.dead_letters else self.on_error,
+            arrow_types=ROW_TYPES,
+        )
+
+    @property
+    def seconds(self) -> float:
+        """Seconds between the beginnings of two turns, at least."""
+        if self.every is None or isinstance(self.every, (int, float)):
+            return POLL_SECONDS if self.every is None else self.every
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+?)s?\s*", self.every.lower())
+        if match is None or match[2] not in _UNITS:
+            raise OptionError(f"`every`: {self.every!r} is not a time such as '10 seconds'")
+        return float(match[1]) * _UNITS[match[2]]
+
+    def for_lake(self, lake: Lake) -> MirrorOptions:
+        """Return the options with which a lake can be written."""
+        if not lake.has_histories_only:
+            return self
+        return replace(self, row_columns=replace(self.row_columns, is_history=True))
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorContext:
+    """What the turns of a mirror share: its lake, options, dead letters, and runner of tasks."""
+
+    lake: Lake
+    options: MirrorOptions
+    letters: DeadLetters
+    runner: Runner
