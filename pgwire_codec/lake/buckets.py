@@ -6,12 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from pgwire_codec.lake.comparison import Numbers
 from pgwire_codec.lake.row_hashes import row_hashes
-
-Numbers = npt.NDArray[np.int64]
 
 #: Bytes of rows of a bucket that go to another task at once.
 _PIECE_BYTES: Final = 4 << 20

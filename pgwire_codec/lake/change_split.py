@@ -9,9 +9,10 @@ import pyarrow as pa
 from pgwire_codec.lake.buckets import BucketSplit, bucket_numbers
 from pgwire_codec.lake.change_columns import ChangeColumns
 from pgwire_codec.lake.comparison import mask_of
-from pgwire_codec.lake.fold import count_events, fold_events, key_events, row_events
+from pgwire_codec.lake.fold import count_events, fold_events, key_events
 from pgwire_codec.lake.key_codes import match_codes
 from pgwire_codec.lake.merge import TableMerge, merge_counts, merge_rows
+from pgwire_codec.lake.row_counts import split_updates
 from pgwire_codec.lake.table_files import TableFiles
 
 
@@ -51,7 +52,7 @@ class ChangeSplit:
             if len(moved := moved_keys(events, columns)):
                 self.moved.append(moved)
         else:
-            events = row_events(changes, columns)
+            events = split_updates(changes, columns)
             identity = [events.column(name) for name in columns.numbers]
         buckets = bucket_numbers(identity, self._buckets)
         if self._pinned is not None:

@@ -1,4 +1,4 @@
-"""Comparison of Arrow arrays, element by element, and masks."""
+"""Comparison of Arrow arrays, element by element; masks and numbers of rows."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Mask = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
 
 
 def differs(left: pa.Array, right: pa.Array) -> Mask:
@@ -32,7 +33,7 @@ def differs(left: pa.Array, right: pa.Array) -> Mask:
 
 def _lists_differ(left: pa.ListArray, right: pa.ListArray) -> Mask:
     """Compare lists; the result has no meaning where one is null."""
-    lengths, others = (_lengths(each) for each in (left, right))
+    lengths, others = (pc.list_value_length(each).fill_null(0).to_numpy() for each in (left, right))
     different: Mask = lengths != others
     lengths = np.where(different, 0, lengths)
     rows = np.repeat(np.arange(len(left)), lengths)
@@ -44,12 +45,7 @@ def _lists_differ(left: pa.ListArray, right: pa.ListArray) -> Mask:
     return different
 
 
-def _lengths(lists: pa.ListArray) -> npt.NDArray[np.int32]:
-    lengths: npt.NDArray[np.int32] = pc.list_value_length(lists).fill_null(0).to_numpy()
-    return lengths
-
-
-def mask_of(array: pa.BooleanArray) -> Mask:
+def mask_of(array: pa.BooleanArray | pa.ChunkedArray) -> Mask:
     """Return a boolean array without nulls as a mask."""
     mask: Mask = array.to_numpy(zero_copy_only=False)
     return mask

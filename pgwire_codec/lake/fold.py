@@ -5,60 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pgwire_codec.errors import TableError
 from pgwire_codec.lake.change_columns import ChangeColumns
-from pgwire_codec.lake.comparison import Mask, differs, mask_of
+from pgwire_codec.lake.comparison import Mask, Numbers, differs, mask_of
 from pgwire_codec.lake.key_chains import CHAIN, resolve_chains
 from pgwire_codec.lake.key_codes import group_codes
 from pgwire_codec.lake.key_states import fold as fold_states
-from pgwire_codec.lake.row_counts import ROW_HASH, count_rows, split_updates
-from pgwire_codec.lake.unsent_values import Rows, missing_values
+from pgwire_codec.lake.row_counts import ROW_HASH, count_rows
+from pgwire_codec.lake.unsent_values import missing_values
 
 
 @dataclass(frozen=True, slots=True)
 class NetRows:
-    """One row for each key that changes touch.
+    """One row for each key that changes touch."""
 
-    Attributes
-    ----------
-    rows : pyarrow.Table
-        The table's columns. A row that is gone has only its key.
-    gone : ndarray of bool
-        Whether the key has no row at the end.
-    roots : pyarrow.Table
-        The key that each row had before the changes; null for an inserted row.
-    missing : dict of str to ndarray
-        By column, the rows whose value the changes do not contain: the row had it before.
-    """
-
-    rows: pa.Table
-    gone: Mask
-    roots: pa.Table
-    missing: dict[str, Rows]
+    rows: pa.Table  # the table's columns; a row that is gone has only its key
+    gone: Mask  # whether the key has no row at the end
+    roots: pa.Table  # the key that each row had before the changes; null for an inserted row
+    #: By column, the rows whose value the changes do not contain: the row had it before.
+    missing: dict[str, Numbers]
 
     def __len__(self) -> int:
         return len(self.gone)
-
-
-def fold(changes: pa.Table, columns: ChangeColumns) -> NetRows:
-    """Return the last state of each row that changes touch.
-
-    Parameters
-    ----------
-    changes : pyarrow.Table
-        Changes of a table with a key, without truncates: the columns of ``columns``.
-    columns : ChangeColumns
-
-    Raises
-    ------
-    TableError
-        For an update without ``_before``: whether it changed the key is unknown then.
-    """
-    return fold_events(key_events(number(changes, columns), columns), columns)
 
 
 def fold_events(events: pa.RecordBatch, columns: ChangeColumns) -> NetRows:
@@ -75,13 +46,13 @@ def fold_events(events: pa.RecordBatch, columns: ChangeColumns) -> NetRows:
         schema = pa.schema([events.schema.field(name) for name in names])
         empty = schema.empty_table().rename_columns(columns.table)
         return NetRows(empty, np.zeros(0, np.bool_), empty.select(keys), {})
-    is_last, far = _mask(states, "is_last"), _mask(states, "far")
+    is_last, far = mask_of(states.column("is_last")), mask_of(states.column("far"))
     has_left = pc.is_valid(states.column("left"))
     near = states.filter(pa.array(is_last & ~far)).drop_columns([*CHAIN])
     if far.any():
         chains = states.filter(pc.or_(has_left, states.column("far")))
         near = pa.concat_tables([near, resolve_chains(chains, columns).select(near.column_names)])
-    gone = _mask(near, "gone")
+    gone = mask_of(near.column("gone"))
     missing = {}
     for column, rows in missing_values(
         near.column("unchanged").combine_chunks(), columns.table
@@ -119,48 +90,15 @@ def _last_events(events: pa.RecordBatch, columns: ChangeColumns) -> NetRows:
 
 @dataclass(frozen=True, slots=True)
 class NetCounts:
-    """Rows of a table without a key that changes add and remove on balance.
-
-    Attributes
-    ----------
-    added : pyarrow.Table
-        Rows that the changes add.
-    removed : pyarrow.Table
-        Rows from before the changes that they remove, each different one once.
-    counts : ndarray of int64
-        How many of each removed row.
-    """
+    """Rows of a table without a key that changes add and remove on balance."""
 
     added: pa.Table
-    removed: pa.Table
-    counts: Rows
-
-
-def count(changes: pa.Table, columns: ChangeColumns) -> NetCounts:
-    """Return the rows that changes of a table without a key add and remove.
-
-    Parameters
-    ----------
-    changes : pyarrow.Table
-        Changes without truncates: the columns of ``columns``.
-    columns : ChangeColumns
-        Without keys.
-
-    Raises
-    ------
-    TableError
-        For a change without its whole old row.
-    """
-    return count_events(row_events(number(changes, columns), columns), columns)
-
-
-def row_events(batch: pa.RecordBatch, columns: ChangeColumns) -> pa.RecordBatch:
-    """Return the rows that numbered changes add and remove: ``removed`` bool, and the place."""
-    return split_updates(batch, columns.without_row_metadata())
+    removed: pa.Table  # rows from before the changes, each different one once
+    counts: Numbers  # how many of each removed row
 
 
 def count_events(events: pa.RecordBatch, columns: ChangeColumns) -> NetCounts:
-    """Return the rows that events of :func:`row_events`, in any order, add and remove."""
+    """Return the rows that events of :func:`split_updates`, in any order, add and remove."""
     names = columns.numbers
     codes = group_codes([events.column(name) for name in names])
     lsn, seq = _places(events)
@@ -172,7 +110,7 @@ def count_events(events: pa.RecordBatch, columns: ChangeColumns) -> NetCounts:
         nothing = pa.Table.from_batches([empty])
         return NetCounts(nothing, nothing, np.zeros(0, np.int64))
     rows = pa.Table.from_batches(counted)
-    is_removed = _mask(rows, "removed")
+    is_removed = mask_of(rows.column("removed"))
     data = rows.select(names).rename_columns(columns.table)
     return NetCounts(
         data.filter(pa.array(~is_removed)),
@@ -181,28 +119,7 @@ def count_events(events: pa.RecordBatch, columns: ChangeColumns) -> NetCounts:
     )
 
 
-def number(changes: pa.Table, columns: ChangeColumns) -> pa.RecordBatch:
-    """Return changes in one batch, numbered; see :class:`ChangeColumns`."""
-    numbers = {name: f"c{place}" for place, name in enumerate(columns.table)}
-    usual = {actual: name for name, actual in columns.metadata.items()}
-    renamed = changes.rename_columns(
-        [usual.get(name) or numbers[name] for name in changes.column_names]
-    )
-    arrays = {name: _one(renamed.column(name)) for name in renamed.column_names}
-    if columns.before:
-        before = arrays["_before"]
-        members = [numbers.get(name, name) for name in columns.before]
-        arrays["_before"] = pa.StructArray.from_arrays(
-            before.flatten(), names=members, mask=before.is_null()
-        )
-    return pa.RecordBatch.from_pydict(arrays)
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def _places(batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _places(batch: pa.RecordBatch) -> tuple[Numbers, Numbers]:
     """Return commit LSN and number of changes: their places in the total order."""
     return batch.column("_commit_lsn").to_numpy(), batch.column("_seq").to_numpy()
 
@@ -244,18 +161,15 @@ def key_events(batch: pa.RecordBatch, columns: ChangeColumns) -> pa.RecordBatch:
     # Of the old tuple, only the values are needed after this.
     if not any(map(columns.in_before, columns.values)):
         data.pop("_before", None)
-    taken = (
-        {name: column.take(pa.array(rows)) for name, column in data.items()}
-        if len(leaving)
-        else data
-    )
-    for number, old in old_keys.items():
-        if len(leaving):
+    if len(leaving):
+        sent = data
+        data = {name: column.take(pa.array(rows)) for name, column in sent.items()}
+        for number, old in old_keys.items():
             name = f"c{number}"
-            taken[name] = pa.concat_arrays([data[name], old.take(pa.array(leaving))])
-    is_leaving = np.arange(len(rows)) >= len(batch)
-    taken["moved"], taken["leaving"] = pa.array(moved[rows]), pa.array(is_leaving)
-    return pa.RecordBatch.from_pydict(taken)
+            data[name] = pa.concat_arrays([sent[name], old.take(pa.array(leaving))])
+    data["moved"] = pa.array(moved[rows])
+    data["leaving"] = pa.array(np.arange(len(rows)) >= len(batch))
+    return pa.RecordBatch.from_pydict(data)
 
 
 def _by_key(events: pa.RecordBatch, columns: ChangeColumns) -> pa.RecordBatch:
@@ -271,12 +185,7 @@ def _by_key(events: pa.RecordBatch, columns: ChangeColumns) -> pa.RecordBatch:
     return events.take(pa.array(order))
 
 
-def _falls(lsn: npt.NDArray[np.int64], seq: npt.NDArray[np.int64]) -> bool:
+def _falls(lsn: Numbers, seq: Numbers) -> bool:
     """Return whether a change comes before an earlier one."""
     falls = (lsn[1:] < lsn[:-1]) | ((lsn[1:] == lsn[:-1]) & (seq[1:] < seq[:-1]))
     return bool(falls.any())
-
-
-def _mask(table: pa.Table, name: str) -> Mask:
-    mask: Mask = table.column(name).to_numpy()
-    return mask

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pgwire_codec.lake.change_columns import ChangeColumns
-from pgwire_codec.lake.comparison import Mask
+from pgwire_codec.lake.comparison import Mask, Numbers, mask_of
 from pgwire_codec.lake.key_states import PLACE
-from pgwire_codec.lake.unsent_values import Rows, missing_values, unchanged_names
+from pgwire_codec.lake.unsent_values import missing_values, unchanged_names
 
 #: Columns of lives about their connection to one another.
 CHAIN: Final = ("is_last", "far", "written", "arrived", "left")
@@ -41,18 +41,18 @@ def resolve_chains(lives: pa.Table, columns: ChangeColumns) -> pa.Table:
     names = lives.column("unchanged").combine_chunks()
     unknown = {}
     for number, rows in missing_values(names, columns.table).items():
-        unknown[number] = ~_mask(lives.column("written"))
+        unknown[number] = ~mask_of(lives.column("written"))
         unknown[number][rows] = True
 
     # The life from which each one came; itself, if it came from none.
     came = np.flatnonzero(has_arrived)
-    before: Rows = np.arange(len(lives))
+    before: Numbers = np.arange(len(lives))
     if len(left):
         found = np.minimum(np.searchsorted(left, arrived[came]), len(left) - 1)
         is_known = left[found] == arrived[came]
         before[came[is_known]] = leaving[found[is_known]]
     # For each row, the rows with its root and with each of its values.
-    far = np.flatnonzero(_mask(lives.column("far")))
+    far = np.flatnonzero(mask_of(lives.column("far")))
     root = _ends(before)[far]
     assert not has_arrived[root].any(), "a row has an unknown origin"
     itself = np.arange(len(lives))
@@ -72,16 +72,11 @@ def resolve_chains(lives: pa.Table, columns: ChangeColumns) -> pa.Table:
     return pa.table(result)
 
 
-def _ends(step: Rows) -> Rows:
+def _ends(step: Numbers) -> Numbers:
     """Return where each chain of steps ends, in as many rounds as the longest has binary digits."""
     while not np.array_equal(further := step[step], step):
         step = further
     return step
-
-
-def _mask(column: pa.ChunkedArray) -> Mask:
-    mask: Mask = column.to_numpy()
-    return mask
 
 
 def _places(column: pa.ChunkedArray) -> tuple[Mask, npt.NDArray[Any]]:
@@ -89,4 +84,4 @@ def _places(column: pa.ChunkedArray) -> tuple[Mask, npt.NDArray[Any]]:
     found = np.zeros(len(column), PLACE)
     for name in PLACE.names or ():
         found[name] = pc.struct_field(column, name).fill_null(0).to_numpy()
-    return _mask(pc.is_valid(column)), found
+    return mask_of(pc.is_valid(column)), found

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Codes = npt.NDArray[np.int64]
+from pgwire_codec.lake.comparison import Numbers
 
 
-def group_codes(columns: Sequence[pa.Array]) -> Codes:
+def group_codes(columns: Sequence[pa.Array]) -> Numbers:
     """Return a number for each row, the same for rows that are equal in all columns."""
-    codes: Codes | None = None
+    codes: Numbers | None = None
     for column in columns:
         found, count = _codes(column)
         if codes is None:
@@ -26,7 +25,7 @@ def group_codes(columns: Sequence[pa.Array]) -> Codes:
     return codes
 
 
-def match_codes(rows: Sequence[pa.Array], keys: Sequence[pa.Array]) -> tuple[Codes, Codes]:
+def match_codes(rows: Sequence[pa.Array], keys: Sequence[pa.Array]) -> tuple[Numbers, Numbers]:
     """Return numbers of rows and of keys, the same where they are equal; -1 for another row.
 
     No key occurs twice.
@@ -34,8 +33,8 @@ def match_codes(rows: Sequence[pa.Array], keys: Sequence[pa.Array]) -> tuple[Cod
     if len(keys) == 1:
         indices = pc.index_in(hashable(rows[0]), value_set=hashable(keys[0]))
         return _numbers(indices.fill_null(-1)), np.arange(len(keys[0]))
-    row_codes: Codes | None = None
-    key_codes: Codes | None = None
+    row_codes: Numbers | None = None
+    key_codes: Numbers | None = None
     for row, key in zip(rows, keys, strict=True):
         found = hashable(key).dictionary_encode(null_encoding="encode")
         of_key = _numbers(found.indices)
@@ -54,13 +53,13 @@ def match_codes(rows: Sequence[pa.Array], keys: Sequence[pa.Array]) -> tuple[Cod
     return row_codes, key_codes
 
 
-def _codes(column: pa.Array) -> tuple[Codes, int]:
+def _codes(column: pa.Array) -> tuple[Numbers, int]:
     found = hashable(column).dictionary_encode(null_encoding="encode")
     return _numbers(found.indices), len(found.dictionary)
 
 
-def _numbers(indices: pa.Array) -> Codes:
-    numbers: Codes = indices.to_numpy(zero_copy_only=False).astype(np.int64)
+def _numbers(indices: pa.Array) -> Numbers:
+    numbers: Numbers = indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return numbers
 
 

@@ -8,11 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pgwire_codec.lake.comparison import differs
+from pgwire_codec.lake.comparison import Numbers, differs
 from pgwire_codec.lake.key_codes import hashable, match_codes
 from pgwire_codec.lake.row_hashes import row_hashes
-
-Numbers = npt.NDArray[np.int64]
 
 
 class SortedKeys:

@@ -18,13 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pgwire_codec.lake.change_columns import ChangeColumns
-from pgwire_codec.lake.comparison import Mask, differs
-from pgwire_codec.lake.unsent_values import (
-    Rows,
-    missing_values,
-    unchanged_names,
-    with_old_values,
-)
+from pgwire_codec.lake.comparison import Mask, Numbers, differs, mask_of
+from pgwire_codec.lake.unsent_values import missing_values, unchanged_names, with_old_values
 
 #: Place of a change in the total order.
 PLACE: Final = np.dtype([("lsn", np.int64), ("seq", np.int64)])
@@ -98,7 +93,7 @@ class _Lives:
     written : ndarray
         The life has values.
     missing : dict of int to ndarray
-        Rows that lack a column's value, by its number.
+        Numbers that lack a column's value, by its number.
     names : pyarrow.ListType
         Type of a list of names.
     """
@@ -112,7 +107,7 @@ class _Lives:
     arrived: Mask
     left: Mask
     written: Mask
-    missing: dict[int, Rows]
+    missing: dict[int, Numbers]
     names: pa.ListType
 
     @classmethod
@@ -120,8 +115,8 @@ class _Lives:
         """Return changes as lives of one change each."""
         data = dict(zip(batch.schema.names, batch.columns, strict=True))
         op, unchanged = data["_op"], data["_unchanged"]
-        leaving, moved = _mask(data["leaving"]), _mask(data["moved"])
-        kind = np.where(_mask(pc.equal(op, "D")), _DELETE, np.where(leaving, _LEAVE, _WRITE))
+        leaving, moved = mask_of(data["leaving"]), mask_of(data["moved"])
+        kind = np.where(mask_of(pc.equal(op, "D")), _DELETE, np.where(leaving, _LEAVE, _WRITE))
         data, missing = with_old_values(data, columns, missing_values(unchanged, columns.table))
         lacks = np.zeros(len(batch), np.bool_)
         for rows in missing.values():
@@ -135,7 +130,7 @@ class _Lives:
             first=place,
             last=place,
             kind=kind.astype(np.int8),
-            is_born=_mask(pc.equal(op, "I")) | arrives,
+            is_born=mask_of(pc.equal(op, "I")) | arrives,
             arrived=arrives & lacks,
             left=leaving & lacks,
             written=kind == _WRITE,
@@ -160,7 +155,7 @@ class _Lives:
         }
         return replace(self, data=data, missing=missing, **arrays)
 
-    def take(self, chosen: Rows) -> _Lives:
+    def take(self, chosen: Numbers) -> _Lives:
         """Return some of these lives."""
         return self._gather(chosen, chosen, lambda rows: rows[chosen])
 
@@ -170,7 +165,9 @@ class _Lives:
         last = np.append(first[1:], len(self)) - 1
         return self._gather(first, last, lambda rows: np.maximum.reduceat(rows, first))
 
-    def _gather(self, first: Rows, last: Rows, newest: Callable[[Rows], Rows]) -> _Lives:
+    def _gather(
+        self, first: Numbers, last: Numbers, newest: Callable[[Numbers], Numbers]
+    ) -> _Lives:
         """Return the lives from their first parts to their last.
 
         ``newest`` returns of each life the last part of those that have a value: other parts
@@ -253,11 +250,6 @@ def _places(places: npt.NDArray[Any], valid: Mask) -> pa.StructArray:
     )
 
 
-def _indices(rows: Rows) -> pa.Array:
+def _indices(rows: Numbers) -> pa.Array:
     """Return indices to take; null for those that are negative."""
     return pa.array(rows, mask=rows < 0)
-
-
-def _mask(array: pa.BooleanArray) -> Mask:
-    mask: Mask = array.to_numpy(zero_copy_only=False)
-    return mask

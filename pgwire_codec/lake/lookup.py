@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pgwire_codec.errors import TableError
+from pgwire_codec.lake.comparison import Mask, Numbers
 from pgwire_codec.lake.key_cache import KeyCache
 from pgwire_codec.lake.key_index import KeyIndex
-from pgwire_codec.lake.table_files import DataFile, Numbers, OpenFile, TableFiles
+from pgwire_codec.lake.table_files import DataFile, OpenFile, TableFiles
 from pgwire_codec.lake.vectors import positions_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class FoundRows:
     position: Numbers
 
     @property
-    def exists(self) -> npt.NDArray[np.bool_]:
+    def exists(self) -> Mask:
         """True for each key that has a row."""
         return self.file >= 0
 
@@ -195,7 +195,7 @@ def _hits(
             yield positions + start, owners
 
 
-def _are_in(positions: Numbers, vector: BitMap64) -> npt.NDArray[np.bool_]:
+def _are_in(positions: Numbers, vector: BitMap64) -> Mask:
     if len(positions) <= _FEW_KEYS:
         return np.fromiter((position in vector for position in positions.tolist()), np.bool_)
     return np.isin(positions, positions_of(vector).astype(np.int64))

@@ -10,17 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from pgwire_codec.errors import TableError
-from pgwire_codec.lake.comparison import Mask, differs, mask_of
+from pgwire_codec.lake.comparison import Mask, Numbers, differs, mask_of
 from pgwire_codec.lake.fold import NetCounts, NetRows
 from pgwire_codec.lake.key_codes import match_codes
-from pgwire_codec.lake.lookup import (
-    FoundRows,
-    find_copies,
-    find_rows,
-    key_text,
-    read_rows,
-)
-from pgwire_codec.lake.table_files import Numbers, TableFiles
+from pgwire_codec.lake.lookup import FoundRows, find_copies, find_rows, key_text, read_rows
+from pgwire_codec.lake.table_files import TableFiles
 from pgwire_codec.lake.vectors import bitmap
 
 if TYPE_CHECKING:

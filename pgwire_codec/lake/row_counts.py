@@ -11,13 +11,12 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pgwire_codec.errors import TableError
 from pgwire_codec.lake.change_columns import ChangeColumns
-from pgwire_codec.lake.comparison import Mask, differs, mask_of
+from pgwire_codec.lake.comparison import Mask, Numbers, differs, mask_of
 from pgwire_codec.lake.unsent_values import missing_values, with_old_values
 
 #: Column of the hashes of rows.
@@ -115,9 +114,7 @@ def count_rows(
         yield from _rows(last, names, np.array([False]), np.array([removals]))
 
 
-def _balance(
-    weight: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]
-) -> tuple[Mask, npt.NDArray[np.int64]]:
+def _balance(weight: Numbers, starts: Numbers) -> tuple[Mask, Numbers]:
     """Return which additions no removal cancels, and for each run the remaining removals.
 
     ``weight`` is the number of removals, or -1 for an addition. Removals add up, and an addition
@@ -160,7 +157,7 @@ def _is_same_change(batch: pa.RecordBatch) -> Mask:
 
 
 def _rows(
-    batch: pa.RecordBatch, names: list[str], is_left: Mask, removals: npt.NDArray[np.int64]
+    batch: pa.RecordBatch, names: list[str], is_left: Mask, removals: Numbers
 ) -> Iterator[pa.RecordBatch]:
     """Yield the remaining rows, and the removed ones with their counts."""
     rows = np.concatenate([np.flatnonzero(is_left), np.flatnonzero(removals)])

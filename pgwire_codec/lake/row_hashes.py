@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pgwire_codec.lake.comparison import Numbers, mask_of
+
 Hashes = npt.NDArray[np.uint64]
-Numbers = npt.NDArray[np.int64]
 
 #: Odd numbers of 64 bits, by which one hash after another is multiplied, and positions.
 _NEXT: Final = np.uint64(0x9E3779B97F4A7C15)
@@ -63,7 +64,7 @@ def column_hashes(column: pa.Array) -> Hashes:
         hashes += _VALUE
         _mix(hashes)
     if column.null_count:
-        hashes[column.is_null().to_numpy(zero_copy_only=False)] = _NULL
+        hashes[mask_of(column.is_null())] = _NULL
     return hashes
 
 

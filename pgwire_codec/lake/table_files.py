@@ -8,20 +8,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pgwire_codec.errors import TableError
+from pgwire_codec.lake.comparison import Numbers
 from pgwire_codec.lake.data_files import Bounds
 from pgwire_codec.lake.folder import Folder, open_folder
 from pgwire_codec.lake.vectors import StoredVector, bitmap, positions_of
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
-
-Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pgwire_codec.lake.change_columns import ChangeColumns
+from pgwire_codec.lake.comparison import Numbers, mask_of
 
-Rows: TypeAlias = "npt.NDArray[np.int64]"
 
-
-def missing_values(unchanged: pa.ListArray, names: Sequence[str]) -> dict[int, Rows]:
+def missing_values(unchanged: pa.ListArray, names: Sequence[str]) -> dict[int, Numbers]:
     """Return the rows that name each column, ascending, by the column's number in ``names``.
 
     Other names are ignored.
@@ -36,7 +33,7 @@ def missing_values(unchanged: pa.ListArray, names: Sequence[str]) -> dict[int, R
 
 
 def unchanged_names(
-    missing: Mapping[int, Rows], names: Sequence[str], count: int, kind: pa.ListType
+    missing: Mapping[int, Numbers], names: Sequence[str], count: int, kind: pa.ListType
 ) -> pa.ListArray:
     """Return the names of the columns that each of ``count`` rows lacks; null for none."""
     if not any(map(len, missing.values())):
@@ -54,8 +51,8 @@ def unchanged_names(
 
 
 def with_old_values(
-    data: dict[str, pa.Array], columns: ChangeColumns, missing: dict[int, Rows]
-) -> tuple[dict[str, pa.Array], dict[int, Rows]]:
+    data: dict[str, pa.Array], columns: ChangeColumns, missing: dict[int, Numbers]
+) -> tuple[dict[str, pa.Array], dict[int, Numbers]]:
     """Fill in the values that were not sent, as far as ``_before`` has them.
 
     ``missing`` is as :func:`missing_values` returns it; return what is still missing, too. A value
@@ -69,7 +66,7 @@ def with_old_values(
         if columns.in_before(number):
             name = f"c{number}"
             old = pc.struct_field(data["_before"], name)
-            has_old = old.is_valid().to_numpy(zero_copy_only=False)[rows]
+            has_old = mask_of(old.is_valid())[rows]
             source = np.arange(len(old))
             source[rows[has_old]] += len(old)
             data[name] = pa.concat_arrays([data[name], old]).take(pa.array(source))

@@ -15,11 +15,12 @@ import pytest
 from pgwire_codec.errors import TableError
 from pgwire_codec.lake.change_columns import ChangeColumns
 from pgwire_codec.lake.data_files import write_data_files
-from pgwire_codec.lake.fold import count, fold
+from pgwire_codec.lake.fold import NetCounts, NetRows, count_events, fold_events, key_events
 from pgwire_codec.lake.key_codes import group_codes, match_codes
 from pgwire_codec.lake.lookup import find_rows, read_rows
 from pgwire_codec.lake.merge import merge_counts, merge_rows
 from pgwire_codec.lake.position import Position
+from pgwire_codec.lake.row_counts import split_updates
 from pgwire_codec.lake.tables.delta import DeltaTarget
 from pgwire_codec.lake.tables.target import Commit
 from pgwire_codec.lake.vectors import bitmap
@@ -57,6 +58,27 @@ def changes_of(changes: list[tuple[Any, ...]], *, full: bool) -> pa.Table:
 def columns_of(changes: pa.Table) -> ChangeColumns:
     before = changes.schema.field("_before").type
     return ChangeColumns.from_names(changes.column_names, [each.name for each in before], KEYS)
+
+
+def numbered(changes: pa.Table, columns: ChangeColumns) -> pa.RecordBatch:
+    numbers = {name: f"c{place}" for place, name in enumerate(columns.table)}
+    members = changes.schema.field("_before").type
+    before = changes.column("_before").combine_chunks()
+    names = [numbers[member.name] for member in members]
+    struct = pa.StructArray.from_arrays(before.flatten(), names=names, mask=before.is_null())
+    arrays = {
+        numbers.get(name, name): changes.column(name).combine_chunks()
+        for name in changes.column_names
+    }
+    return pa.RecordBatch.from_pydict(arrays | {"_before": struct})
+
+
+def fold(changes: pa.Table, columns: ChangeColumns) -> NetRows:
+    return fold_events(key_events(numbered(changes, columns), columns), columns)
+
+
+def count(changes: pa.Table, columns: ChangeColumns) -> NetCounts:
+    return count_events(split_updates(numbered(changes, columns), columns), columns)
 
 
 def rows_of(path: Path) -> dict[Any, Any]:
