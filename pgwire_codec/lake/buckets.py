@@ -23,13 +23,7 @@ def bucket_numbers(columns: Sequence[pa.Array], count: int) -> Numbers:
 
 
 class BucketSplit:
-    """Splits rows into buckets, a piece of some megabytes at a time.
-
-    Parameters
-    ----------
-    count : int
-        Number of buckets.
-    """
+    """Splits rows into ``count`` buckets, a piece of some megabytes at a time."""
 
     def __init__(self, count: int) -> None:
         self._count = count

@@ -25,27 +25,16 @@ class ChangeColumns:
     Spark. So *numbered* changes name them by their number in :attr:`table`: ``c0``, ``c1``, …; and
     the metadata columns without further underscores. The fields of ``_before`` have the names of
     their columns.
-
-    Attributes
-    ----------
-    table : tuple of str
-        The table's columns.
-    keys, values : tuple of int
-        Numbers of the columns that identify a row, and of the others.
-    metadata : dict of str to str
-        Names of the metadata columns that are present, by the name without further underscores.
-    before : tuple of str
-        Fields of ``_before``.
-    deleted : int or None
-        Number of a boolean column, if there is one, that is true in rows that were deleted. Such a
-        row has only a key if an earlier change, and the target, have none of its values.
     """
 
     table: tuple[str, ...]
-    keys: tuple[int, ...]
-    values: tuple[int, ...]
+    keys: tuple[int, ...]  # numbers of the columns that identify a row
+    values: tuple[int, ...]  # numbers of the others
+    #: Names of the metadata columns that are present, by the name without further underscores.
     metadata: dict[str, str]
-    before: tuple[str, ...]
+    before: tuple[str, ...]  # fields of ``_before``
+    #: Number of a boolean column that is true in rows that were deleted. Such a row has only a key
+    #: if an earlier change, and the target, have none of its values.
     deleted: int | None = None
 
     @classmethod
@@ -55,16 +44,9 @@ class ChangeColumns:
         before: Sequence[str],
         keys: Sequence[str] | None,
     ) -> ChangeColumns:
-        """Find the columns. Raises ``TableError`` for columns that are not those of changes.
+        """Find the columns of changes with the fields ``before``, by key or without one.
 
-        Parameters
-        ----------
-        names : sequence of str
-            Columns of the changes.
-        before : sequence of str
-            Fields of their ``_before``, if they have it.
-        keys : sequence of str or None
-            Columns that identify a row; without them, all columns are values.
+        Raises ``TableError`` for columns that are not those of changes.
         """
         if keys is None:
             keys = ()

@@ -19,19 +19,7 @@ from pgwire_codec.lake.table_files import TableFiles
 class ChangeSplit:
     """Splits changes without truncates into buckets; equal keys are in the same one.
 
-    Without a key, equal rows are.
-
-    Parameters
-    ----------
-    columns : ChangeColumns
-    buckets : int
-    pinned : pyarrow.Table or None
-        Keys whose changes are all in the first bucket.
-
-    Attributes
-    ----------
-    moved : list of pyarrow.Table
-        Keys of updates that changed a key and did not send all values; see :func:`moved_keys`.
+    Without a key, equal rows are. The changes of ``pinned`` keys are all in the first bucket.
     """
 
     def __init__(self, columns: ChangeColumns, buckets: int, pinned: pa.Table | None) -> None:

@@ -18,22 +18,12 @@ COLUMN_LISTS: Final = 150000
 
 @dataclass(frozen=True, slots=True)
 class ColumnHistory:
-    """Changes of a table's columns between two of its versions.
+    """Changes of a table's columns between two of its versions."""
 
-    Attributes
-    ----------
-    renamed : dict of str to str
-        New names, by the name in the first version.
-    new : frozenset of str
-        Columns of the last version that the first one does not have, by their last name. One can
-        have the name of a column that was dropped.
-    dropped : tuple of str
-        Columns of the first version that the last one does not have.
-    """
-
-    renamed: dict[str, str]
+    renamed: dict[str, str]  # new names, by the name in the first version
+    #: Columns of the last version only, by their last name; one can be that of a dropped column.
     new: frozenset[str]
-    dropped: tuple[str, ...]
+    dropped: tuple[str, ...]  # columns of the first version only
 
     @classmethod
     def of(cls, versions: Sequence[Relation], *, renames: bool) -> ColumnHistory:

@@ -48,36 +48,19 @@ class Bounds:
 
     They contain all values. So only integers and texts have them: floating-point bounds lack NaN,
     and readers parse those of decimals, dates and timestamps in ways that lose values.
-
-    Attributes
-    ----------
-    lower, upper : dict
-        An int or str by the column's name.
-    nulls : dict of str to int
-        Numbers of nulls of the columns that have them counted.
     """
 
-    lower: dict[str, Any] = field(default_factory=dict)
+    lower: dict[str, Any] = field(default_factory=dict)  # an int or str by the column's name
     upper: dict[str, Any] = field(default_factory=dict)
-    nulls: dict[str, int] = field(default_factory=dict)
+    nulls: dict[str, int] = field(default_factory=dict)  # of the columns that have them counted
 
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A data file that no commit has added yet.
+    """A data file that no commit has added yet."""
 
-    Attributes
-    ----------
-    path : str
-        Path in the table's folder.
-    size : int
-        Bytes.
-    rows : int
-    bounds : Bounds
-    """
-
-    path: str
-    size: int
+    path: str  # in the table's folder
+    size: int  # in bytes
     rows: int
     bounds: Bounds
 
@@ -93,13 +76,7 @@ def _is_bounded(kind: pa.DataType) -> bool:
 
 
 class BoundsBuilder:
-    """Bounds of the rows of some batches.
-
-    Parameters
-    ----------
-    columns : sequence of str
-        Those of :func:`bounded_columns`.
-    """
+    """Bounds of the rows of some batches, in the columns of :func:`bounded_columns`."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._lowest: dict[str, Any] = {}
@@ -148,18 +125,12 @@ def _upper_text(text: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class FileLayout:
-    """Paths of a table's new data files, for the tasks that write them.
+    """Paths of a table's new data files, for the tasks that write them."""
 
-    Attributes
-    ----------
-    prefix, ending : str
-        First and last characters of the paths, which are unique in between.
-    by_date : bool
-        Whether each file has rows of one date: that of the commit in UTC, which the path contains.
-    """
-
+    #: First characters of the paths, which are unique between these and the ending.
     prefix: str = ""
     ending: str = ".parquet"
+    #: True if each file has rows of one date: that of the commit in UTC, which the path contains.
     by_date: bool = False
 
     def path(self, date: str = "") -> str:
@@ -173,14 +144,6 @@ class DataFilesWriter:
 
     A date has more than one file if its rows are scattered among those of many others, because
     only a few files are open at a time.
-
-    Parameters
-    ----------
-    folder : Folder
-        That of the table.
-    schema : pyarrow.Schema
-        Columns of the files.
-    layout : FileLayout
     """
 
     def __init__(self, folder: Folder, schema: pa.Schema, layout: FileLayout) -> None:

@@ -29,17 +29,10 @@ POLICIES: Final = get_args(Policy)
 
 @dataclass(frozen=True, slots=True)
 class TablePolicies:
-    """Policies by table.
+    """Policies by table."""
 
-    Attributes
-    ----------
-    usual : {"evolve", "rename", "freeze", "fail"}
-        Policy of tables without another one.
-    by_name : tuple of tuple of str and str
-        Names of tables, or patterns of names, and their policies; the first that matches counts.
-    """
-
-    usual: Policy = "evolve"
+    usual: Policy = "evolve"  # policy of tables without another one
+    #: Policies by name, or by a pattern of names; the first that matches counts.
     by_name: tuple[tuple[str, Policy], ...] = ()
 
     @classmethod
@@ -72,24 +65,11 @@ def evolution_steps(
     """Return the steps after which a target can hold a table's rows.
 
     Steps that were done before, and not recorded because of a failure, are left out, or do nothing
-    when they are repeated.
+    when they are repeated. ``held`` are the columns of the target, and ``wanted`` those of the
+    rows. ``freeze`` leaves the target's columns as they are.
 
-    Parameters
-    ----------
-    history : ColumnHistory
-        From the version of the last change that the target has, to the version of the rows.
-    held : mapping of str to pyarrow.DataType
-        Columns of the target.
-    wanted : mapping of str to pyarrow.DataType
-        Columns of the rows.
-    policy : {"evolve", "rename", "freeze", "fail"}
-        ``freeze`` leaves the target's columns as they are, and returns an empty list. ``fail``
-        raises.
-
-    Raises
-    ------
-    TableError
-        When the target cannot hold the rows, or when the policy is ``fail`` and columns changed.
+    Raises ``TableError`` when the target cannot hold the rows, or when the policy is ``fail`` and
+    columns changed.
     """
     if policy == "freeze":
         for name, kind in wanted.items():

@@ -21,17 +21,9 @@ CHAIN: Final = ("is_last", "far", "written", "arrived", "left")
 def resolve_chains(lives: pa.Table, columns: ChangeColumns) -> pa.Table:
     """Return the rows that are ``far``, with their root and the values of earlier lives.
 
-    Parameters
-    ----------
-    lives : pyarrow.Table
-        Those rows, and the lives that left for another key, as
-        :func:`~pgwire_codec.lake.key_states.fold` yields them.
-    columns : ChangeColumns
-
-    Returns
-    -------
-    pyarrow.Table
-        The rows without the columns of :data:`CHAIN`.
+    ``lives`` are those rows, and the lives that left for another key, as
+    :func:`~pgwire_codec.lake.key_states.fold` yields them. The rows are returned without the
+    columns of :data:`CHAIN`.
     """
     has_arrived, arrived = _places(lives.column("arrived"))
     has_left, left = _places(lives.column("left"))

@@ -14,16 +14,7 @@ from pgwire_codec.lake.row_hashes import row_hashes
 
 
 class SortedKeys:
-    """Key columns of a file, sorted by hash, for indexes with the same hashes.
-
-    Attributes
-    ----------
-    columns : sequence of pyarrow.Array
-    hashes : ndarray of uint64
-        Ascending.
-    positions : ndarray
-        Row of each hash.
-    """
+    """Key columns of a file, sorted by hash, for indexes with the same hashes."""
 
     def __init__(self, columns: Sequence[pa.Array], *, are_plain: bool) -> None:
         self.columns = columns
@@ -40,17 +31,7 @@ class SortedKeys:
 
 
 class KeyIndex:
-    """Index of keys, none of which occurs twice.
-
-    Parameters
-    ----------
-    columns : sequence of pyarrow.Array
-
-    Attributes
-    ----------
-    are_plain : bool
-        Whether the hashes are the values of one column of integers.
-    """
+    """Index of keys, none of which occurs twice."""
 
     def __init__(self, columns: Sequence[pa.Array]) -> None:
         self._columns = columns

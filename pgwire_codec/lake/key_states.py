@@ -33,24 +33,15 @@ _ARRAYS: Final = ("first", "last", "kind", "is_born", "arrived", "left", "writte
 def fold(batches: Iterable[pa.RecordBatch], columns: ChangeColumns) -> Iterator[pa.RecordBatch]:
     """Fold changes into lives.
 
-    Parameters
-    ----------
-    batches : iterable of pyarrow.RecordBatch
-        Changes without truncates, sorted by key and place: the columns of
-        :meth:`ChangeColumns.numbered` with the key of each change; ``moved`` bool, for changes of a
-        key, which occur twice; and ``leaving`` bool, for those with the old key.
-    columns : ChangeColumns
-
-    Yields
-    ------
-    pyarrow.RecordBatch
-        Lives that are the last of their key, or that another key's life continues. ``gone`` bool:
-        the key has no row afterwards. ``is_last`` bool. ``far`` bool: the row lacks values, which
-        an earlier life under another key may have. ``written`` bool: the life has values at all.
-        ``arrived`` and ``left``: the places of the changes of a key at its beginning and end, if
-        they did not send all values. ``c0``, ``c1``, … the table's columns. ``unchanged``: names of
-        the columns that the life's changes did not send. ``r0``, … the key, if the row existed
-        before these changes. The metadata of the last change.
+    The changes are without truncates, sorted by key and place: the columns of
+    :func:`~pgwire_codec.lake.fold.key_events`. Yield the lives that are the last of their key, or
+    that another key's life continues, with these columns. ``gone`` bool: the key has no row
+    afterwards. ``is_last`` bool. ``far`` bool: the row lacks values, which an earlier life under
+    another key may have. ``written`` bool: the life has values at all. ``arrived`` and ``left``:
+    the places of the changes of a key at its beginning and end, if they did not send all values.
+    ``c0``, ``c1``, … the table's columns. ``unchanged``: names of the columns that the life's
+    changes did not send. ``r0``, … the key, if the row existed before these changes. The metadata
+    of the last change.
     """
     for lives, is_last in _complete(batches, columns):
         yield from _batches(lives, is_last, columns)
@@ -74,41 +65,19 @@ def _complete(
 
 @dataclass(frozen=True, slots=True)
 class _Lives:
-    """Lives, or parts of them.
+    """Lives, or parts of them."""
 
-    Attributes
-    ----------
-    data : dict of str to pyarrow.Array
-        The table's columns, and the metadata of the last change.
-    of_change : tuple of str
-        Columns of ``data`` that each change has: the key and the metadata.
-    first, last : ndarray
-        Places of the first and last change.
-    kind : ndarray
-        Kind of the last change.
-    is_born : ndarray
-        The first change inserted the row, or gave it this key.
-    arrived, left : ndarray
-        The first change gave the row this key, and the last another, without all values.
-    written : ndarray
-        The life has values.
-    missing : dict of int to ndarray
-        Numbers that lack a column's value, by its number.
-    names : pyarrow.ListType
-        Type of a list of names.
-    """
-
-    data: dict[str, pa.Array]
-    of_change: tuple[str, ...]
-    first: npt.NDArray[Any]
-    last: npt.NDArray[Any]
-    kind: npt.NDArray[np.int8]
-    is_born: Mask
-    arrived: Mask
-    left: Mask
-    written: Mask
-    missing: dict[int, Numbers]
-    names: pa.ListType
+    data: dict[str, pa.Array]  # the table's columns, and the metadata of the last change
+    of_change: tuple[str, ...]  # columns of ``data`` that each change has: the key and the metadata
+    first: npt.NDArray[Any]  # place of the first change
+    last: npt.NDArray[Any]  # place of the last change
+    kind: npt.NDArray[np.int8]  # kind of the last change
+    is_born: Mask  # the first change inserted the row, or gave it this key
+    arrived: Mask  # the first change gave the row this key, without all values
+    left: Mask  # the last change gave the row another key, without all values
+    written: Mask  # the life has values
+    missing: dict[int, Numbers]  # rows that lack a column's value, by its number
+    names: pa.ListType  # type of a list of names
 
     @classmethod
     def of(cls, batch: pa.RecordBatch, columns: ChangeColumns) -> _Lives:

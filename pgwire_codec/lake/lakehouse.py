@@ -46,26 +46,14 @@ PARQUET: Final = "parquet"
 
 @dataclass(frozen=True)
 class Lake:
-    """Folder or catalog of a mirror's tables.
+    """Folder or catalog of a mirror's tables."""
 
-    Attributes
-    ----------
-    format : {"delta", "iceberg", "parquet"}
-    location : str
-        Path or URI of the folder; for Iceberg, the catalog and its namespaces.
-    storage_options : mapping of str to str
-        As for ``deltalake.DeltaTable``.
-    spark : SparkSession or None
-        Session that has the catalog.
-    write_mode : {"merge-on-read", "copy-on-write"}
-        How rows of new tables are deleted.
-    """
-
-    format: str
-    location: str
+    format: str  # delta, iceberg or parquet
+    location: str  # path or URI of the folder; for Iceberg, the catalog and its namespaces
+    #: As for ``deltalake.DeltaTable``.
     storage_options: Mapping[str, str] = field(default_factory=dict)
-    spark: SparkSession | None = None
-    write_mode: WriteMode = "merge-on-read"
+    spark: SparkSession | None = None  # session that has the catalog
+    write_mode: WriteMode = "merge-on-read"  # how rows of new tables are deleted
     _opened: dict[str, Target] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod

@@ -32,21 +32,11 @@ _FEW_KEYS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class FoundRows:
-    """Rows of a table that have some keys.
+    """Rows of a table that have some keys."""
 
-    Attributes
-    ----------
-    files : tuple of DataFile
-        Files of the table.
-    file : ndarray
-        For each key, the number of the file that has its row; -1 if no file has it.
-    position : ndarray
-        For each key, the row's position in that file.
-    """
-
-    files: tuple[DataFile, ...]
-    file: Numbers
-    position: Numbers
+    files: tuple[DataFile, ...]  # files of the table
+    file: Numbers  # for each key, the number of the file that has its row; -1 if no file has it
+    position: Numbers  # for each key, the row's position in that file
 
     @property
     def exists(self) -> Mask:
@@ -55,18 +45,9 @@ class FoundRows:
 
 
 def find_rows(target: TableFiles, keys: pa.Table) -> FoundRows:
-    """Return the rows of a table that have some keys.
+    """Return the rows of a table that have some keys, each of which is there once.
 
-    Parameters
-    ----------
-    target : TableFiles
-    keys : pyarrow.Table
-        Key columns, with their names; each key once.
-
-    Raises
-    ------
-    TableError
-        If a key has two rows.
+    Raises ``TableError`` if a key has two rows.
     """
     files = target.files
     found = FoundRows(files, np.full(len(keys), -1), np.full(len(keys), -1))
@@ -97,18 +78,7 @@ def find_rows(target: TableFiles, keys: pa.Table) -> FoundRows:
 def find_copies(target: TableFiles, rows: pa.Table, counts: Numbers) -> dict[str, Numbers]:
     """Return positions of as many equal rows as are asked for, by the file's path.
 
-    Parameters
-    ----------
-    target : TableFiles
-    rows : pyarrow.Table
-        Columns of the table; each row once.
-    counts : ndarray of int64
-        How many of each row.
-
-    Raises
-    ------
-    TableError
-        If the table has fewer.
+    Each of ``rows`` is there once. Raises ``TableError`` if the table has fewer than ``counts``.
     """
     missing = counts.copy()
     positions: dict[str, Numbers] = {}

@@ -39,19 +39,11 @@ QUOTED: Final = re.compile(r"""(?<!\w)b?(['"])(?:\\.|(?!\1).)*\1""", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Masks:
-    """Masks of columns.
+    """Masks of columns."""
 
-    Attributes
-    ----------
-    patterns : tuple of (str, str)
-        Names ``schema.table.column`` or patterns of them, each with its mask: ``keep``, ``drop``,
-        ``hash`` or ``constant:TEXT``. The first that matches a column is the one that it has.
-    key : bytes or None
-        Key of the hashes.
-    """
-
+    #: Names ``schema.table.column`` or patterns of them, and masks: the first that matches counts.
     patterns: tuple[tuple[str, str], ...] = ()
-    key: bytes | None = field(default=None, repr=False)
+    key: bytes | None = field(default=None, repr=False)  # of the hashes
 
     @classmethod
     def parse(cls, masks: Mapping[str, str], key: bytes | None) -> Masks:

@@ -23,21 +23,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableMerge:
-    """Changes of a table by a merge.
+    """Changes of a table by a merge."""
 
-    Attributes
-    ----------
-    added : pyarrow.Table
-        Rows to add: new ones, and the new versions of others.
-    deleted : mapping of str to BitMap64
-        Positions of the rows to delete, by the file's path.
-    inserted, updated, removed : int
-        Numbers of rows.
-    """
-
-    added: pa.Table
+    added: pa.Table  # new rows, and the new versions of others
+    #: Positions of the rows to delete, by the file's path.
     deleted: Mapping[str, BitMap64] = field(default_factory=dict)
-    inserted: int = 0
+    inserted: int = 0  # number of rows, as ``updated`` and ``removed``
     updated: int = 0
     removed: int = 0
 
@@ -54,10 +45,8 @@ def merge_rows(
     missing is inserted. So is one with true in the column ``deleted``, which has its key only. The
     columns ``kept``, which only the table has, keep their values.
 
-    Raises
-    ------
-    TableError
-        If the table lacks a row that values are needed of, or has two rows with a key.
+    Raises ``TableError`` if the table lacks a row that values are needed of, or has two rows with a
+    key.
     """
     keys = net.rows.select(net.roots.column_names)
     row_of_root = _row_of_root(keys, net.roots)
@@ -85,10 +74,7 @@ def merge_rows(
 def merge_counts(target: TableFiles, net: NetCounts) -> TableMerge:
     """Return what adds and removes rows of a table without a key.
 
-    Raises
-    ------
-    TableError
-        If the table lacks a row that is to be removed.
+    Raises ``TableError`` if the table lacks a row that is to be removed.
     """
     found = find_copies(target, net.removed, net.counts)
     return TableMerge(

@@ -101,7 +101,7 @@ class MirrorOptions:
 
 @dataclass(frozen=True, slots=True)
 class MirrorContext:
-    """What the turns of a mirror share: its lake, options, dead letters, and runner of tasks."""
+    """Parts of a mirror that its turns share; ``runner`` runs the tasks."""
 
     lake: Lake
     options: MirrorOptions

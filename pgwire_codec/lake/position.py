@@ -7,15 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The part of a stream that a table has, as its own commits record it.
+    """The part of a stream that a table has, as its own commits record it."""
 
-    Attributes
-    ----------
-    commit_lsn : int or None
-        Commit LSN of the last transaction.
-    relation : int or None
-        OID of the relation whose rows it has, if that is known.
-    """
-
-    commit_lsn: int | None = None
-    relation: int | None = None
+    commit_lsn: int | None = None  # of the last transaction
+    relation: int | None = None  # OID of the relation whose rows it has, if that is known

@@ -41,23 +41,12 @@ _PREIMAGE: Final = 4
 class RowColumns:
     """Columns that the rows of a target have beside those of the table.
 
-    Attributes
-    ----------
-    commits : bool
-        Whether rows have :data:`COMMIT_COLUMNS`.
-    keeps_deleted : bool
-        Whether deleted rows remain, with true in :data:`DELETED`.
-    is_history : bool
-        Whether the target has a row for each change instead; see :func:`history_rows`.
-
-    Raises
-    ------
-    OptionError
-        For a history with another column.
+    Raises ``OptionError`` for a history with another column.
     """
 
-    commits: bool = False
-    keeps_deleted: bool = False
+    commits: bool = False  # whether rows have COMMIT_COLUMNS
+    keeps_deleted: bool = False  # whether deleted rows remain, with true in DELETED
+    #: Whether the target has a row for each change instead; see history_rows().
     is_history: bool = False
 
     def __post_init__(self) -> None:
@@ -80,14 +69,8 @@ class RowColumns:
     ) -> None:
         """Raise ``TableError`` if the rows of a target and the next ones do not go together.
 
-        Parameters
-        ----------
-        table : str
-            ``schema.table``.
-        recorded : collection of str or None
-            Names of the columns that were added to the target, if they are known.
-        held : collection of str
-            Columns that the target has.
+        ``recorded`` are the columns that were added to the target, if they are known, and ``held``
+        are all that it has.
         """
         has_history = set(HISTORY_COLUMNS) <= set(held if recorded is None else recorded)
         if has_history != self.is_history:

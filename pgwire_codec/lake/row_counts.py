@@ -67,24 +67,11 @@ def _no_old_row(change: str) -> TableError:
 def count_rows(
     batches: Iterable[pa.RecordBatch], compared: list[str], names: list[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Count the rows of sorted changes.
+    """Count the rows of sorted changes: yield added rows that were not removed, and the converse.
 
-    Parameters
-    ----------
-    batches : iterable of pyarrow.RecordBatch
-        Changes with equal rows next to one another, the newest first, and the row that an update
-        added before the one that it removed: ``compared``, ``names``, ``row_hash``, and ``removed``
-        bool.
-    compared : list of str
-        Columns that are compared.
-    names : list of str
-        Columns to yield.
-
-    Yields
-    ------
-    pyarrow.RecordBatch
-        Added rows that were not removed, and removed rows that were not added: ``names``,
-        ``removed`` and ``count``.
+    The changes have equal rows next to one another, the newest first, and the row that an update
+    added before the one that it removed. They have the columns ``compared``, ``names``,
+    ``row_hash``, and ``removed`` bool. The rows have ``names``, ``removed`` and ``count``.
     """
     last: pa.RecordBatch | None = None  # of the batch before
     removals = 0  # of rows that equal it and were added before

@@ -29,34 +29,18 @@ _METADATA: Final = ("_op", "_commit_lsn", "_seq", "_unchanged", "_before")
 
 @dataclass(frozen=True, slots=True)
 class RowForm:
-    """Form of a table's changes, as its target has the rows. Picklable.
+    """Form of a table's changes, as its target has the rows. Picklable."""
 
-    Attributes
-    ----------
-    table : str
-        ``schema.table``.
-    decoded : TableSchema
-        Columns of decoded changes.
-    relation : Relation
-        Version with whose replica identity updates and deletes must have been sent.
-    masks : dict of str to str
-        Masks by column.
-    mask_key : bytes
-    row_columns : RowColumns
-    keys : tuple of str or None
-        Columns that identify a row; None for rows that are counted or appended.
-    columns : pyarrow.Schema
-        The row's columns: those of the table, and those of ``row_columns``.
-    """
-
-    table: str
-    decoded: TableSchema
+    table: str  # ``schema.table``
+    decoded: TableSchema  # columns of decoded changes
+    #: Version with whose replica identity updates and deletes must have been sent.
     relation: Relation
     masks: Mapping[str, str]
     mask_key: bytes
     row_columns: RowColumns
+    #: Columns that identify a row; None for rows that are counted or appended.
     keys: tuple[str, ...] | None
-    columns: pa.Schema
+    columns: pa.Schema  # those of the table, and those of ``row_columns``
 
     @classmethod
     def create(

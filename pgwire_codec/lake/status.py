@@ -54,58 +54,28 @@ REQUESTED: Final = (RESUMING, REPLAYING)
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
-    """Status of a table.
-
-    Attributes
-    ----------
-    table : str
-        ``schema.table``.
-    relation_oid : int
-        OID of the relation.
-    state : {"ok", "incomplete", "gone", "set aside", "resuming", "replaying"}
-    error, hint : str or None
-        Reason for which the table is set aside, and what to do about that, or about
-        :attr:`incomplete` columns.
-    commit_lsn : int or None
-        Commit LSN of the last transaction that the target has.
-    commit_time : datetime.datetime or None
-        Its time.
-    whole_lsn : int or None
-        The target has all transactions up to this commit LSN. It is the same for all tables in the
-        state ``ok`` or ``incomplete``, unless one was just resumed.
-    version : int or None
-        Version of the target at ``whole_lsn``.
-    batch : int or None
-        Number of the last micro-batch with changes of the table.
-    changes : int
-        Number of its changes in that batch.
-    evolutions : tuple of str
-        Changes of the target's columns, oldest first.
-    masks : tuple of str or None
-        Masks with which its rows were written, ``COLUMN=MASK``, if that is known.
-    row_columns : tuple of str or None
-        Columns that the mirror added to its rows, if they are known.
-    dead_letters : int
-        Number of changes that the target lacks, because they did not decode.
-    incomplete : tuple of str
-        Columns that are null in rows from before they were there, as ``COLUMN since LSN``.
-    """
+    """Status of a table."""
 
     table: str
     relation_oid: int
-    state: str = OK
-    error: str | None = None
-    hint: str | None = None
-    commit_lsn: int | None = None
+    state: str = OK  # one of the states above
+    error: str | None = None  # reason for which the table is set aside
+    hint: str | None = None  # what to do about that, or about ``incomplete`` columns
+    commit_lsn: int | None = None  # of the last transaction that the target has
     commit_time: datetime | None = None
+    #: The target has all transactions up to this commit LSN. It is the same for all tables that
+    #: are :data:`CURRENT`, unless one was just resumed.
     whole_lsn: int | None = None
-    version: int | None = None
-    batch: int | None = None
-    changes: int = 0
-    evolutions: tuple[str, ...] = ()
+    version: int | None = None  # version of the target at ``whole_lsn``
+    batch: int | None = None  # number of the last micro-batch with changes of the table
+    changes: int = 0  # number of its changes in that batch
+    evolutions: tuple[str, ...] = ()  # changes of the target's columns, oldest first
+    #: ``COLUMN=MASK``, with which its rows were written, if that is known.
     masks: tuple[str, ...] | None = None
+    #: Columns that the mirror added to its rows, if they are known.
     row_columns: tuple[str, ...] | None = None
-    dead_letters: int = 0
+    dead_letters: int = 0  # number of changes that the target lacks, because they did not decode
+    #: Columns that are null in rows from before they were there, as ``COLUMN since LSN``.
     incomplete: tuple[str, ...] = ()
 
     @property

@@ -10,14 +10,7 @@ from pgwire_codec.lake.tables.target import Commit, Target
 
 
 class SystemTable:
-    """Table of a mirror's own, which need not exist.
-
-    Parameters
-    ----------
-    target : Target
-    schema : pyarrow.Schema
-        Its columns.
-    """
+    """Table of a mirror's own with the columns ``schema``, which need not exist."""
 
     def __init__(self, target: Target, schema: pa.Schema) -> None:
         self._target = target

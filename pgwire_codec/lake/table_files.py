@@ -24,52 +24,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A data file of a table.
+    """A data file of a table."""
 
-    Attributes
-    ----------
-    path : str
-        Path in the table's folder.
-    size : int
-        Bytes.
-    rows : int or None
-        Rows, deleted ones included; None if the table does not record it.
-    bounds : Bounds
-    deleted : int
-        Number of its rows that are deleted.
-    vector : StoredVector or None
-        Positions of these.
-    """
-
-    path: str
-    size: int
-    rows: int | None
+    path: str  # in the table's folder
+    size: int  # in bytes
+    rows: int | None  # deleted ones included; None if the table does not record it
     bounds: Bounds
-    deleted: int = 0
-    vector: StoredVector | None = None
+    deleted: int = 0  # number of its rows that are deleted
+    vector: StoredVector | None = None  # positions of these
 
 
 @dataclass(frozen=True)
 class TableFiles:
-    """Data files of a table. Picklable.
+    """Data files of a table. Picklable."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the table for messages.
-    uri : str
-        Path or URI of the folder that has them.
-    files : tuple of DataFile
-    storage_options : mapping of str to str
-        As for ``deltalake.DeltaTable``.
-    field_ids : mapping of str to int or None
-        Field IDs by column, if the columns of files are found by them, and not by name.
-    """
-
-    name: str
-    uri: str
+    name: str  # for messages
+    uri: str  # path or URI of the folder that has them
     files: tuple[DataFile, ...] = ()
+    #: As for ``deltalake.DeltaTable``.
     storage_options: Mapping[str, str] = field(default_factory=dict)
+    #: By column, if the columns of files are found by them, and not by name.
     field_ids: Mapping[str, int] | None = None
 
     @cached_property

@@ -18,18 +18,10 @@ _WILDCARD: Final = re.compile(r"[*?[]")
 
 @dataclass(frozen=True, slots=True)
 class TableNames:
-    """Names of tables, and patterns of names.
+    """Names of tables, and patterns of names."""
 
-    Attributes
-    ----------
-    exact : tuple of str
-        Names, ``schema.table``.
-    patterns : tuple of re.Pattern
-        Regular expressions that match whole names.
-    """
-
-    exact: tuple[str, ...]
-    patterns: tuple[re.Pattern[str], ...] = ()
+    exact: tuple[str, ...]  # ``schema.table``
+    patterns: tuple[re.Pattern[str], ...] = ()  # they match whole names
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> TableNames:

@@ -48,32 +48,15 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TableWork:
-    """Work on a table, as tasks need it. Picklable.
-
-    Attributes
-    ----------
-    form : RowForm
-    file_schema : pyarrow.Schema
-        Columns of new data files.
-    target : TableFiles
-        Files of the table, in which rows are looked up: none if all are replaced.
-    layout : FileLayout
-        Paths of new data files.
-    appends : bool
-        Whether changes are appended as they are.
-    buckets : int
-        Number of tasks that merge its changes.
-    pinned : pyarrow.Table or None
-        Keys whose changes are all in the first bucket.
-    """
+    """Work on a table, as tasks need it. Picklable."""
 
     form: RowForm
-    file_schema: pa.Schema
-    target: TableFiles
-    layout: FileLayout = field(default_factory=FileLayout)
-    appends: bool = False
-    buckets: int = 1
-    pinned: pa.Table | None = None
+    file_schema: pa.Schema  # columns of new data files
+    target: TableFiles  # files in which rows are looked up: none if all are replaced
+    layout: FileLayout = field(default_factory=FileLayout)  # paths of new data files
+    appends: bool = False  # whether changes are appended as they are
+    buckets: int = 1  # number of tasks that merge its changes
+    pinned: pa.Table | None = None  # keys whose changes are all in the first bucket
 
     def without_files(self) -> TableWork:
         """Return the work of tasks that look nothing up."""
@@ -82,40 +65,19 @@ class TableWork:
 
 @dataclass(slots=True)
 class ChangeFacts:
-    """Facts about a table's changes in a partition of the log, or in several.
-
-    Attributes
-    ----------
-    relation_oid : int
-    rows : int
-        Number of changes.
-    first_lsn, last_lsn : int
-        Lowest and highest commit LSN; -1 without changes.
-    last_time : int
-        Commit time of the last one in microseconds since 1970.
-    truncated : Place or None
-        The last truncate.
-    files : list of NewFile
-        Data files with the rows that were appended.
-    error : PgwireError or None
-        The table's changes cannot be applied.
-    moved : list of pyarrow.Table
-        Keys of updates that changed a key and did not send all values, the old and the new one,
-        and ``_commit_lsn``.
-    letters : pyarrow.RecordBatch or None
-        Messages that do not decode.
-    """
+    """Facts about a table's changes in a partition of the log, or in several."""
 
     relation_oid: int
-    rows: int = 0
-    first_lsn: int = -1
-    last_lsn: int = -1
-    last_time: int = 0
-    truncated: Place | None = None
+    rows: int = 0  # number of changes
+    first_lsn: int = -1  # lowest commit LSN; -1 without changes
+    last_lsn: int = -1  # highest commit LSN
+    last_time: int = 0  # commit time of the last one in microseconds since 1970
+    truncated: Place | None = None  # the last truncate
+    #: Data files with the rows that were appended.
     files: list[NewFile] = field(default_factory=list)
-    error: PgwireError | None = None
-    moved: list[pa.Table] = field(default_factory=list)
-    letters: pa.RecordBatch | None = None
+    error: PgwireError | None = None  # the table's changes cannot be applied
+    moved: list[pa.Table] = field(default_factory=list)  # see moved_keys()
+    letters: pa.RecordBatch | None = None  # messages that do not decode
 
     def add(self, batch: ChangeBatch) -> None:
         """Take over the facts about a batch."""
@@ -148,19 +110,11 @@ class ChangeFacts:
 
 @dataclass(frozen=True)
 class DecodeTask:
-    """Decodes a partition of the log: appends the rows of some tables, and splits the changes.
+    """Decodes a partition of the log: appends the rows of some tables, and splits the changes."""
 
-    Attributes
-    ----------
-    tables : dict of int to TableWork
-        By the relation's OID.
-    options : DecoderOptions
-    names : dict of int to str
-        Names of relations for dead letters; empty if such a message is an error of its table.
-    """
-
-    tables: Mapping[int, TableWork]
+    tables: Mapping[int, TableWork]  # by the relation's OID
     options: DecoderOptions
+    #: Of relations for dead letters; empty if such a message is an error of its table.
     names: Mapping[int, str]
 
     def __call__(self, partition: LogPartition) -> Iterator[Piece | ChangeFacts]:
@@ -293,27 +247,16 @@ class _TablePart:
 
 @dataclass(frozen=True, slots=True)
 class MergeOutcome:
-    """Result of a task that merges changes.
-
-    Attributes
-    ----------
-    relation_oid : int
-    files : list of NewFile
-    deleted : dict of str to bytes
-        Vectors of the rows to delete, by the file's path.
-    inserted, updated, removed : int
-        Numbers of rows.
-    error : PgwireError or None
-        The table's changes cannot be applied.
-    """
+    """Result of a task that merges changes."""
 
     relation_oid: int
     files: list[NewFile] = field(default_factory=list)
+    #: Vectors of the rows to delete, by the file's path.
     deleted: dict[str, bytes] = field(default_factory=dict)
-    inserted: int = 0
+    inserted: int = 0  # number of rows, as ``updated`` and ``removed``
     updated: int = 0
     removed: int = 0
-    error: PgwireError | None = None
+    error: PgwireError | None = None  # the table's changes cannot be applied
 
 
 @dataclass(frozen=True)
@@ -321,14 +264,9 @@ class MergeTask:
     """Merges changes of a bucket: folds them, looks rows up, and writes new ones.
 
     Another process loads the work on a table when it needs it.
-
-    Attributes
-    ----------
-    tables : dict of int to TableWork
-        By the relation's OID.
     """
 
-    tables: Mapping[int, TableWork]
+    tables: Mapping[int, TableWork]  # by the relation's OID
 
     def __reduce__(self) -> tuple[object, ...]:
         if isinstance(self.tables, _Works):

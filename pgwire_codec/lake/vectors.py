@@ -35,22 +35,12 @@ AROUND: Final = _LENGTH.size + _CHECKSUM.size
 
 @dataclass(frozen=True, slots=True)
 class StoredVector:
-    """A vector in a file of its table, or with its bytes at hand.
+    """A vector in a file of its table, or with its bytes at hand."""
 
-    Attributes
-    ----------
-    path : str
-        Path of the file in the table's folder; empty without a file.
-    offset, size : int
-        Place of the blob in the file, and its bytes.
-    inline : bytes or None
-        Magic number and bitmap of a vector without a file.
-    """
-
-    path: str = ""
-    offset: int = 0
-    size: int = 0
-    inline: bytes | None = None
+    path: str = ""  # in the table's folder; empty without a file
+    offset: int = 0  # of the blob in the file
+    size: int = 0  # of the blob in bytes
+    inline: bytes | None = None  # magic number and bitmap of a vector without a file
 
     def read(self, folder: Folder) -> BitMap64:
         """Return the vector. Raises ``ValueError`` or ``FileNotFoundError``."""

@@ -23,13 +23,7 @@ _MOST_BYTES: Final = 128 << 20
 
 
 class Threads:
-    """Runs tasks in threads of this process. See :class:`Runner`.
-
-    Parameters
-    ----------
-    count : int, optional
-        Number of threads, by default that of the usable cores.
-    """
+    """Runs tasks in threads of this process, by default one for each usable core."""
 
     def __init__(self, count: int | None = None) -> None:
         self._count = count or _cores()
