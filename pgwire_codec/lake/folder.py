@@ -188,81 +188,62 @@ class ObjectFolder:
         self._store = _open_store(uri, options)
 
     def names(self, directory: str, after: str = "") -> list[str]:
-        import obstore
-
         prefix = f"{directory}/" if directory else ""
-        offset = prefix + after if after else None
-        listed = obstore.list(self._store, prefix or None, offset=offset)
-        paths = [entry["path"] for chunk in listed for entry in chunk]
-        names = [path.removeprefix(prefix) for path in paths]
+        listed = self._store.list(prefix or None, offset=prefix + after if after else None)
+        names = (entry["path"].removeprefix(prefix) for chunk in listed for entry in chunk)
         return sorted(name for name in names if "/" not in name)
 
     def exists(self, path: str) -> bool:
-        import obstore
-
         try:
-            obstore.head(self._store, path)
+            self._store.head(path)
         except FileNotFoundError:
             return False
         return True
 
     def sizes(self) -> dict[str, int]:
-        import obstore
-
-        return {
-            entry["path"]: entry["size"] for chunk in obstore.list(self._store) for entry in chunk
-        }
+        return {entry["path"]: entry["size"] for chunk in self._store.list() for entry in chunk}
 
     def modified(self, directory: str) -> dict[str, float]:
-        import obstore
-
         prefix = f"{directory}/" if directory else ""
-        listed = obstore.list_with_delimiter(self._store, prefix or None)["objects"]
+        listed = self._store.list_with_delimiter(prefix or None)["objects"]
         return {
             entry["path"].removeprefix(prefix): entry["last_modified"].timestamp()
             for entry in listed
         }
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
-        import obstore
-
         if length is not None:
-            return bytes(obstore.get_range(self._store, path, start=offset, length=length))
+            return bytes(self._store.get_range(path, start=offset, length=length))
         options: Any = {"range": {"offset": offset}} if offset else None
-        return bytes(obstore.get(self._store, path, options=options).bytes())
+        return bytes(self._store.get(path, options=options).bytes())
 
     def open(self, path: str) -> pa.NativeFile:
-        import obstore
+        from obstore import open_reader
 
-        return pa.PythonFile(_ObjectReader(obstore.open_reader(self._store, path)), "r")
+        return pa.PythonFile(_ObjectReader(open_reader(self._store, path)), "r")
 
     def create(self, path: str, data: bytes | pa.Buffer) -> None:
-        import obstore
         from obstore.exceptions import AlreadyExistsError
 
         try:
-            obstore.put(self._store, path, data, mode="create", use_multipart=False)
+            self._store.put(path, data, mode="create", use_multipart=False)
         except AlreadyExistsError as error:
             raise FileExistsError(f"{self.uri}/{path} exists") from error
 
     @contextmanager
     def writer(self, path: str) -> Iterator[Any]:
-        import obstore
+        from obstore import open_writer
 
         # Its name is unique: nothing else creates it.
-        with obstore.open_writer(self._store, path) as file:
+        with open_writer(self._store, path) as file:
             yield _ObjectWriter(file)
 
     def move(self, path: str, target: str) -> None:
-        import obstore
-
-        obstore.rename(self._store, path, target, overwrite=True)
+        self._store.rename(path, target, overwrite=True)
 
     def remove(self, path: str) -> None:
-        import obstore
-
         with suppress(FileNotFoundError):
-            obstore.delete(self._store, path)
+            self._store.delete(path)
 
 
 class _ObjectReader(io.RawIOBase):

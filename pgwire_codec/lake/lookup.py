@@ -6,7 +6,7 @@ the key columns are read and matched. Rows that are deleted already do not count
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,9 +16,8 @@ import pyarrow.compute as pc
 
 from pgwire_codec.errors import TableError
 from pgwire_codec.lake.comparison import Mask, Numbers
-from pgwire_codec.lake.key_cache import KeyCache
-from pgwire_codec.lake.key_index import KeyIndex
-from pgwire_codec.lake.table_files import DataFile, OpenFile, TableFiles
+from pgwire_codec.lake.key_index import KeyCache, KeyIndex
+from pgwire_codec.lake.table_files import DataFile, OpenFile, TableFiles, gather
 from pgwire_codec.lake.vectors import positions_of
 
 if TYPE_CHECKING:
@@ -49,19 +48,12 @@ def find_rows(target: TableFiles, keys: pa.Table) -> FoundRows:
 
     Raises ``TableError`` if a key has two rows.
     """
-    files = target.files
-    found = FoundRows(files, np.full(len(keys), -1), np.full(len(keys), -1))
+    found = FoundRows(target.files, np.full(len(keys), -1), np.full(len(keys), -1))
     if not len(keys):
         return found
-    columns = [column.combine_chunks() for column in keys.columns]
-    filters = [
-        _Filter(name, column) for name, column in zip(keys.column_names, columns, strict=True)
-    ]
-    index = KeyIndex(columns)
-    for number, file in enumerate(files):
-        if not all(each.may_match_file(file) for each in filters):
-            continue
-        for positions, owners in _matches(target, file, keys.schema, index, filters):
+    search = _Search(target, keys)
+    for number, file in enumerate(target.files):
+        for positions, owners in search.matches(file):
             again = found.file[owners] >= 0
             counts = np.bincount(owners[~again], minlength=len(keys))
             if again.any() or counts.max(initial=0) > 1:
@@ -82,17 +74,11 @@ def find_copies(target: TableFiles, rows: pa.Table, counts: Numbers) -> dict[str
     """
     missing = counts.copy()
     positions: dict[str, Numbers] = {}
-    columns = [column.combine_chunks() for column in rows.columns]
-    filters = [
-        _Filter(name, column) for name, column in zip(rows.column_names, columns, strict=True)
-    ]
-    index = KeyIndex(columns)
+    search = _Search(target, rows)
     for file in target.files if len(rows) else ():
         if not missing.any():
             break
-        if not all(each.may_match_file(file) for each in filters):
-            continue
-        for hits, owners in _matches(target, file, rows.schema, index, filters):
+        for hits, owners in search.matches(file):
             # The n-th row that equals another one is wanted if that one lacks n.
             order = np.argsort(owners, kind="stable")
             hits, owners = hits[order], owners[order]
@@ -118,67 +104,55 @@ def read_rows(target: TableFiles, found: FoundRows, wanted: Numbers, schema: pa.
 
     ``wanted`` has numbers of keys whose rows were found. Columns that a file lacks are null.
     """
-    parts, order = [], []
-    for number in np.unique(found.file[wanted]).tolist():
-        chosen = np.flatnonzero(found.file[wanted] == number)
-        positions = found.position[wanted[chosen]]
+
+    def read(number: int, chosen: Numbers) -> pa.Table:
         with target.open(found.files[number]) as file:
-            parts.append(file.take(positions, schema))
-        order.append(chosen)
-    if not parts:
-        return schema.empty_table()
-    inverse = np.argsort(np.concatenate(order), kind="stable")
-    return pa.concat_tables(parts).take(pa.array(inverse))
+            return file.take(found.position[wanted[chosen]], schema)
+
+    return gather(found.file[wanted], read) if len(wanted) else schema.empty_table()
 
 
-def _matches(
-    target: TableFiles,
-    file: DataFile,
-    schema: pa.Schema,
-    index: KeyIndex,
-    filters: Sequence[_Filter],
-) -> Iterator[tuple[Numbers, Numbers]]:
-    """Yield positions of a file's rows that equal some rows, and the numbers of these."""
-    deleted = target.vector(file) if file.deleted else None
-    for positions, owners in _hits(target, file, schema, index, filters):
-        if deleted is not None and len(positions):
-            lives = ~_are_in(positions, deleted)
-            owners, positions = owners[lives], positions[lives]
-        yield positions, owners
+class _Search:
+    """Search for rows of a table that equal some rows, each of which is there once."""
 
+    def __init__(self, target: TableFiles, rows: pa.Table) -> None:
+        self._target = target
+        self._schema = rows.schema
+        columns = [column.combine_chunks() for column in rows.columns]
+        self._filters = list(map(_Filter, rows.column_names, columns))
+        self._index = KeyIndex(columns)
 
-def _hits(
-    target: TableFiles,
-    file: DataFile,
-    schema: pa.Schema,
-    index: KeyIndex,
-    filters: Sequence[_Filter],
-) -> Iterator[tuple[Numbers, Numbers]]:
-    """Yield the same, with rows that are deleted."""
-    keys = _CACHE.get(target, file, schema, index) if len(index) <= _FEW_KEYS else None
-    if keys is not None:
-        yield index.match_sorted(keys)
-        return
-    with target.open(file) as opened:
-        for start, rows in _key_rows(opened, schema, filters):
-            positions, owners = index.match(rows)
-            yield positions + start, owners
+    def matches(self, file: DataFile) -> Iterator[tuple[Numbers, Numbers]]:
+        """Yield positions of a file's rows that equal some rows, and the numbers of these."""
+        if not all(each.may_match_file(file) for each in self._filters):
+            return
+        deleted = self._target.vector(file) if file.deleted else None
+        for positions, owners in self._hits(file):
+            if deleted is not None and len(positions):
+                lives = ~_are_in(positions, deleted)
+                owners, positions = owners[lives], positions[lives]
+            yield positions, owners
+
+    def _hits(self, file: DataFile) -> Iterator[tuple[Numbers, Numbers]]:
+        """Yield the same, with rows that are deleted."""
+        index = self._index
+        if len(index) <= _FEW_KEYS:
+            keys = _CACHE.get(self._target, file, self._schema, index)
+            if keys is not None:
+                yield index.match_sorted(keys)
+                return
+        with self._target.open(file) as opened:
+            for number, start in enumerate(opened.starts.tolist()):
+                if all(each.may_match_group(opened, number) for each in self._filters):
+                    rows = opened.read(number, self._schema)
+                    found, owners = index.match([each.combine_chunks() for each in rows.columns])
+                    yield found + start, owners
 
 
 def _are_in(positions: Numbers, vector: BitMap64) -> Mask:
     if len(positions) <= _FEW_KEYS:
         return np.fromiter((position in vector for position in positions.tolist()), np.bool_)
     return np.isin(positions, positions_of(vector).astype(np.int64))
-
-
-def _key_rows(
-    file: OpenFile, schema: pa.Schema, filters: Sequence[_Filter]
-) -> Iterator[tuple[int, list[pa.Array]]]:
-    """Yield the first position and the key columns of each row group that may have a key."""
-    for number, start in enumerate(file.starts.tolist()):
-        if all(each.may_match_group(file, number) for each in filters):
-            rows = file.read(number, schema)
-            yield start, [column.combine_chunks() for column in rows.columns]
 
 
 class _Filter:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -193,11 +193,17 @@ class OpenFile:
     def take(self, positions: Numbers, schema: pa.Schema) -> pa.Table:
         """Return the rows at some positions, in their order."""
         groups = np.searchsorted(self.starts, positions, side="right") - 1
-        parts, order = [], []
-        for group in np.unique(groups).tolist():
-            chosen = np.flatnonzero(groups == group)
+
+        def read(group: int, chosen: Numbers) -> pa.Table:
             rows = self.read(group, schema)
-            parts.append(rows.take(pa.array(positions[chosen] - self.starts[group])))
-            order.append(chosen)
-        inverse = np.argsort(np.concatenate(order), kind="stable")
-        return pa.concat_tables(parts).take(pa.array(inverse))
+            return rows.take(pa.array(positions[chosen] - self.starts[group]))
+
+        return gather(groups, read)
+
+
+def gather(groups: Numbers, read: Callable[[int, Numbers], pa.Table]) -> pa.Table:
+    """Return a row for each number of a group; ``read`` returns those at places of one group."""
+    chosen = {group: np.flatnonzero(groups == group) for group in np.unique(groups).tolist()}
+    rows = pa.concat_tables([read(group, places) for group, places in chosen.items()])
+    order = np.argsort(np.concatenate(list(chosen.values())), kind="stable")
+    return rows.take(pa.array(order))

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgwire_codec.lake import key_cache, lookup
+from pgwire_codec.lake import key_index, lookup
 from pgwire_codec.lake.data_files import write_data_files
-from pgwire_codec.lake.key_cache import KeyCache
-from pgwire_codec.lake.key_index import KeyIndex, SortedKeys
+from pgwire_codec.lake.key_index import KeyCache, KeyIndex, SortedKeys
 from pgwire_codec.lake.lookup import find_copies, find_rows
 from pgwire_codec.lake.position import Position
 from pgwire_codec.lake.tables.delta import DeltaTarget
@@ -114,7 +113,7 @@ def test_files_are_read_twice_only(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_keys_that_are_kept_have_few_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: KeyCache
 ) -> None:
-    monkeypatch.setattr(key_cache, "_MOST_BYTES", 4_000)
+    monkeypatch.setattr(key_index, "_MOST_BYTES", 4_000)
     target = table(tmp_path, [*range(100)], [*range(100, 200)], [*range(200, 500)])
     for _ in range(3):
         assert found(target, 50, 150, 450) == [50, 50, 250]
