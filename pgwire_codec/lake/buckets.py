@@ -47,10 +47,6 @@ class BucketSplit:
         for bucket in list(self._pieces):
             yield self._piece(bucket)
 
-    def discard(self) -> None:
-        """Forget the remaining pieces."""
-        self._pieces.clear()
-
     def _take(self, bucket: int, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         self._pieces.setdefault(bucket, []).append(rows)
         self._sizes[bucket] = self._sizes.get(bucket, 0) + rows.nbytes

@@ -52,10 +52,6 @@ class ChangeSplit:
         """Yield the buckets and the events of the remaining pieces."""
         yield from self._split.finish()
 
-    def discard(self) -> None:
-        """Forget the remaining pieces."""
-        self._split.discard()
-
 
 def moved_keys(events: pa.RecordBatch, columns: ChangeColumns) -> pa.Table:
     """Return the keys of changes of a key that did not send all values: the old and the new one.

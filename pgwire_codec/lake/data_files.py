@@ -67,12 +67,9 @@ class NewFile:
 
 def bounded_columns(schema: pa.Schema) -> list[str]:
     """Return the columns of a schema that have bounds."""
-    names = [column.name for column in schema if _is_bounded(column.type)]
+    kinds = pa.types.is_signed_integer, pa.types.is_string
+    names = [column.name for column in schema if any(is_kind(column.type) for is_kind in kinds)]
     return names[:_MOST_BOUNDS]
-
-
-def _is_bounded(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_signed_integer(kind) or pa.types.is_string(kind))
 
 
 class BoundsBuilder:
@@ -90,12 +87,9 @@ class BoundsBuilder:
             self._nulls[name] += column.null_count
             if column.null_count == len(column):
                 continue
-            found = pc.min_max(column).as_py()
-            if name not in self._lowest:
-                self._lowest[name], self._highest[name] = found["min"], found["max"]
-                continue
-            self._lowest[name] = min(self._lowest[name], found["min"])
-            self._highest[name] = max(self._highest[name], found["max"])
+            lowest, highest = pc.min_max(column).as_py().values()
+            self._lowest[name] = min(self._lowest.get(name, lowest), lowest)
+            self._highest[name] = max(self._highest.get(name, highest), highest)
 
     def build(self) -> Bounds:
         """Return the bounds of all rows; long texts are cut, and the highest is increased."""

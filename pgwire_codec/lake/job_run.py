@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
@@ -22,6 +22,9 @@ from pgwire_codec.log.dead_letters import names_of
 #: Attempts at a table that other writers change meanwhile, and after an error of another program.
 _ATTEMPTS: Final = 5
 _ATTEMPTS_AFTER_ERRORS: Final = 2
+
+#: Facts and outcomes of tasks, by the relation's OID.
+_Results: TypeAlias = "dict[int, tuple[ChangeFacts, list[MergeOutcome]]]"
 
 
 class JobRun:
@@ -43,37 +46,35 @@ class JobRun:
 
         Raises ``PgwireError`` for an error that concerns all tables, such as a full disk.
         """
-        active = self._all(lambda job: job.open, list(jobs.values()))
+        active = self._all(TableJob.open, list(jobs.values()))
         while groups := self._groups(active):
             for place, group in groups.items():
                 self._exchange(group, place)
             again, self._repeated = self._repeated, []
-            reopened = {id(job) for job in self._all(lambda job: job.open, again)}
+            reopened = {id(job) for job in self._all(TableJob.open, again)}
             dropped = {id(job) for job in again} - reopened
             active = [
                 job for job in active if job.oid not in self._errors and id(job) not in dropped
             ]
-        done = {job.oid for job in self._all(lambda job: job.close, active)}
+        done = {job.oid for job in self._all(TableJob.close, active)}
         return {
             name: self._errors.get(job.oid, job.status)
             for name, job in jobs.items()
             if job.oid in done or job.oid in self._errors
         }
 
-    def _all(
-        self, step: Callable[[TableJob], Callable[[], object]], jobs: Sequence[TableJob]
-    ) -> list[TableJob]:
+    def _all(self, step: Callable[[TableJob], object], jobs: Sequence[TableJob]) -> list[TableJob]:
         """Do a step of jobs side by side; return those for which it was done."""
-        done = self._threads.map(lambda job: self._attempt(job, step(job)), jobs)
+        done = self._threads.map(lambda job: self._attempt(job, step), jobs)
         return [job for job, is_done in zip(jobs, done, strict=True) if is_done]
 
-    def _attempt(self, job: TableJob, step: Callable[[], object]) -> bool:
+    def _attempt(self, job: TableJob, step: Callable[[TableJob], object]) -> bool:
         """Return whether a step of a job was done. After an error it may be repeated.
 
         An error that is not one of this package may pass.
         """
         try:
-            return step() is not False
+            return step(job) is not False
         except Exception as error:
             found = error_of(error, job.status.table)
             if ends_all(found):
@@ -111,45 +112,41 @@ class JobRun:
         def prepare(job: TableJob) -> None:
             works[job.oid] = job.prepare(sizes[job.oid], inserts_only=job.oid not in changed)
 
-        ready = self._all(lambda job: lambda: prepare(job), jobs)
+        ready = self._all(prepare, jobs)
         if not ready:
             return
         works = {job.oid: works[job.oid] for job in ready}
-        facts, outcomes = self._run(plan, works)
-        self._record_unnamed(facts, works)
+        results = self._run(plan, works)
+        self._record_unnamed(results, works)
 
         def finish(job: TableJob) -> None:
-            found = facts.get(job.oid, ChangeFacts(job.oid)), [*outcomes.get(job.oid, [])]
+            result = results[job.oid]
             try:
-                job.finish(*found)
+                job.finish(*result)
             except Exception:
                 if not job.may_be_committed:
-                    _discard(works[job.oid], *found)
+                    _discard(works[job.oid], *result)
                 raise
 
-        self._all(lambda job: lambda: finish(job), ready)
+        self._all(finish, ready)
 
-    def _run(
-        self, plan: LogPlan, works: Mapping[int, TableWork]
-    ) -> tuple[dict[int, ChangeFacts], dict[int, list[MergeOutcome]]]:
-        """Run the tasks; return facts and outcomes by relation."""
-        facts, outcomes = self._run_once(plan, works)
+    def _run(self, plan: LogPlan, works: Mapping[int, TableWork]) -> _Results:
+        """Run the tasks; return their results by relation."""
+        results = self._run_once(plan, works)
         moved: dict[int, TableWork] = {}
-        for oid, each in facts.items():
-            if oid in works and each.moved and works[oid].buckets > 1:
-                keys = pa.concat_tables(each.moved).drop_columns("_commit_lsn")
-                moved[oid] = replace(works[oid], pinned=keys)
+        for oid, work in works.items():
+            facts, _ = results[oid]
+            if facts.moved and work.buckets > 1:
+                keys = pa.concat_tables(facts.moved).drop_columns("_commit_lsn")
+                moved[oid] = replace(work, pinned=keys)
         if moved:  # what was not sent is in the bucket of another key
-            for oid in moved:
-                _discard(works[oid], facts.pop(oid), outcomes.pop(oid, []))
-            again, merged = self._run_once(plan, moved)
-            facts |= {oid: each for oid, each in again.items() if oid in moved}
-            outcomes |= merged
-        return facts, outcomes
+            for oid, work in moved.items():
+                _discard(work, *results[oid])
+            again = self._run_once(plan, moved)
+            results |= {oid: again[oid] for oid in moved}
+        return results
 
-    def _run_once(
-        self, plan: LogPlan, works: Mapping[int, TableWork]
-    ) -> tuple[dict[int, ChangeFacts], dict[int, list[MergeOutcome]]]:
+    def _run_once(self, plan: LogPlan, works: Mapping[int, TableWork]) -> _Results:
         names: dict[int, str] = {}
         if self._context.options.dead_letters:
             names = names_of(self._log.relations_at(plan.until))
@@ -162,13 +159,13 @@ class JobRun:
         ]
         size = sum(extent.length for each in partitions for extent in each.extents)
         found, merged = self._context.runner.exchange(decode, partitions, MergeTask(works), size)
-        facts: dict[int, ChangeFacts] = {}
-        for each in found:
-            facts.setdefault(each.relation_oid, ChangeFacts(each.relation_oid)).join(each)
-        outcomes: dict[int, list[MergeOutcome]] = {}
+        results: _Results = {oid: (ChangeFacts(oid), []) for oid in works}
+        for facts in found:
+            oid = facts.relation_oid
+            results.setdefault(oid, (ChangeFacts(oid), []))[0].join(facts)
         for outcome in merged:
-            outcomes.setdefault(outcome.relation_oid, []).append(outcome)
-        return facts, outcomes
+            results[outcome.relation_oid][1].append(outcome)
+        return results
 
     def _sizes(self, plan: LogPlan, oids: Collection[int]) -> tuple[dict[int, int], set[int]]:
         """Return bytes of tables' messages at most, and the tables with others than inserts."""
@@ -190,14 +187,12 @@ class JobRun:
                     counted[count.relation_oid] += count.bytes
         return {oid: min(size, counted[oid]) for oid, size in sizes.items()}, others
 
-    def _record_unnamed(
-        self, facts: Mapping[int, ChangeFacts], works: Mapping[int, TableWork]
-    ) -> None:
+    def _record_unnamed(self, results: _Results, works: Mapping[int, TableWork]) -> None:
         """Record the dead letters that belong to no table of the mirror."""
         known = self._log.relations_at().relations
-        for oid, each in facts.items():
-            if each.letters is not None and oid not in works and oid not in known:
-                self._context.letters.record(each.letters)
+        for oid, (facts, _) in results.items():
+            if facts.letters is not None and oid not in works and oid not in known:
+                self._context.letters.record(facts.letters)
                 LOGGER.warning("messages that do not decode belong to no known table")
 
 

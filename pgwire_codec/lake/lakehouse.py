@@ -17,6 +17,7 @@ from pgwire_codec.lake.tables.delta import DeltaTarget
 from pgwire_codec.lake.tables.iceberg import IcebergTarget
 from pgwire_codec.lake.tables.iceberg_catalog import CatalogTable, check_session
 from pgwire_codec.lake.tables.parquet import ParquetTarget
+from pgwire_codec.lake.tables.sql import quoted
 from pgwire_codec.lake.tables.target import WRITE_MODES, Target, WriteMode
 from pgwire_codec.log.dead_letters import DEAD_LETTERS
 from pgwire_codec.protocol.messages import Relation
@@ -136,7 +137,7 @@ class Lake:
         if self.format != ICEBERG:
             return "/".join([self.location, *names])
         encoded = (name.replace(".", "~2E") for name in names)
-        return ".".join(map(_quoted, [*self.location.split("."), *encoded]))
+        return ".".join(map(quoted, [*self.location.split("."), *encoded]))
 
 
 def parse_target(target: str) -> tuple[str, str]:
@@ -164,7 +165,3 @@ def _segment(name: str) -> str:
     encoded = quote(name, safe="").replace("~", "%7E").replace("%", "~")
     # Spark hides files whose names begin so, and the status table has such a name.
     return f"~{ord(encoded[0]):02X}{encoded[1:]}" if encoded[:1] in (".", "_") else encoded
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -14,6 +14,7 @@ from pgwire_codec.lake.lakehouse import Lake
 from pgwire_codec.lake.log_range import LogRange
 from pgwire_codec.lake.masks import without_values
 from pgwire_codec.lake.mirror_options import MirrorContext, MirroredBatch, MirrorOptions
+from pgwire_codec.lake.rewriting import keep_up
 from pgwire_codec.lake.runners.runner import Runner
 from pgwire_codec.lake.runners.threads import Threads
 from pgwire_codec.lake.status import (
@@ -27,7 +28,6 @@ from pgwire_codec.lake.status import (
 )
 from pgwire_codec.lake.table_job import TableJob
 from pgwire_codec.lake.table_names import TableNames
-from pgwire_codec.lake.upkeep import keep_up
 from pgwire_codec.log import Log, LogPosition
 from pgwire_codec.log.positions import position_of, position_within
 from pgwire_codec.log.tables_with_rows import TablesWithRows

@@ -90,8 +90,9 @@ class RowColumns:
 
         Without it, rows would seem to be what they are not.
         """
-        needed = {DELETED, *HISTORY_COLUMNS} & set(self.names) - set(held)
-        needed -= set(COMMIT_COLUMNS) if not self.is_history else set()
+        needed = set(self.names) - set(held)
+        if not self.is_history:
+            needed &= {DELETED}
         if needed:
             raise TableError(
                 f"the target of {table} does not have the column {', '.join(sorted(needed))}",

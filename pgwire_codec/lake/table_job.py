@@ -13,8 +13,7 @@ import pyarrow as pa
 from pgwire_codec.changes.hints import COPY_AGAIN
 from pgwire_codec.changes.identity import column_names, key_columns
 from pgwire_codec.errors import LogError, TableError
-from pgwire_codec.lake.column_history import COLUMN_LISTS, ColumnHistory
-from pgwire_codec.lake.evolution import evolution_steps
+from pgwire_codec.lake.evolution import COLUMN_LISTS, ColumnHistory, evolution_steps
 from pgwire_codec.lake.log_range import LogRange, Piece, pieces_of
 from pgwire_codec.lake.masks import CONSTANT, constant
 from pgwire_codec.lake.mirror_options import MirrorContext
@@ -141,7 +140,7 @@ class TableJob:
 
         ``message_bytes`` are those of the piece. With ``inserts_only``, it has no other changes.
         """
-        piece, is_history = self.pieces[0], self._is_history
+        piece = self.pieces[0]
         target = self._target = self._context.lake.open(self.relation)
         relation, table = piece.versions[-1], self.status.table
         self._options.masks.check_versions(table, piece.versions)
@@ -160,25 +159,17 @@ class TableJob:
             if columns is not rows.columns:
                 rows = rows.with_target(columns)
         rows.check_names()
-        has_rows = held is not None and not (self._replaces or target.files.is_empty)
-        if not is_history:
-            known = {} if self._replaces or held is None else self.status.incomplete_columns
-            new = {name: piece.since(name) for name in sorted(added)}
-            self._since = known | new
-            self._uncertain = frozenset(() if has_rows else new)
         empties = self._replaces or held is None
-        files = target.files
-        empty = replace(files, files=()) if empties else files
-        appends = is_history or (inserts_only and (rows.keys is None or empty.is_empty))
+        files = replace(target.files, files=()) if empties else target.files
+        if not self._is_history:
+            new = {name: piece.since(name) for name in sorted(added)}
+            self._since = new if empties else self.status.incomplete_columns | new
+            self._uncertain = frozenset(new if files.is_empty else ())
+        appends = self._is_history or (inserts_only and (rows.keys is None or files.is_empty))
+        buckets = 1 if appends else max(1, -(-message_bytes // _BUCKET_BYTES))
         self._columns = columns
-        return TableWork(
-            rows,
-            target.file_schema(columns),
-            empty,
-            target.layout,
-            appends,
-            1 if appends else max(1, -(-message_bytes // _BUCKET_BYTES)),
-        )
+        file_schema = target.file_schema(columns)
+        return TableWork(rows, file_schema, files, target.layout, appends, buckets)
 
     def finish(self, facts: ChangeFacts, outcomes: list[MergeOutcome]) -> None:
         """Commit the results of the piece's tasks.

@@ -130,9 +130,9 @@ class DecodeTask:
                 part = parts.setdefault(oid, _TablePart(work, oid))
                 if part.facts.error is None:
                     yield from part.add(batch, partition)
-                buffered = [each for each in parts.values() if each.buffered_bytes]
-                if sum(each.buffered_bytes for each in buffered) > _BUFFERED_BYTES:
-                    max(buffered, key=lambda each: each.buffered_bytes).flush()
+                writers = [each.writer for each in parts.values() if each.writer is not None]
+                if sum(writer.buffered_bytes for writer in writers) > _BUFFERED_BYTES:
+                    max(writers, key=lambda writer: writer.buffered_bytes).flush()
             self._add_letters(partition, letters, parts)
             for part in parts.values():
                 yield from part.finish()
@@ -167,15 +167,7 @@ class _TablePart:
         self.facts = ChangeFacts(oid)
         self._work = work
         self._split: ChangeSplit | None = None
-        self._writer: DataFilesWriter | None = None
-
-    @property
-    def buffered_bytes(self) -> int:
-        return 0 if self._writer is None else self._writer.buffered_bytes
-
-    def flush(self) -> None:
-        assert self._writer is not None
-        self._writer.flush()
+        self.writer: DataFilesWriter | None = None
 
     def add(self, batch: ChangeBatch, partition: LogPartition) -> Iterator[Piece]:
         """Take changes; yield the pieces that are complete."""
@@ -198,9 +190,9 @@ class _TablePart:
 
     def finish(self) -> Iterator[Piece | ChangeFacts]:
         """Yield the remaining pieces, and the facts."""
-        if self._writer is not None:
+        if self.writer is not None:
             try:
-                self.facts.files += self._writer.finish()
+                self.facts.files += self.writer.finish()
             except OSError as error:
                 self.fail(error_of(error, self._work.target.uri if self._work else ""))
         if self._split is not None:
@@ -215,19 +207,18 @@ class _TablePart:
         yield self.facts
 
     def discard(self) -> None:
-        """Remove the file that is being written."""
-        if self._writer is not None:
-            self._writer.discard()
-            self._writer = None
-        if self._split is not None:
-            self._split.discard()
+        """Remove the file that is being written, and forget the remaining pieces."""
+        if self.writer is not None:
+            self.writer.discard()
+            self.writer = None
+        self._split = None
 
     def _append(self, rows: pa.RecordBatch) -> None:
         work = self._work
         assert work is not None
-        if self._writer is None:
-            self._writer = DataFilesWriter(work.target.folder, work.file_schema, work.layout)
-        self._writer.add(rows)
+        if self.writer is None:
+            self.writer = DataFilesWriter(work.target.folder, work.file_schema, work.layout)
+        self.writer.add(rows)
 
     def _pieces(self, batch: ChangeBatch) -> Iterator[Piece]:
         work = self._work

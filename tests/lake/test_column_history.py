@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from pgwire_codec.errors import TableError
-from pgwire_codec.lake.column_history import ColumnHistory
-from pgwire_codec.lake.evolution import evolution_steps
+from pgwire_codec.lake.evolution import ColumnHistory, evolution_steps
 from pgwire_codec.lake.row_types import sql_name
 from tests.support import build
 

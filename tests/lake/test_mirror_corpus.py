@@ -21,9 +21,9 @@ from pgwire_codec.lake import (
     data_files,
     mirror_options,
     mirroring,
+    rewriting,
     table_job,
     tasks,
-    upkeep,
 )
 from pgwire_codec.lake.runners import threads
 from pgwire_codec.lake.status import CURRENT, GONE
@@ -55,7 +55,7 @@ LOW: Final = (
     (tasks, "_BUFFERED_BYTES", 0),
     (data_files, "_GROUP_ROWS", 3),
     (data_files, "_TEXT", 2),
-    (upkeep, "_SMALL_FILES", 2),
+    (rewriting, "_SMALL_FILES", 2),
     (delta, "_CHECKPOINT_COMMITS", 2),
     (delta_vectors, "_INLINE_BYTES", 0),
 )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import pgwire_codec as pgc
-from pgwire_codec.lake import upkeep
+from pgwire_codec.lake import rewriting
 from pgwire_codec.lake.mirror_options import MirrorOptions
 from pgwire_codec.lake.mirroring import Mirror
 from pgwire_codec.lake.runners import threads
@@ -65,7 +65,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have few changes written as many are, by one thread: in the same order each time."""
     monkeypatch.setattr(threads, "_cores", lambda: 1)
-    monkeypatch.setattr(upkeep, "_SMALL_FILES", 1)
+    monkeypatch.setattr(rewriting, "_SMALL_FILES", 1)
     monkeypatch.setattr(delta, "_CHECKPOINT_COMMITS", 2)
     monkeypatch.setattr(delta_vectors, "_INLINE_BYTES", 0)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pgwire_codec.errors import PgwireError
-from pgwire_codec.lake import rewriting, upkeep
+from pgwire_codec.lake import rewriting
 from tests.support import build
 from tests.support.build import column
 from tests.support.mirrors import ID, MirrorOf, Writer, relation
@@ -50,7 +50,7 @@ def check(mirror: MirrorOf) -> None:
 def test_small_files_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mirror, writer = made(tmp_path)
     assert sizes(mirror) == [(1, 0)] * 9
-    monkeypatch.setattr(upkeep, "_SMALL_FILES", 9)
+    monkeypatch.setattr(rewriting, "_SMALL_FILES", 9)
     turn(mirror, writer, build.update(1, build.row("3", "b")))
     assert sizes(mirror) == [(1, 0)] * 9, "the file of the old row went with it"
     turn(mirror, writer, build.insert(1, "10", "a"))
@@ -60,9 +60,9 @@ def test_small_files_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_worn_files_are_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mirror, writer = made(tmp_path)
-    monkeypatch.setattr(upkeep, "_SMALL_FILES", 8)
+    monkeypatch.setattr(rewriting, "_SMALL_FILES", 8)
     turn(mirror, writer, build.insert(1, "10", "a"))
-    monkeypatch.setattr(upkeep, "_SMALL_BYTES", 0)
+    monkeypatch.setattr(rewriting, "_SMALL_BYTES", 0)
     turn(mirror, writer, *(build.update(1, build.row(str(key), "b")) for key in (1, 2)))
     assert sizes(mirror) == [(2, 0), (10, 2)]
     turn(mirror, writer, build.update(1, build.row("3", "b")))
@@ -75,7 +75,7 @@ def test_errors(
 ) -> None:
     """The table remains as it is; a full disk ends the mirror."""
     mirror, writer = made(tmp_path)
-    monkeypatch.setattr(upkeep, "_SMALL_FILES", 8)
+    monkeypatch.setattr(rewriting, "_SMALL_FILES", 8)
     errors = [ValueError("not a Parquet file"), OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))]
 
     def failing(*_: Any) -> Any:
