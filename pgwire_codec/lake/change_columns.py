@@ -29,20 +29,16 @@ class ChangeColumns:
 
     table: tuple[str, ...]
     keys: tuple[int, ...]  # numbers of the columns that identify a row
-    values: tuple[int, ...]  # numbers of the others
     #: Names of the metadata columns that are present, by the name without further underscores.
     metadata: dict[str, str]
     before: tuple[str, ...]  # fields of ``_before``
-    #: Number of a boolean column that is true in rows that were deleted. Such a row has only a key
-    #: if an earlier change, and the target, have none of its values.
-    deleted: int | None = None
+    #: A boolean column that is true in rows that were deleted. Such a row has only a key if an
+    #: earlier change, and the target, have none of its values.
+    deleted: str | None = None
 
     @classmethod
     def from_names(
-        cls,
-        names: Sequence[str],
-        before: Sequence[str],
-        keys: Sequence[str] | None,
+        cls, names: Sequence[str], before: Sequence[str], keys: Sequence[str] | None
     ) -> ChangeColumns:
         """Find the columns of changes with the fields ``before``, by key or without one.
 
@@ -74,14 +70,23 @@ class ChangeColumns:
                 "of the key cannot be detected",
                 hint=f"The columns of _before are {', '.join(sorted(before))}.",
             )
-        values = tuple(number for number, name in enumerate(table) if name not in keys)
-        return cls(table, tuple(map(table.index, keys)), values, metadata, tuple(before))
+        return cls(table, tuple(map(table.index, keys)), metadata, tuple(before))
 
     def without_row_metadata(self) -> ChangeColumns:
         """Return the columns without the metadata that a target has no columns for."""
         needed = (*_REQUIRED, "_before")
         metadata = {name: actual for name, actual in self.metadata.items() if name in needed}
         return replace(self, metadata=metadata)
+
+    @property
+    def values(self) -> list[int]:
+        """Numbers of the columns that do not identify a row."""
+        return [number for number in range(len(self.table)) if number not in self.keys]
+
+    @property
+    def key_numbers(self) -> list[str]:
+        """Names of the columns that identify a row in numbered changes."""
+        return [f"c{number}" for number in self.keys]
 
     @property
     def numbers(self) -> list[str]:

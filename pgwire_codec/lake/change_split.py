@@ -35,13 +35,12 @@ class ChangeSplit:
             return
         columns = self._columns
         if columns.keys:
-            events = key_events(changes, columns)
-            identity = [events.column(f"c{number}") for number in columns.keys]
+            events, names = key_events(changes, columns), columns.key_numbers
             if len(moved := moved_keys(events, columns)):
                 self.moved.append(moved)
         else:
-            events = split_updates(changes, columns)
-            identity = [events.column(name) for name in columns.numbers]
+            events, names = split_updates(changes, columns), columns.numbers
+        identity = [events.column(name) for name in names]
         buckets = bucket_numbers(identity, self._buckets)
         if self._pinned is not None:
             pinned = [column.combine_chunks() for column in self._pinned.columns]
@@ -61,7 +60,7 @@ def moved_keys(events: pa.RecordBatch, columns: ChangeColumns) -> pa.Table:
     is_moved = mask_of(events.column("moved"))
     if is_moved.any():
         is_moved &= mask_of(events.column("_unchanged").is_valid())
-    names = [*(f"c{number}" for number in columns.keys), "_commit_lsn"]
+    names = [*columns.key_numbers, "_commit_lsn"]
     return pa.Table.from_batches([events.select(names).filter(pa.array(is_moved))])
 
 
@@ -74,5 +73,4 @@ def merge_events(
     """Return the merge of the events of a bucket; see :func:`merge_rows`, :func:`merge_counts`."""
     if not columns.keys:
         return merge_counts(target, count_events(events, columns))
-    deleted = None if columns.deleted is None else columns.table[columns.deleted]
-    return merge_rows(target, fold_events(events, columns), deleted, kept)
+    return merge_rows(target, fold_events(events, columns), columns.deleted, kept)

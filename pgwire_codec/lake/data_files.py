@@ -80,10 +80,10 @@ class BoundsBuilder:
         self._highest: dict[str, Any] = {}
         self._nulls = dict.fromkeys(columns, 0)
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Take the rows of a batch into account."""
+    def add(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Take rows into account."""
         for name in self._nulls:
-            column = batch.column(name)
+            column = rows.column(name)
             self._nulls[name] += column.null_count
             if column.null_count == len(column):
                 continue
@@ -234,8 +234,7 @@ class _FileWriter:
             )
         most = len(group) if len(group) < 2 * _GROUP_ROWS else _GROUP_ROWS
         self._parquet.write_table(group, row_group_size=most)
-        for batch in group.to_batches():
-            self._bounds.add(batch)
+        self._bounds.add(group)
         self._rows += len(group)
 
     def finish(self) -> NewFile | None:

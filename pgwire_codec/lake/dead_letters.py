@@ -25,7 +25,6 @@ class DeadLetters:
         self._table = table
         self._hides_values = hides_values
         self._lock = threading.RLock()
-        self._known: tuple[int | None, pa.Table] = None, DEAD_LETTERS.empty_table()
 
     def record(self, letters: pa.RecordBatch) -> None:
         """Record letters that are not recorded yet."""
@@ -76,11 +75,7 @@ class DeadLetters:
 
     def _read(self) -> pa.Table:
         with self._lock:
-            version = self._table.refresh()
-            if version != self._known[0]:
-                exists = version is not None
-                self._known = version, self._table.read() if exists else DEAD_LETTERS.empty_table()
-            return self._known[1]
+            return self._table.read()
 
     def _write(
         self, recorded: pa.Table, kept: pa.Table, added: pa.RecordBatch | None = None

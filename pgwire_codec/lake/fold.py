@@ -73,7 +73,7 @@ def _last_events(events: pa.RecordBatch, columns: ChangeColumns) -> NetRows:
 
     The roots are not needed then.
     """
-    codes = group_codes([events.column(f"c{number}") for number in columns.keys])
+    codes = group_codes([events.column(name) for name in columns.key_numbers])
     lsn, seq = _places(events)
     rows = np.arange(len(events))
     if _falls(lsn, seq):
@@ -174,7 +174,7 @@ def key_events(batch: pa.RecordBatch, columns: ChangeColumns) -> pa.RecordBatch:
 
 def _by_key(events: pa.RecordBatch, columns: ChangeColumns) -> pa.RecordBatch:
     """Return events with those of a key one after another, in order."""
-    codes = group_codes([events.column(f"c{number}") for number in columns.keys])
+    codes = group_codes([events.column(name) for name in columns.key_numbers])
     lsn, seq = _places(events)
     if _falls(lsn, seq):
         order = np.lexsort((seq, lsn, codes))

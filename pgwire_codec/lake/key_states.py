@@ -95,7 +95,7 @@ class _Lives:
         arrives = moved & ~leaving
         return cls(
             data={name: data[name] for name in (*columns.numbers, *columns.row_metadata)},
-            of_change=(*(f"c{number}" for number in columns.keys), *columns.row_metadata),
+            of_change=(*columns.key_numbers, *columns.row_metadata),
             first=place,
             last=place,
             kind=kind.astype(np.int8),
@@ -172,8 +172,8 @@ class _Lives:
 def _folded(parts: _Lives, columns: ChangeColumns) -> tuple[_Lives, Mask]:
     """Fold parts of lives, and return of each but the last whether its key has a later one."""
     same_key = np.ones(len(parts) - 1, np.bool_)
-    for number in columns.keys:
-        key = parts.data[f"c{number}"]
+    for name in columns.key_numbers:
+        key = parts.data[name]
         same_key &= ~differs(key[:-1], key[1:])
     # A change that was stored twice counts once.
     again = np.append(False, same_key & (parts.last[1:] == parts.last[:-1]))
@@ -206,8 +206,8 @@ def _batches(lives: _Lives, is_last: Mask, columns: ChangeColumns) -> Iterator[p
         **lives.data,
     }
     was_there = _indices(np.where(lives.is_born, -1, np.arange(len(lives))))
-    for place, number in enumerate(columns.keys):
-        found[f"r{place}"] = lives.data[f"c{number}"].take(was_there)
+    for place, name in enumerate(columns.key_numbers):
+        found[f"r{place}"] = lives.data[name].take(was_there)
     yield pa.RecordBatch.from_pydict(found)
 
 

@@ -35,14 +35,10 @@ LETTERS_NAME: Final = "_dead_letters"
 #: Name of the stream of changes in the commits of the tables.
 _APP_ID: Final = "pgwire_codec"
 
-#: Format of targets in a folder.
-DELTA: Final = "delta"
-
-#: Format of targets in a catalog.
-ICEBERG: Final = "iceberg"
-
-#: Format of targets in a folder that have histories only.
-PARQUET: Final = "parquet"
+# Formats of targets.
+DELTA: Final = "delta"  # in a folder
+ICEBERG: Final = "iceberg"  # in a catalog
+PARQUET: Final = "parquet"  # in a folder, and histories only
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,7 @@ class _Search:
 def _are_in(positions: Numbers, vector: BitMap64) -> Mask:
     if len(positions) <= _FEW_KEYS:
         return np.fromiter((position in vector for position in positions.tolist()), np.bool_)
-    return np.isin(positions, positions_of(vector).astype(np.int64))
+    return np.isin(positions, positions_of(vector))
 
 
 class _Filter:

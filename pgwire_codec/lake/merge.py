@@ -34,10 +34,7 @@ class TableMerge:
 
 
 def merge_rows(
-    target: TableFiles,
-    net: NetRows,
-    deleted: str | None = None,
-    kept: pa.Schema | None = None,
+    target: TableFiles, net: NetRows, deleted: str | None = None, kept: pa.Schema | None = None
 ) -> TableMerge:
     """Return what brings a table to the state of net rows.
 

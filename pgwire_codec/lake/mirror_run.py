@@ -41,12 +41,7 @@ class MirrorRun:
     """
 
     def __init__(
-        self,
-        log: str,
-        tables: Sequence[str],
-        lake: Lake,
-        options: MirrorOptions,
-        runner: Runner,
+        self, log: str, tables: Sequence[str], lake: Lake, options: MirrorOptions, runner: Runner
     ) -> None:
         self._log = Log(log)
         options.masks.check_names(self._log)
@@ -104,9 +99,10 @@ class MirrorRun:
         replayed = {name for name in results if name in before and before[name].state == REPLAYING}
         for name, result in results.items():
             if isinstance(result, Exception):
-                rows[name] = self._set_aside(rows.get(name), name, whole, number, result)
-            else:
-                rows[name] = result
+                row = rows.get(name) or TableStatus(name, 0)
+                row = replace(row, relation_oid=jobs[name].oid, batch=number, changes=0)
+                result = self._set_aside(row, result)
+            rows[name] = result
         rows = self._write(rows, results.keys(), replayed)
         self.applied_lsn = until
         keep_up(self._context.lake, self._context.runner, [job.relation for job in jobs.values()])
@@ -204,10 +200,7 @@ class MirrorRun:
         }
 
     def _new(
-        self,
-        rows: Mapping[str, TableStatus],
-        held: Mapping[str, RelationVersion],
-        whole: LogRange,
+        self, rows: Mapping[str, TableStatus], held: Mapping[str, RelationVersion], whole: LogRange
     ) -> set[str]:
         """Return the names of new tables.
 
@@ -235,32 +228,18 @@ class MirrorRun:
                 changed |= set(oids) if each is None else each & set(oids)
         return changed
 
-    def _set_aside(
-        self,
-        row: TableStatus | None,
-        name: str,
-        whole: LogRange,
-        number: int,
-        error: Exception,
-    ) -> TableStatus:
-        """Return the status of a table after an error; ``row`` is the one before, if it had one."""
-        version = whole.scope.named(name)
-        row = replace(row or TableStatus(name, 0), batch=number, changes=0)
-        if version is not None:
-            row = replace(row, relation_oid=version.relation.oid)
+    def _set_aside(self, row: TableStatus, error: Exception) -> TableStatus:
+        """Return the status of a table after an error."""
         if self._options.dead_letters:  # they may have been recorded before the error
             row = replace(row, dead_letters=self._letters.count(row.relation_oid))
         row = row.set_aside(error)
         if row.error is not None and self._options.masks.patterns:
             row = replace(row, error=without_values(row.error))
-        LOGGER.warning("%s is set aside: %s", name, with_hint(row.error or "", row.hint))
+        LOGGER.warning("%s is set aside: %s", row.table, with_hint(row.error or "", row.hint))
         return row
 
     def _write(
-        self,
-        rows: dict[str, TableStatus],
-        done: Collection[str],
-        replayed: Collection[str],
+        self, rows: dict[str, TableStatus], done: Collection[str], replayed: Collection[str]
     ) -> dict[str, TableStatus]:
         """Write the status, with the tables that another process has requested work for meanwhile.
 

@@ -112,19 +112,11 @@ class RowForm:
     @property
     def change_columns(self) -> ChangeColumns:
         """Columns of numbered changes, as :meth:`changes` returns them."""
-        names = tuple(self.columns.names)
+        names, before = tuple(self.columns.names), tuple(self._before_fields)
         keys = tuple(map(names.index, self.keys or ()))
-        before = self._before_fields
         metadata = {name: name for name in _METADATA if name != "_before" or before}
-        deleted = DELETED if self.row_columns.keeps_deleted else None
-        return ChangeColumns(
-            names,
-            keys,
-            tuple(number for number in range(len(names)) if number not in keys),
-            metadata,
-            tuple(before),
-            names.index(deleted) if deleted in names else None,
-        )
+        keeps_deleted = self.row_columns.keeps_deleted and DELETED in names
+        return ChangeColumns(names, keys, metadata, before, DELETED if keeps_deleted else None)
 
     @property
     def _before_fields(self) -> list[str]:
@@ -141,21 +133,19 @@ class RowForm:
         """
         check_identity(batch, self.relation)
         columns, metadata = self._rows(to_record_batch(batch, self.decoded))
+        numbers = {column.name: f"c{number}" for number, column in enumerate(self.columns)}
         result = {
-            f"c{number}": cast_array(columns[column.name], column.type)
-            for number, column in enumerate(self.columns)
+            numbers[column.name]: cast_array(columns[column.name], column.type)
+            for column in self.columns
         }
         result |= {name: metadata[name] for name in _METADATA[:4]}
-        fields = self._before_fields
-        if fields:
+        if fields := self._before_fields:
             before = metadata["_before"]
-            numbers = {column.name: number for number, column in enumerate(self.columns)}
-            members = [
-                cast_array(before.field(name), self.columns.field(name).type) for name in fields
-            ]
-            result["_before"] = pa.StructArray.from_arrays(
-                members, names=[f"c{numbers[name]}" for name in fields], mask=before.is_null()
-            )
+            members = {
+                numbers[name]: cast_array(before.field(name), self.columns.field(name).type)
+                for name in fields
+            }
+            result["_before"] = _struct(members, before)
         return pa.RecordBatch.from_pydict(result)
 
     def rows(self, batch: ChangeBatch) -> pa.RecordBatch:
@@ -171,13 +161,16 @@ class RowForm:
         if self.masks:
             columns = apply_masks(columns, self.masks, self.mask_key)
             if "_before" in metadata:
-                metadata["_before"] = self._masked(metadata["_before"])
+                before = metadata["_before"]
+                names = [member.name for member in before.type]
+                members = dict(zip(names, before.flatten(), strict=True))
+                members = apply_masks(members, self.masks, self.mask_key)
+                metadata["_before"] = _struct(members, before)
         return self.row_columns.add(columns, metadata, self.keys or ())
 
-    def _masked(self, struct: pa.StructArray) -> pa.StructArray:
-        names = [member.name for member in struct.type]
-        members = dict(zip(names, struct.flatten(), strict=True))
-        masked = apply_masks(members, self.masks, self.mask_key)
-        return pa.StructArray.from_arrays(
-            list(masked.values()), names=list(masked), mask=struct.is_null()
-        )
+
+def _struct(members: Mapping[str, pa.Array], like: pa.StructArray) -> pa.StructArray:
+    """Return a struct of other members, which is null where another one is."""
+    return pa.StructArray.from_arrays(
+        list(members.values()), names=list(members), mask=like.is_null()
+    )

@@ -22,34 +22,24 @@ from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 
 LOGGER: Final = logging.getLogger("pgwire_codec.mirror")
 
-#: State of a table that the mirror keeps up to date.
-OK: Final = "ok"
-
-#: State of a table that the mirror keeps up to date, and some of whose rows lack values.
-INCOMPLETE: Final = "incomplete"
+# States of a table.
+OK: Final = "ok"  # the mirror keeps it up to date
+INCOMPLETE: Final = "incomplete"  # the same, and some of its rows lack values
+SET_ASIDE: Final = "set aside"  # its changes are not applied, because of an error
+GONE: Final = "gone"  # no relation has its name now: it was renamed
+RESUMING: Final = "resuming"  # it is to be resumed with the next batch
+REPLAYING: Final = "replaying"  # its changes are to be applied again, from its first dead letter on
 
 #: States of tables that the mirror keeps up to date.
 CURRENT: Final = (OK, INCOMPLETE)
 
-#: State of a table whose changes are not applied, because of an error.
-SET_ASIDE: Final = "set aside"
+#: States that a user has set, until the mirror has done the work.
+REQUESTED: Final = (RESUMING, REPLAYING)
 
 #: Between the name of a column and an LSN.
 _SINCE: Final = " since "
 
 _ERROR_LENGTH: Final = 2000
-
-#: State of a table whose name no relation has now: it was renamed.
-GONE: Final = "gone"
-
-#: State of a table that is to be resumed with the next batch.
-RESUMING: Final = "resuming"
-
-#: State of a table whose changes are to be applied again, from its first dead letter on.
-REPLAYING: Final = "replaying"
-
-#: States that a user has set, until the mirror has done the work.
-REQUESTED: Final = (RESUMING, REPLAYING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +77,16 @@ class TableStatus:
     def kept(self, columns: Mapping[str, int]) -> TableStatus:
         """Return the status of a table that is up to date, but for values of some columns."""
         incomplete = tuple(f"{name}{_SINCE}{format_lsn(lsn)}" for name, lsn in columns.items())
-        status = replace(self, incomplete=incomplete)
-        if not columns:
-            return replace(status, state=OK, error=None, hint=None)
-        return replace(
-            status,
-            state=INCOMPLETE,
-            error=None,
-            hint="Rows from before a column was there have null in it, and the log does not have "
-            f"their values ({', '.join(incomplete)}). On the server they have others if the column "
-            "was renamed, or has a DEFAULT. Have the capture copy the table again: pgwire-codec "
-            f"log add-table --table {shlex.quote(self.table)} LOG",
-        )
+        state, hint = OK, None
+        if columns:
+            state = INCOMPLETE
+            hint = (
+                "Rows from before a column was there have null in it, and the log does not have "
+                f"their values ({', '.join(incomplete)}). On the server they have others if the "
+                "column was renamed, or has a DEFAULT. Have the capture copy the table again: "
+                f"pgwire-codec log add-table --table {shlex.quote(self.table)} LOG"
+            )
+        return replace(self, incomplete=incomplete, state=state, error=None, hint=hint)
 
     def of_another_relation(self, oid: int) -> TableStatus:
         """Return the status when another relation has the name: its own values do not fail."""
@@ -138,7 +126,6 @@ STATUS: Final = pa.schema(
     }
 )
 
-
 _NAMES: Final = [each.name for each in fields(TableStatus)]
 
 
@@ -147,39 +134,35 @@ class StatusTable:
 
     def __init__(self, table: SystemTable) -> None:
         self._table = table
-        self._version: int | None = None
+        self._read: pa.Table | None = None
         self._rows: dict[str, TableStatus] = {}
 
     def read(self) -> dict[str, TableStatus]:
         """Return the rows, by table; none if it does not exist."""
-        version = self._table.refresh()
-        if version is None:
-            self._rows = {}
-        elif version != self._version:
-            self._rows = _from_arrow(self._table.read().select(_NAMES))
-        self._version = version
+        table = self._table.read()
+        if table is not self._read:
+            self._read, self._rows = table, _from_arrow(table.select(_NAMES))
         return dict(self._rows)
 
     def write(self, rows: Iterable[TableStatus]) -> bool:
         """Replace the rows; return False if another process has written since they were read."""
         written = {row.table: row for row in rows}
+        table = _to_arrow(written.values())
         try:
-            self._table.overwrite(_to_arrow(written.values()))
+            self._table.overwrite(table)
         except CommitConflict:
             return False
-        self._rows, self._version = written, self._table.version
+        self._read, self._rows = table, written
         return True
 
 
 def _to_arrow(rows: Iterable[TableStatus]) -> pa.Table:
-    found = []
+    values = []
     for row in sorted(rows, key=lambda each: each.table):
-        values = asdict(row) | {
-            f"{name}_text": None if lsn is None else format_lsn(lsn)
-            for name, lsn in (("commit_lsn", row.commit_lsn), ("whole_lsn", row.whole_lsn))
-        }
-        found.append(values)
-    return pa.Table.from_pylist(found, schema=STATUS)
+        lsns = {"commit_lsn_text": row.commit_lsn, "whole_lsn_text": row.whole_lsn}
+        texts = {name: None if lsn is None else format_lsn(lsn) for name, lsn in lsns.items()}
+        values.append(asdict(row) | texts)
+    return pa.Table.from_pylist(values, schema=STATUS)
 
 
 def _from_arrow(table: pa.Table) -> dict[str, TableStatus]:

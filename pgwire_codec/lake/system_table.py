@@ -15,29 +15,25 @@ class SystemTable:
     def __init__(self, target: Target, schema: pa.Schema) -> None:
         self._target = target
         self._schema = schema
-
-    @property
-    def version(self) -> int | None:
-        """Number of the last commit; None if the table does not exist."""
-        return self._target.version
-
-    def refresh(self) -> int | None:
-        """Read the commits that were added since; return :attr:`version`."""
-        self._target.refresh()
-        return self.version
+        self._known: tuple[int | None, pa.Table] = None, schema.empty_table()
 
     def read(self) -> pa.Table:
-        """Return the rows."""
-        files = self._target.files
-        batches = [batch for file in files.files for batch in files.batches(file, self._schema)]
-        return pa.Table.from_batches(batches, self._schema)
+        """Return the rows; the same object until a commit changes them."""
+        target = self._target
+        target.refresh()
+        if target.version != self._known[0]:
+            files = target.files
+            batches = [batch for file in files.files for batch in files.batches(file, self._schema)]
+            self._known = target.version, pa.Table.from_batches(batches, self._schema)
+        return self._known[1]
 
     def overwrite(self, rows: pa.Table) -> None:
         """Replace all rows.
 
-        Raises ``CommitConflict`` if another process has written since the last refresh.
+        Raises ``CommitConflict`` if another process has written since they were read.
         """
         self._commit(rows, replaces=True)
+        self._known = self._target.version, rows
 
     def append(self, rows: pa.Table) -> None:
         """Add rows."""

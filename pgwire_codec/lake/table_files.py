@@ -75,7 +75,7 @@ class TableFiles:
         """Return the positions of a file's deleted rows, ascending."""
         if file.vector is None:
             return np.zeros(0, np.int64)
-        return positions_of(self.vector(file)).astype(np.int64)
+        return positions_of(self.vector(file))
 
     def open(self, file: DataFile) -> OpenFile:
         """Open a file. A context manager."""

@@ -124,10 +124,9 @@ class DecodeTask:
         try:
             for batch in partition.decode(self.options, letters):
                 oid = batch.relation.oid
-                work = self.tables.get(oid)
-                if work is None:
+                if oid not in self.tables:
                     continue
-                part = parts.setdefault(oid, _TablePart(work, oid))
+                part = self._part(parts, oid)
                 if part.facts.error is None:
                     yield from part.add(batch, partition)
                 writers = [each.writer for each in parts.values() if each.writer is not None]
@@ -141,6 +140,11 @@ class DecodeTask:
                 part.discard()
             raise
 
+    def _part(self, parts: dict[int, _TablePart], oid: int) -> _TablePart:
+        if oid not in parts:
+            parts[oid] = _TablePart(self.tables.get(oid), oid)
+        return parts[oid]
+
     def _add_letters(
         self, partition: LogPartition, letters: Sequence[Rejected], parts: dict[int, _TablePart]
     ) -> None:
@@ -149,13 +153,10 @@ class DecodeTask:
         for letter in letters:
             by_oid.setdefault(letter.relation_oid or 0, []).append(letter)
         for oid, rejected in by_oid.items():
-            work = self.tables.get(oid)
             if self.names:
-                part = parts.setdefault(oid, _TablePart(work, oid))
-                part.facts.letters = to_arrow(rejected, self.names)
-            elif self.options.on_error == "raise" and work is not None:
-                part = parts.setdefault(oid, _TablePart(work, oid))
-                part.fail(partition.error(rejected[0]))
+                self._part(parts, oid).facts.letters = to_arrow(rejected, self.names)
+            elif self.options.on_error == "raise" and oid in self.tables:
+                self._part(parts, oid).fail(partition.error(rejected[0]))
             elif self.options.on_error == "raise" and not oid:
                 raise partition.error(rejected[0])
 
@@ -166,22 +167,31 @@ class _TablePart:
     def __init__(self, work: TableWork | None, oid: int) -> None:
         self.facts = ChangeFacts(oid)
         self._work = work
-        self._split: ChangeSplit | None = None
         self.writer: DataFilesWriter | None = None
+        self._split: ChangeSplit | None = None
+        if work is not None and work.appends:
+            self.writer = DataFilesWriter(work.target.folder, work.file_schema, work.layout)
+        elif work is not None:
+            self._split = ChangeSplit(work.form.change_columns, work.buckets, work.pinned)
 
     def add(self, batch: ChangeBatch, partition: LogPartition) -> Iterator[Piece]:
         """Take changes; yield the pieces that are complete."""
-        assert self._work is not None
+        work = self._work
+        assert work is not None
         self.facts.add(batch)
         try:
-            if self._work.appends:
-                self._append(self._work.form.rows(batch))
-            else:
-                yield from self._pieces(batch)
+            if self.writer is not None:
+                self.writer.add(work.form.rows(batch))
+            elif self._split is not None:
+                changes = work.form.changes(batch)
+                truncates = batch.op == _TRUNCATE
+                if truncates.any():
+                    changes = changes.filter(pa.array(~truncates))
+                yield from map(self._piece, self._split.add(changes))
         except DecodeError as error:
             self.fail(partition.placed(error, batch))
         except Exception as error:  # noqa: BLE001  (the other tables go on)
-            self.fail(error_of(error, self._work.target.uri))
+            self.fail(error_of(error, work.target.uri))
 
     def fail(self, error: PgwireError) -> None:
         """Leave out the table's changes."""
@@ -212,24 +222,6 @@ class _TablePart:
             self.writer.discard()
             self.writer = None
         self._split = None
-
-    def _append(self, rows: pa.RecordBatch) -> None:
-        work = self._work
-        assert work is not None
-        if self.writer is None:
-            self.writer = DataFilesWriter(work.target.folder, work.file_schema, work.layout)
-        self.writer.add(rows)
-
-    def _pieces(self, batch: ChangeBatch) -> Iterator[Piece]:
-        work = self._work
-        assert work is not None
-        if self._split is None:
-            self._split = ChangeSplit(work.form.change_columns, work.buckets, work.pinned)
-        changes = work.form.changes(batch)
-        truncates = batch.op == _TRUNCATE
-        if truncates.any():
-            changes = changes.filter(pa.array(~truncates))
-        yield from map(self._piece, self._split.add(changes))
 
     def _piece(self, split: tuple[int, pa.RecordBatch]) -> Piece:
         bucket, events = split

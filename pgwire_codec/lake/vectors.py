@@ -15,15 +15,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from pgwire_codec.errors import missing_extra
+from pgwire_codec.lake.comparison import Numbers
 from pgwire_codec.lake.folder import Folder
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
-
-Positions = npt.NDArray[np.uint64]
 
 _MAGIC: Final = struct.pack("<i", 1681511377)
 _LENGTH: Final = struct.Struct(">i")
@@ -58,9 +56,9 @@ def bitmap(positions: Iterable[int]) -> BitMap64:
     return BitMap64(positions)
 
 
-def positions_of(vector: BitMap64) -> Positions:
+def positions_of(vector: BitMap64) -> Numbers:
     """Return the positions of a bitmap, ascending."""
-    return np.fromiter(vector, np.uint64, len(vector))
+    return np.fromiter(vector, np.int64, len(vector))
 
 
 def serialize(vector: BitMap64) -> bytes:

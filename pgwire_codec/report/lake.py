@@ -116,10 +116,7 @@ class LakeReader:
         return () if target.schema is None else target.files.files
 
     def _letters(self) -> Iterator[LetterCount]:
-        letters = self._lake.dead_letters()
-        if letters.version is None:
-            return
-        rows = letters.read().select(["table", "code"]).to_pylist()
+        rows = self._lake.dead_letters().read().select(["table", "code"]).to_pylist()
         counts = Counter((row["table"], row["code"]) for row in rows)
         for (table, code), count in sorted(counts.items(), key=lambda each: (-each[1], str(each))):
             yield LetterCount(table, code, count)

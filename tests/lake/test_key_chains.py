@@ -14,7 +14,7 @@ from pgwire_codec.lake.change_columns import ChangeColumns
 from pgwire_codec.lake.key_chains import resolve_chains
 from pgwire_codec.lake.key_states import ARROW_PLACE
 
-COLUMNS = ChangeColumns(("id", "one", "two"), (0,), (1, 2), {}, ("id",))
+COLUMNS = ChangeColumns(("id", "one", "two"), (0,), {}, ("id",))
 SCHEMA = pa.schema(
     [
         ("gone", pa.bool_()),

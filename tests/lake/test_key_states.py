@@ -22,7 +22,7 @@ KINDS = (pa.int32(), pa.int32(), pa.string(), pa.string(), NAMES)
 def columns_of(made: History) -> ChangeColumns:
     before = TABLE if made.full else KEYS
     metadata = {name: name for name in ("_op", "_commit_lsn", "_seq", "_unchanged", "_before")}
-    return ChangeColumns(TABLE, (0, 1), (2, 3, 4), metadata, before)
+    return ChangeColumns(TABLE, (0, 1), metadata, before)
 
 
 def events(changes: Iterable[tuple[Any, ...]]) -> pa.Table:
@@ -102,7 +102,7 @@ def test_lives_do_not_depend_on_batches(seed: int, full: bool) -> None:
 def test_a_key_with_a_million_changes_needs_the_memory_of_a_batch() -> None:
     """An insert, and updates that send one of two columns."""
     count, rows = 10_000, 1_000_000
-    columns = ChangeColumns(("id", "v", "large"), (0,), (1, 2), {}, ("id",))
+    columns = ChangeColumns(("id", "v", "large"), (0,), {}, ("id",))
     large = "x" * 100_000
     later = {
         "c0": pa.repeat(pa.scalar(1, pa.int32()), count),
@@ -166,7 +166,7 @@ def test_a_new_life_has_no_values_of_the_last(ops: str) -> None:
     assert row["r0"] == (None if ops == "IIU" else 1)
 
 
-PLAIN = ChangeColumns(("k", "v"), (0,), (1,), {}, ())
+PLAIN = ChangeColumns(("k", "v"), (0,), {}, ())
 
 
 def change(op: str, key: Any, lsn: int) -> dict[str, Any]:
