@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from pgwire_codec.comparing.checksums import SideRows, buckets_of
 from pgwire_codec.comparing.compared_columns import ComparedColumns
-from pgwire_codec.lake.buckets import BucketSplit
+from pgwire_codec.lake.change_split import BucketSplit
 from pgwire_codec.lake.comparison import Mask
 from pgwire_codec.lake.row_hashes import Hashes
 from pgwire_codec.lake.runners.runner import BucketKey, Piece

@@ -1,19 +1,69 @@
-"""ChangeSplit: changes of a table, split by key for the tasks that merge them."""
+"""Splits of rows into buckets by their key, for the tasks that merge them.
+
+Equal keys have the same bucket in every process.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
-from pgwire_codec.lake.buckets import BucketSplit, bucket_numbers
 from pgwire_codec.lake.change_columns import ChangeColumns
-from pgwire_codec.lake.comparison import mask_of
-from pgwire_codec.lake.fold import count_events, fold_events, key_events
+from pgwire_codec.lake.comparison import Numbers, mask_of
+from pgwire_codec.lake.fold import key_events
 from pgwire_codec.lake.key_codes import match_codes
-from pgwire_codec.lake.merge import TableMerge, merge_counts, merge_rows
 from pgwire_codec.lake.row_counts import split_updates
-from pgwire_codec.lake.table_files import TableFiles
+from pgwire_codec.lake.row_hashes import row_hashes
+
+#: Bytes of rows of a bucket that go to another task at once.
+_PIECE_BYTES: Final = 4 << 20
+
+
+def bucket_numbers(columns: Sequence[pa.Array], count: int) -> Numbers:
+    """Return the number of each row's bucket, below ``count``: equal rows have the same."""
+    numbers = (row_hashes(columns) >> np.uint64(32)) % np.uint64(count)
+    buckets: Numbers = numbers.astype(np.int64)
+    return buckets
+
+
+class BucketSplit:
+    """Splits rows into ``count`` buckets, a piece of some megabytes at a time."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._pieces: dict[int, list[pa.RecordBatch]] = {}
+        self._sizes: dict[int, int] = {}
+
+    def add(self, rows: pa.RecordBatch, buckets: Numbers) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Take rows of some buckets; yield the pieces that are complete, with their buckets."""
+        if self._count == 1:
+            yield from self._take(0, rows)
+            return
+        order = np.argsort(buckets, kind="stable")
+        ordered = rows.take(pa.array(order))
+        bounds = np.searchsorted(buckets[order], np.arange(self._count + 1))
+        for bucket in np.flatnonzero(np.diff(bounds)).tolist():
+            begin, end = int(bounds[bucket]), int(bounds[bucket + 1])
+            yield from self._take(bucket, ordered.slice(begin, end - begin))
+
+    def finish(self) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield the remaining pieces, with their buckets."""
+        for bucket in list(self._pieces):
+            yield self._piece(bucket)
+
+    def _take(self, bucket: int, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        self._pieces.setdefault(bucket, []).append(rows)
+        self._sizes[bucket] = self._sizes.get(bucket, 0) + rows.nbytes
+        if self._sizes[bucket] >= _PIECE_BYTES:
+            yield self._piece(bucket)
+
+    def _piece(self, bucket: int) -> tuple[int, pa.RecordBatch]:
+        rows = pa.concat_batches(self._pieces.pop(bucket))
+        self._sizes[bucket] = 0
+        return bucket, rows
 
 
 class ChangeSplit:
@@ -62,15 +112,3 @@ def moved_keys(events: pa.RecordBatch, columns: ChangeColumns) -> pa.Table:
         is_moved &= mask_of(events.column("_unchanged").is_valid())
     names = [*columns.key_numbers, "_commit_lsn"]
     return pa.Table.from_batches([events.select(names).filter(pa.array(is_moved))])
-
-
-def merge_events(
-    target: TableFiles,
-    events: pa.RecordBatch,
-    columns: ChangeColumns,
-    kept: pa.Schema | None = None,
-) -> TableMerge:
-    """Return the merge of the events of a bucket; see :func:`merge_rows`, :func:`merge_counts`."""
-    if not columns.keys:
-        return merge_counts(target, count_events(events, columns))
-    return merge_rows(target, fold_events(events, columns), columns.deleted, kept)

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from pgwire_codec.errors import TableError
+from pgwire_codec.lake.change_columns import ChangeColumns
 from pgwire_codec.lake.comparison import Mask, Numbers, differs, mask_of
-from pgwire_codec.lake.fold import NetCounts, NetRows
+from pgwire_codec.lake.fold import NetCounts, NetRows, count_events, fold_events
 from pgwire_codec.lake.key_codes import match_codes
 from pgwire_codec.lake.lookup import FoundRows, find_copies, find_rows, key_text, read_rows
 from pgwire_codec.lake.table_files import TableFiles
@@ -31,6 +32,18 @@ class TableMerge:
     inserted: int = 0  # number of rows, as ``updated`` and ``removed``
     updated: int = 0
     removed: int = 0
+
+
+def merge_events(
+    target: TableFiles,
+    events: pa.RecordBatch,
+    columns: ChangeColumns,
+    kept: pa.Schema | None = None,
+) -> TableMerge:
+    """Return the merge of the events of a bucket; see :func:`merge_rows`, :func:`merge_counts`."""
+    if not columns.keys:
+        return merge_counts(target, count_events(events, columns))
+    return merge_rows(target, fold_events(events, columns), columns.deleted, kept)
 
 
 def merge_rows(

@@ -273,7 +273,6 @@ class TableJob:
         table, target, relation = self.status.table, self.target, piece.versions[-1]
         form, policy = self._options.row_columns, self._options.policies.of(table)
         evolves = policy in ("evolve", "rename")
-        columns_of_piece = _names(relation) - _names(piece.versions[0])
         if target.position.commit_lsn is not None:
             form.check_recorded(table, self.status.row_columns, held.names)
         if is_other and policy == "fail":
@@ -288,7 +287,7 @@ class TableJob:
             if is_other:
                 step = f"replace relation {target.position.relation} by {self.oid}"
             self._altered[step] = None
-            return rows.columns, columns_of_piece
+            return rows.columns, _names(relation) - _names(piece.versions[0])
         self._options.masks.check_recorded(table, self.status.masks, piece.versions[0], relation)
         history = ColumnHistory.of(
             [relation] if is_other else piece.versions,
@@ -413,10 +412,9 @@ class TableJob:
             if self._range.was_pruned(oid):
                 raise self._pruned()
             return self._range.begin
-        is_known = status.whole_lsn is not None and (
-            (status.relation_oid, status.commit_lsn) == (position.relation, position.commit_lsn)
-        )
-        begin = status.whole_lsn if is_known and status.whole_lsn else position.commit_lsn
+        known = status.relation_oid, status.commit_lsn
+        is_known = known == (position.relation, position.commit_lsn)
+        begin = (status.whole_lsn if is_known else None) or position.commit_lsn
         if begin < self._range.begin:
             raise self._pruned()
         return begin

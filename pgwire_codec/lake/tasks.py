@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.errors import DecodeError, PgwireError, Rejected
-from pgwire_codec.lake.change_split import ChangeSplit, merge_events
+from pgwire_codec.lake.change_split import ChangeSplit
 from pgwire_codec.lake.data_files import DataFilesWriter, FileLayout, NewFile, write_data_files
-from pgwire_codec.lake.merge import TableMerge
+from pgwire_codec.lake.merge import TableMerge, merge_events
 from pgwire_codec.lake.row_form import RowForm
 from pgwire_codec.lake.runners.runner import BucketKey, Piece
 from pgwire_codec.lake.table_files import TableFiles

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from pgwire_codec import log
 from pgwire_codec.lake import (
-    buckets,
+    change_split,
     data_files,
     mirror_options,
     mirroring,
@@ -50,7 +50,7 @@ EXAMPLES: Final = {"delta": 10, "iceberg": 3, "parquet": 3}
 #: Limits so low that few rows take the ways of many.
 LOW: Final = (
     (table_job, "_BUCKET_BYTES", 2000),
-    (buckets, "_PIECE_BYTES", 200),
+    (change_split, "_PIECE_BYTES", 200),
     (threads, "_MOST_BYTES", 0),
     (tasks, "_BUFFERED_BYTES", 0),
     (data_files, "_GROUP_ROWS", 3),

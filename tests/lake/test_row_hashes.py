@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgwire_codec.lake.buckets import BucketSplit, bucket_numbers
+from pgwire_codec.lake.change_split import BucketSplit, bucket_numbers
 from pgwire_codec.lake.row_hashes import column_hashes, combined, row_hashes
 
 _TEXTS = ["", "a", "a\0", "b", "12345678", "123456789", "12345678" * 2, "x" * 1000, "ä"]
@@ -111,9 +111,9 @@ def test_equal_rows_have_the_same_bucket() -> None:
 
 
 def test_a_split_has_each_row_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pgwire_codec.lake import buckets
+    from pgwire_codec.lake import change_split
 
-    monkeypatch.setattr(buckets, "_PIECE_BYTES", 200)
+    monkeypatch.setattr(change_split, "_PIECE_BYTES", 200)
     split = BucketSplit(3)
     pieces = []
     for begin in range(0, 100, 10):

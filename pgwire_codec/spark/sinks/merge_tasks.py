@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from pgwire_codec.changes.metadata import RELATION_OID
-from pgwire_codec.lake.change_split import ChangeSplit, merge_events
+from pgwire_codec.lake.change_split import ChangeSplit
 from pgwire_codec.lake.comparison import Mask
 from pgwire_codec.lake.data_files import FileLayout, write_data_files
-from pgwire_codec.lake.merge import TableMerge
+from pgwire_codec.lake.merge import TableMerge, merge_events
 from pgwire_codec.lake.table_files import TableFiles
 from pgwire_codec.lake.task_errors import error_of
 from pgwire_codec.lake.tasks import MergeOutcome, Place, write_merge
