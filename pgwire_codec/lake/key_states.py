@@ -8,7 +8,7 @@ any number of changes of a key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -87,9 +87,7 @@ class _Lives:
         leaving, moved = mask_of(data["leaving"]), mask_of(data["moved"])
         kind = np.where(mask_of(pc.equal(op, "D")), _DELETE, np.where(leaving, _LEAVE, _WRITE))
         data, missing = with_old_values(data, columns, missing_values(unchanged, columns.table))
-        lacks = np.zeros(len(batch), np.bool_)
-        for rows in missing.values():
-            lacks[rows] = True
+        lacks = _lacking(missing, len(batch))
         place = np.empty(len(batch), PLACE)
         place["lsn"], place["seq"] = data["_commit_lsn"], data["_seq"]
         arrives = moved & ~leaving
@@ -191,24 +189,28 @@ def _batches(lives: _Lives, is_last: Mask, columns: ChangeColumns) -> Iterator[p
         return
     lives, is_last = lives.take(chosen), is_last[chosen]
     gone = lives.kind != _WRITE
-    lacks = np.zeros(len(lives), np.bool_)
-    for rows in lives.missing.values():
-        lacks[rows] = True
-    unchanged = unchanged_names(lives.missing, columns.table, len(lives), lives.names)
     found: dict[str, Any] = {
         "gone": gone,
         "is_last": is_last,
-        "far": is_last & ~gone & lives.arrived & lacks,
+        "far": is_last & ~gone & lives.arrived & _lacking(lives.missing, len(lives)),
         "written": lives.written,
         "arrived": _places(lives.first, lives.arrived),
         "left": _places(lives.last, lives.left),
-        "unchanged": unchanged,
+        "unchanged": unchanged_names(lives.missing, columns.table, len(lives), lives.names),
         **lives.data,
     }
     was_there = _indices(np.where(lives.is_born, -1, np.arange(len(lives))))
     for place, name in enumerate(columns.key_numbers):
         found[f"r{place}"] = lives.data[name].take(was_there)
     yield pa.RecordBatch.from_pydict(found)
+
+
+def _lacking(missing: Mapping[int, Numbers], count: int) -> Mask:
+    """Return which rows lack a value."""
+    lacks = np.zeros(count, np.bool_)
+    for rows in missing.values():
+        lacks[rows] = True
+    return lacks
 
 
 def _places(places: npt.NDArray[Any], valid: Mask) -> pa.StructArray:

@@ -114,7 +114,7 @@ class DecodeTask:
 
     tables: Mapping[int, TableWork]  # by the relation's OID
     options: DecoderOptions
-    #: Of relations for dead letters; empty if such a message is an error of its table.
+    #: Names of relations for dead letters; empty if such a message is an error of its table.
     names: Mapping[int, str]
 
     def __call__(self, partition: LogPartition) -> Iterator[Piece | ChangeFacts]:

@@ -23,7 +23,7 @@ _MOST_BYTES: Final = 128 << 20
 
 
 class Threads:
-    """Runs tasks in threads of this process, by default one for each usable core."""
+    """Runner in threads of this process, by default one for each usable core."""
 
     def __init__(self, count: int | None = None) -> None:
         self._count = count or _cores()
