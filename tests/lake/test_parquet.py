@@ -613,7 +613,8 @@ class TestSmallTables:
         with ThreadPoolExecutor(1) as threads:
             writing = threads.submit(write_all)
             while not writing.done():
-                states = pq.read_table(tmp_path / "rows.parquet").column("state").to_pylist()
+                with (tmp_path / "rows.parquet").open("rb") as file:  # a path is opened twice
+                    states = pq.read_table(file).column("state").to_pylist()
                 assert len(states) == 3
                 assert len({*states}) == 1
             writing.result()
