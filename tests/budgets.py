@@ -60,6 +60,7 @@ BUDGETS: Final[dict[str, dict[str, int]]] = {
         "tests/report": 60,
         "tests/soak": 600,
         "tests/spark": 3600,
+        "tests/test_decoder_undo.py": 20,
         "tests/test_docs.py": 120,
         "tests/transactions": 400,
     },

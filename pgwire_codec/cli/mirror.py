@@ -305,8 +305,8 @@ def _check(tables: Sequence[TableStatus], unnamed: int) -> None:
     if aside:
         raise TableError(
             f"{format_count(len(aside), 'table')} set aside: {', '.join(aside)}",
-            hint="Their errors are in the table _mirror of the target. Resume them with --resume, or "
-            "those of `pgwire-codec run` with `pgwire-codec resume`.",
+            hint="Their errors are in the table _mirror of the target. Resume them with --resume, "
+            "or those of `pgwire-codec run` with `pgwire-codec resume`.",
         )
     lacking = [f"{each.dead_letters} of {each.table}" for each in tables if each.dead_letters]
     if unnamed:

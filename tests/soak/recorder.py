@@ -104,8 +104,6 @@ def _of_spark(name: str, pid: int) -> Iterator[tuple[str, int]]:
     """Yield the processes of a Spark that a process has started: Java, and Python's."""
     for java in _children(pid, "java"):
         yield f"{name} (Java)", java
-        for source in _children(java, "python_streaming_source_runner"):
-            yield f"{name} (source)", source
         for daemon in _children(java, "pyspark.worker"):
             for worker in _children(daemon, ""):
                 yield f"{name} (worker)", worker

@@ -41,5 +41,5 @@ def test_a_minute_with_every_fault(tmp_path: Path) -> None:
     assert outcome.changes > 100_000  # of the snapshot, and more
     assert outcome.transactions > 100
     recorded = {sample.process for sample in soak.recorder.samples}
-    spark = {f"mirror ({each})" for each in ("Java", "source", "worker")}
-    assert recorded == {"capture", "mirror", *spark}
+    # The work of a micro-batch of some MB is done by the mirror itself.
+    assert recorded - {"mirror (worker)"} == {"capture", "mirror", "mirror (Java)"}

@@ -34,6 +34,7 @@ _LITERALS = {
     "timestamp": literals.TimestampLiteral,
     "binary": lambda text: literals.BinaryLiteral(bytes.fromhex(text)),
     "decimal": lambda text: literals.DecimalLiteral(Decimal(text)),
+    "float": literals.FloatLiteral,  # infinity as a double would be beyond all floats
 }
 
 _table = cache(StaticTable.from_metadata)
