@@ -30,18 +30,11 @@ class RowHashes(NamedTuple):
 
 @dataclass(frozen=True)
 class ComparedColumns:
-    """Columns of the server, and the hashes of rows. Picklable.
+    """Columns of the server, and the hashes of rows. Picklable."""
 
-    Attributes
-    ----------
-    types : dict of str to pyarrow.DataType
-        Types in which the columns are compared.
-    keys : tuple of str
-        Columns that identify a row; all of them without a key.
-    has_keys : bool
-    """
-
+    #: Types in which the columns are compared.
     types: Mapping[str, pa.DataType]
+    #: Columns that identify a row; all of them without a key.
     keys: tuple[str, ...]
     has_keys: bool
 
@@ -117,6 +110,28 @@ class ComparedColumns:
         """Return the hashes of keys, whose columns can have other types."""
         casts = (_cast(columns[name], self.types[name]) for name in self.keys)
         return combined(map(column_hashes, casts), _KEY_SEED)
+
+
+def uncompared_columns(
+    logged: Collection[str],
+    server: Collection[str],
+    target: Collection[str] | None,
+    masked: Collection[str],
+) -> dict[str, str]:
+    """Return the columns of a table that cannot be compared, each with the reason.
+
+    A column that only the server has is new, and no change has it yet. One that only the target has
+    was dropped, or is not one of the table's. ``target`` is None without a target.
+    """
+    reasons = {}
+    for name in dict.fromkeys([*logged, *server]):
+        if name in masked:
+            reasons[name] = "it has a mask"
+        elif name not in server:
+            reasons[name] = "the server does not have it"
+        elif target is not None and name not in target and name in logged:
+            reasons[name] = "the target does not have it"
+    return reasons
 
 
 def _common(server: pa.DataType, target: pa.DataType | None) -> pa.DataType:

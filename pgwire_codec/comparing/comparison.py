@@ -5,8 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from pgwire_codec.comparing.comparison_options import JOBS, MAX_ROWS, WAIT, ComparisonOptions
-from pgwire_codec.comparing.comparison_run import ComparisonRun
+from pgwire_codec.comparing.comparison_run import (
+    JOBS,
+    MAX_ROWS,
+    WAIT,
+    ComparisonOptions,
+    ComparisonRun,
+)
 from pgwire_codec.comparing.result import Comparison
 from pgwire_codec.lake.lakehouse import Lake
 from pgwire_codec.lake.row_types import ROW_TYPES

@@ -1,27 +1,34 @@
-"""ComparisonRun: the snapshots of one comparison, until each table is settled."""
+"""ComparisonRun: the snapshots of one comparison, until each table is settled, and its options."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pgwire_codec.changes.identity import column_names
-from pgwire_codec.comparing.checksums import BUCKETS, Balance, Checksum, SideRows
-from pgwire_codec.comparing.compared_columns import ComparedColumns
-from pgwire_codec.comparing.comparison_options import ComparisonOptions
+from pgwire_codec.comparing.compared_columns import ComparedColumns, uncompared_columns
 from pgwire_codec.comparing.log_changes import ChangedRows, changed_rows
 from pgwire_codec.comparing.result import FAILED, GONE, SET_ASIDE, Comparison, TableComparison
-from pgwire_codec.comparing.row_differences import Differences, KeyChoice, RowCount, RowSplit
+from pgwire_codec.comparing.row_differences import (
+    BUCKETS,
+    Balance,
+    Checksum,
+    Differences,
+    KeyChoice,
+    RowCount,
+    RowSplit,
+    SideRows,
+)
 from pgwire_codec.comparing.server_rows import ServerRows, schema_of
 from pgwire_codec.comparing.server_state import ServerState
 from pgwire_codec.comparing.table_check import Reading, TableCheck
 from pgwire_codec.comparing.target_table import TargetTable, open_version
-from pgwire_codec.comparing.uncompared import uncompared_columns
 from pgwire_codec.comparing.unlogged import unlogged_relations
+from pgwire_codec.errors import OptionError
 from pgwire_codec.lake import status
 from pgwire_codec.lake.lakehouse import Lake
 from pgwire_codec.lake.runners.runner import Runner
@@ -30,12 +37,50 @@ from pgwire_codec.lake.task_errors import error_of
 from pgwire_codec.log import Log
 from pgwire_codec.log.relation_history import RelationHistory
 from pgwire_codec.log.tables_with_rows import TablesWithRows
+from pgwire_codec.options import DecoderOptions
 from pgwire_codec.protocol.messages import Relation
+
+#: Defaults: seconds for the log and the target to reach the server, number of connections that read
+#: a table, and number of its rows that are shown.
+WAIT: Final = 60.0
+JOBS: Final = 4
+MAX_ROWS: Final = 10
 
 #: Bytes of rows, of buckets that differ, that one task counts.
 _PART_BYTES: Final = 32 << 20
 
 _POLL_SECONDS: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonOptions:
+    """Options of a comparison, as :func:`compare` has them. Raises ``OptionError`` for others."""
+
+    tables: str | Sequence[str]
+    publication: str | Sequence[str]
+    wait: float
+    jobs: int
+    max_rows: int
+    #: With which values of both sides are decoded.
+    decoder: DecoderOptions
+
+    def __post_init__(self) -> None:
+        for name, least in (("wait", 0), ("jobs", 1), ("max_rows", 0)):
+            value = getattr(self, name)
+            if value < least:
+                raise OptionError(f"{name} must be at least {least}, not {value}")
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Names and patterns of tables."""
+        if isinstance(self.tables, str):
+            return [name.strip() for name in self.tables.split(",")]
+        return self.tables
+
+    @property
+    def publications(self) -> Sequence[str]:
+        """Names of the publications; none for those of the log's last session."""
+        return [self.publication] if isinstance(self.publication, str) else self.publication
 
 
 class ComparisonRun:
@@ -63,20 +108,16 @@ class ComparisonRun:
     def run(self) -> Comparison:
         """Compare at least twice, and until time is up, unless each table is settled before."""
         deadline = time.monotonic() + self._options.wait
-        is_first = True
-        while True:
-            self._compare(deadline)
-            if not self._left:
-                break
-            if not is_first and time.monotonic() > deadline:
-                for check in self._left:
-                    check.give_up()
-                break
+        self._compare(deadline)
+        while self._left:
             self._await_targets(deadline)
-            is_first = False
-        results = [check.result for check in self._checks.values()]
-        found = [each for each in results if each is not None]
-        return Comparison(tuple(sorted(found, key=lambda each: each.table)))
+            self._compare(deadline)
+            if time.monotonic() > deadline:
+                break
+        for check in self._left:
+            check.give_up()
+        results = [check.result for check in self._checks.values() if check.result is not None]
+        return Comparison(tuple(sorted(results, key=lambda result: result.table)))
 
     @property
     def _left(self) -> list[TableCheck]:
@@ -90,8 +131,10 @@ class ComparisonRun:
         """
         self._log.refresh()
         selected = self._names.select(self._log, None)
-        self._logged = {name: each.relation for name, each in selected.items()}
-        columns = {name: (each.oid, column_names(each)) for name, each in self._logged.items()}
+        self._logged = {name: version.relation for name, version in selected.items()}
+        columns = {
+            name: (relation.oid, column_names(relation)) for name, relation in self._logged.items()
+        }
         with ServerState(self._dsn, self._publications, columns) as server:
             if not self._checks:
                 self._begin(server)
@@ -202,7 +245,7 @@ class ComparisonRun:
         )
         size = sum(part.size for part in parts)
         balance = Balance.from_checksums(self._runner.map(Checksum(columns), parts, size))
-        return Reading(server.lsn, server.is_quiet, target, columns, parts, balance, uncompared)
+        return Reading(server.lsn, target, columns, parts, balance, uncompared)
 
     def _differences(self, oid: int, reading: Reading, final: KeyChoice) -> Differences:
         """Find the rows of a reading that differ."""

@@ -30,18 +30,12 @@ _NO_KEYS = np.zeros(0, np.uint64)
 
 @dataclass(frozen=True, slots=True)
 class ChangedRows:
-    """Rows of a table that a range of the log changes.
+    """Rows of a table that a range of the log changes."""
 
-    Attributes
-    ----------
-    last_lsn : int
-        Commit LSN of the last transaction that changes some; 0 without one.
-    keys : ndarray of uint64 or None
-        Hashes of their keys, before and after; None if all rows may change.
-    """
-
-    last_lsn: int = 0
-    keys: Hashes | None = None
+    #: Commit LSN of the last transaction that changes some; 0 without one.
+    last_lsn: int
+    #: Hashes of their keys, before and after; None if all rows may change.
+    keys: Hashes | None
 
     def explain(self, keys: Hashes) -> Mask:
         """Return which keys are those of changed rows."""
@@ -53,8 +47,7 @@ class ChangedRows:
     @classmethod
     def join(cls, parts: Iterable[ChangedRows]) -> ChangedRows:
         """Return the changed rows of all parts of a range."""
-        last, keys = 0, [_NO_KEYS]
-        is_known = True
+        last, keys, is_known = 0, [_NO_KEYS], True
         for part in parts:
             last = max(last, part.last_lsn)
             if part.keys is None:
@@ -62,9 +55,6 @@ class ChangedRows:
             else:
                 keys.append(part.keys)
         return cls(last, np.unique(np.concatenate(keys)) if is_known else None)
-
-
-NOTHING_CHANGED = ChangedRows(0, _NO_KEYS)
 
 
 def changed_rows(
@@ -83,44 +73,30 @@ def changed_rows(
     """
     until = min(until, log.end.lsn)
     if until <= after or oid not in log.relations_at(until).relations:
-        return NOTHING_CHANGED
-    versions = [each.version for each in history.between(oid, after, until)]
+        return ChangedRows(0, _NO_KEYS)
+    versions = [part.version for part in history.between(oid, after, until)]
     schema = None
     if columns is not None and _have_old_keys([each.relation for each in versions], columns):
         schema = _key_schema(versions, columns, log, options)
-    plan = log.plan(
-        after,
-        until,
-        relation_oid=oid,
-        on_error=options.on_error,
-    )
-    size = sum(extent.length for each in plan.partitions for extent in each.extents)
+    plan = log.plan(after, until, relation_oid=oid, on_error=options.on_error)
+    size = sum(extent.length for partition in plan.partitions for extent in partition.extents)
     task = _ChangedKeys(oid, columns, schema, options)
     return ChangedRows.join(runner.map(task, plan.partitions, size))
 
 
 @dataclass(frozen=True, slots=True)
 class _ChangedKeys:
-    """Task that decodes the keys of the changes of a relation. Picklable.
-
-    Attributes
-    ----------
-    relation_oid : int
-    columns : ComparedColumns or None
-    schema : TableSchema or None
-        Of the keys; None if all rows may change.
-    options : DecoderOptions
-    """
+    """Task that decodes the keys of the changes of a relation. Picklable."""
 
     relation_oid: int
     columns: ComparedColumns | None
+    #: Of the keys; None if all rows may change.
     schema: TableSchema | None
     options: DecoderOptions
 
     def __call__(self, partition: LogPartition) -> ChangedRows:
         letters: list[Rejected] = []
-        last, keys = 0, [_NO_KEYS]
-        is_known = True
+        last, keys, is_known = 0, [_NO_KEYS], True
         for batch in partition.decode(self.options, letters):
             if batch.relation.oid != self.relation_oid:
                 continue
@@ -135,8 +111,6 @@ class _ChangedKeys:
         for letter in letters:  # of another relation, it does not matter here
             if letter.relation_oid in (None, self.relation_oid):
                 raise partition.error(letter)
-        if not last:
-            return NOTHING_CHANGED
         return ChangedRows(last, np.unique(np.concatenate(keys)) if is_known else None)
 
     def _keys(self, batch: ChangeBatch, schema: TableSchema) -> Iterator[Hashes]:
@@ -181,7 +155,7 @@ def _key_schema(
 
 
 def _have_old_keys(versions: Sequence[Relation], columns: ComparedColumns) -> bool:
-    """Return whether each change that changes a row's key has the key that the target has.
+    """Return whether each change of a row's key has the key that the target has.
 
     A change has old values of the replica identity only. If whole rows are the keys, those of the
     target have the columns of the first version, and old rows of later changes have other ones.

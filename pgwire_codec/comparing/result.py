@@ -6,32 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-#: State of a table whose rows in the target are those of the server.
+#: States of tables. The rows in the target are those of the server; or but for columns that follow,
+#: which cannot be compared.
 EQUAL: Final = "equal"
-
-#: Begin of the state of a table whose rows are those of the server except for the columns that
-#: follow, which cannot be compared.
 EQUAL_EXCEPT: Final = "equal, except: "
-
-#: State of a table that has other rows in the target, and no change in the log that explains it.
+#: The target has other rows, and no change in the log explains it.
 DIFFERS: Final = "differs"
-
-#: State of a table without a difference, of which the target lacks changes.
+#: Without a difference, but the target lacks changes.
 BEHIND: Final = "behind"
-
-#: State of a table without a difference, some of whose rows changed whenever it was compared.
+#: Without a difference, but some rows changed whenever the table was compared.
 CHANGING: Final = "changing"
-
-#: State of a table that the mirror has set aside. It is not compared.
+#: The mirror has set it aside. It is not compared.
 SET_ASIDE: Final = "set aside"
-
-#: State of a table of the log that the target does not have.
+#: The target does not have it.
 MISSING: Final = "missing"
-
-#: State of a table of the log that the server does not have, or does not publish.
+#: The server does not have it, or does not publish it.
 GONE: Final = "gone"
-
-#: State of a table that was not compared, because of an error.
+#: It was not compared, because of an error.
 FAILED: Final = "failed"
 
 

@@ -1,30 +1,94 @@
-"""Rows that two sides do not have in common: tasks that exchange them by key, and count them."""
+"""Rows that two sides do not have in common, found by tasks.
+
+First, they number and sum up the rows of both sides, in buckets by the hash of their key. Checksums
+do not depend on the order of rows. Equal ones show equal rows but for a chance of about 1 in 2 to
+the power of 64; they do not protect from rows that were made to collide. Then tasks exchange the
+rows of buckets that differ by key, and count them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pgwire_codec.comparing.checksums import SideRows, buckets_of
 from pgwire_codec.comparing.compared_columns import ComparedColumns
+from pgwire_codec.comparing.server_rows import ServerRows
+from pgwire_codec.comparing.target_table import TargetRows
 from pgwire_codec.lake.change_split import BucketSplit
 from pgwire_codec.lake.comparison import Mask
 from pgwire_codec.lake.row_hashes import Hashes
 from pgwire_codec.lake.runners.runner import BucketKey, Piece
 
+#: Rows of either side.
+SideRows = ServerRows | TargetRows
+
 #: A batch or a table.
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
+
+#: Number of buckets.
+BUCKETS: Final = 1024
 
 #: Columns before those that are compared: hashes of the key and of the row, and how many such rows
 #: more the server has.
 KEY: Final = "key"
 ROW: Final = "row"
 NET: Final = "net"
+
+
+class Checksums(NamedTuple):
+    """Number of rows, and sum of their hashes, in each bucket; the sign is that of the side."""
+
+    sign: int
+    counts: npt.NDArray[np.int64]
+    sums: Hashes
+
+
+@dataclass(frozen=True, slots=True)
+class Checksum:
+    """Task that sums up rows. Picklable."""
+
+    columns: ComparedColumns
+
+    def __call__(self, rows: SideRows) -> Checksums:
+        counts, sums = np.zeros(BUCKETS, np.int64), np.zeros(BUCKETS, np.uint64)
+        for batch in rows.batches():
+            keys, hashes = self.columns.hashes(self.columns.rows(batch))
+            buckets = buckets_of(keys)
+            counts += np.bincount(buckets, minlength=BUCKETS)
+            np.add.at(sums, buckets, hashes)
+        return Checksums(rows.sign, counts, sums)
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """Numbers of rows of both sides, and the buckets whose rows differ."""
+
+    server_rows: int
+    target_rows: int
+    different: Mask
+
+    @classmethod
+    def from_checksums(cls, checksums: Iterable[Checksums]) -> Balance:
+        """Compare the sums of both sides."""
+        counts = {sign: np.zeros(BUCKETS, np.int64) for sign in (1, -1)}
+        sums = {sign: np.zeros(BUCKETS, np.uint64) for sign in (1, -1)}
+        for part in checksums:
+            counts[part.sign] += part.counts
+            sums[part.sign] += part.sums
+        different = (counts[1] != counts[-1]) | (sums[1] != sums[-1])
+        return cls(int(counts[1].sum()), int(counts[-1].sum()), different)
+
+
+def buckets_of(keys: Hashes) -> npt.NDArray[np.int64]:
+    """Return the buckets of rows by the hashes of their keys."""
+    buckets: npt.NDArray[np.int64] = (keys % np.uint64(BUCKETS)).astype(np.int64)
+    return buckets
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,40 +111,23 @@ class KeyChoice:
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """Distinct rows that one side has more often.
+    """Distinct rows that one side has more often."""
 
-    Attributes
-    ----------
-    keys : ndarray of uint64
-        Hashes of their keys, ascending, each once.
-    rows : pyarrow.Table
-        The first of them by key: the columns :data:`KEY`, :data:`ROW` and :data:`NET`, then the
-        compared columns.
-    chosen : pyarrow.Table
-        Likewise, of chosen keys.
-    """
-
+    #: Hashes of their keys, ascending, each once.
     keys: Hashes
+    #: The first of them by key: the columns KEY, ROW and NET, then the compared columns.
     rows: pa.Table
+    #: Likewise, of chosen keys.
     chosen: pa.Table
 
 
 @dataclass(frozen=True, slots=True)
 class RowSplit:
-    """Task that splits the rows of the buckets that differ by key. Picklable.
-
-    Attributes
-    ----------
-    relation_oid : int
-    columns : ComparedColumns
-    different : ndarray of bool
-        Buckets that differ.
-    parts : int
-        Number of parts into which these are split.
-    """
+    """Task that splits the rows of the buckets that differ by key. Picklable."""
 
     relation_oid: int
     columns: ComparedColumns
+    #: Buckets that differ, and the number of parts into which these are split.
     different: Mask
     parts: int
 
@@ -114,19 +161,12 @@ class RowSplit:
 
 @dataclass(frozen=True, slots=True)
 class RowCount:
-    """Task that counts the rows of a part on both sides. Picklable.
-
-    Attributes
-    ----------
-    columns : ComparedColumns
-    choice : KeyChoice
-        Keys whose rows are returned beside those of all keys.
-    max_keys : int
-        Number of keys with rows to return.
-    """
+    """Task that counts the rows of a part on both sides. Picklable."""
 
     columns: ComparedColumns
+    #: Keys whose rows are returned beside those of all keys.
     choice: KeyChoice
+    #: Number of keys with rows to return.
     max_keys: int
 
     def __call__(self, _: BucketKey, pieces: Sequence[pa.RecordBatch]) -> Differences:

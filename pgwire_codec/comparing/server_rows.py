@@ -30,23 +30,14 @@ _BEGIN: Final = encode_message(Begin(final_lsn=1, commit_time=0, xid=1))
 
 @dataclass(frozen=True, slots=True)
 class ServerRows:
-    """Rows of some ranges of a table in one snapshot. Picklable.
-
-    Attributes
-    ----------
-    dsn, snapshot : str
-        Of the server's state.
-    ranges : tuple of TableRange
-        Of one table, at least one.
-    options : DecoderOptions
-    schema : TableSchema
-    """
+    """Rows of some ranges of a table in one snapshot. Picklable."""
 
     #: Sign of the number of these rows in differences.
     sign: ClassVar[int] = 1
 
     dsn: str = field(repr=False)  # it may contain a password
     snapshot: str
+    #: Of one table, at least one.
     ranges: tuple[TableRange, ...]
     options: DecoderOptions
     schema: TableSchema
@@ -54,7 +45,7 @@ class ServerRows:
     @property
     def size(self) -> int:
         """Bytes, estimated."""
-        return sum(each.planned.bytes for each in self.ranges)
+        return sum(part.planned.bytes for part in self.ranges)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""

@@ -43,30 +43,21 @@ class ServerState:
 
     Entering reads the descriptions of the tables, and :meth:`take` takes the snapshot.
 
-    Parameters
-    ----------
-    dsn : str
-        Of the database.
-    publications : sequence of str
-        Publications whose tables, rows and columns are meant; if empty, whole tables.
-    columns : mapping
-        Tables of the log, by name: OID of the relation, and names of its columns, which are read
-        whether they are published or not. Without publications, these tables are meant.
-
-    Attributes
-    ----------
-    snapshot : str
-        Its name.
-    lsn : int
-        Everything that the snapshot sees was committed before this LSN.
-    is_quiet : bool
-        Whether no transaction was writing. Otherwise one whose commit is in the WAL already may
-        still be invisible.
-    tables : dict of str to PublishedTable
-        By name.
-    partitions : set of int
-        OIDs of partitions that are published as one of these tables.
+    ``columns`` has the tables of the log, by name: OID of the relation, and names of its columns,
+    which are read whether they are published or not. If there are ``publications``, their tables,
+    rows and columns are meant; otherwise, the log's tables, and all of their rows.
     """
+
+    #: Name of the snapshot.
+    snapshot: str
+    #: Everything that the snapshot sees was committed before this LSN.
+    lsn: int
+    #: True if no transaction was writing. Otherwise, one whose commit is in the WAL already may be
+    #: invisible.
+    is_quiet: bool
+    tables: dict[str, PublishedTable]
+    #: OIDs of partitions that are published as one of these tables.
+    partitions: set[int]
 
     def __init__(
         self,
@@ -118,14 +109,14 @@ class ServerState:
         """
         with server_errors():
             now = self._describe()
-        return {name for name, each in self._described.items() if now.get(name) != each}
+        return {name for name, before in self._described.items() if now.get(name) != before}
 
     def _open(self) -> None:
         self._current = self._connections[0].cursor()
         self._check_publications()
         self._described = self._describe()
-        self.tables = {name: each.table for name, each in self._described.items()}
-        oids = [each.relation.oid for each in self.tables.values()]
+        self.tables = {name: before.table for name, before in self._described.items()}
+        oids = [table.relation.oid for table in self.tables.values()]
         self.partitions = partitions_of(self._current, oids) if self._publications else set()
         check_readable(self._current, oids)
 
@@ -145,10 +136,10 @@ class ServerState:
         else:
             tables = named_tables(self._current, self._names, self._columns)
         return {
-            RelationVersion(each.relation).qualified_name: _Description(
-                each, frozenset(files_of(self._current, [each]))
+            RelationVersion(table.relation).qualified_name: _Description(
+                table, frozenset(files_of(self._current, [table]))
             )
-            for each in tables
+            for table in tables
         }
 
 

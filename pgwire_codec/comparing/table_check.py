@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from pgwire_codec.comparing.checksums import Balance, SideRows
 from pgwire_codec.comparing.compared_columns import ComparedColumns
 from pgwire_codec.comparing.log_changes import ChangedRows
 from pgwire_codec.comparing.result import (
@@ -22,7 +21,14 @@ from pgwire_codec.comparing.result import (
     RowDifference,
     TableComparison,
 )
-from pgwire_codec.comparing.row_differences import KEY, NET, Differences, KeyChoice
+from pgwire_codec.comparing.row_differences import (
+    KEY,
+    NET,
+    Balance,
+    Differences,
+    KeyChoice,
+    SideRows,
+)
 from pgwire_codec.comparing.target_table import TargetTable
 from pgwire_codec.lake.comparison import Mask
 from pgwire_codec.lake.row_hashes import Hashes
@@ -37,31 +43,16 @@ _CHANGING_HINT: Final = "Compare again when fewer rows change."
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Rows of a table in one snapshot of the server, beside those of a version of the target.
+    """Rows of a table in one snapshot of the server, beside those of a version of the target."""
 
-    Attributes
-    ----------
-    lsn : int
-        LSN of the snapshot.
-    is_quiet : bool
-        Whether no transaction was writing at the snapshot.
-    target : TargetTable
-    columns : ComparedColumns
-    parts : sequence of SideRows
-        The rows of both sides.
-    balance : Balance
-    uncompared : mapping of str to str
-        Columns that cannot be compared, with the reasons.
-    differences : Differences or None
-        None without any.
-    """
-
+    #: LSN of the snapshot.
     lsn: int
-    is_quiet: bool
     target: TargetTable
     columns: ComparedColumns
+    #: The rows of both sides.
     parts: Sequence[SideRows]
     balance: Balance
+    #: Columns that cannot be compared, with the reasons.
     uncompared: Mapping[str, str]
     differences: Differences | None = None
 
@@ -90,15 +81,7 @@ class _Suspects:
 
 
 class TableCheck:
-    """Rows of a table that differ, until they are settled.
-
-    Parameters
-    ----------
-    table : str
-        ``schema.table``.
-    max_rows : int
-        Number of rows that are shown.
-    """
+    """Rows of a table that differ, until they are settled; up to ``max_rows`` of them are shown."""
 
     def __init__(self, table: str, max_rows: int) -> None:
         self.table = table
@@ -111,10 +94,7 @@ class TableCheck:
         self._unsettled = 0
 
     def agree(self, reading: Reading) -> None:
-        """Record a reading without differences.
-
-        A table without rows is not equal as long as it has no target.
-        """
+        """Record a reading without differences. Without a target, the table is not equal yet."""
         self._last = reading
         self._unsettled = 0
         if reading.target.version is not None:
@@ -171,7 +151,7 @@ class TableCheck:
     def _differs(self, rows: pa.Table, differing: int) -> None:
         assert self._last is not None
         shown = _shown(rows, self._last.columns, self._max_rows)
-        is_null = [other is None for each in shown for _, other in each.columns.values()]
+        is_null = [other is None for row in shown for _, other in row.columns.values()]
         hint = _DEFAULT_HINT if is_null and all(is_null) else None
         self._unsettled -= differing
         self._finish(DIFFERS, differing=differing, differences=shown, hint=hint)
@@ -198,17 +178,17 @@ class TableCheck:
                 if name not in last.columns.types and name not in last.uncompared
             ),
             uncompared=last.uncompared,
+            **values,
         )
-        self.result = replace(self.result, **values)
 
 
 def _shown(rows: pa.Table, columns: ComparedColumns, count: int) -> tuple[RowDifference, ...]:
     """Return the first rows that differ, which are in the order of their keys."""
-    of_key: dict[int, list[tuple[int, dict[str, Any]]]] = {}
+    by_key: dict[int, list[tuple[int, dict[str, Any]]]] = {}
     for row in rows.to_pylist():
         values = {name: row[number] for name, number in columns.numbers.items()}
-        of_key.setdefault(row[KEY], []).append((row[NET], values))
-    return tuple(_difference(each, columns) for each in list(of_key.values())[:count])
+        by_key.setdefault(row[KEY], []).append((row[NET], values))
+    return tuple(_difference(same_key, columns) for same_key in list(by_key.values())[:count])
 
 
 def _difference(rows: list[tuple[int, dict[str, Any]]], columns: ComparedColumns) -> RowDifference:

@@ -1,14 +1,14 @@
-"""TargetTable: a table of the lake at one of its versions."""
+"""TargetTable: a table of the lake at one of its versions, and its rows, which tasks read."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import ClassVar, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from pgwire_codec.comparing.target_rows import TargetRows
 from pgwire_codec.errors import TableError
 from pgwire_codec.lake.lakehouse import Lake
 from pgwire_codec.lake.masks import masked_column
@@ -22,33 +22,53 @@ from pgwire_codec.protocol.quoting import qualified_name
 #: Bytes of files that one task reads.
 _TASK_BYTES: Final = 32 << 20
 
+#: Rows of a batch: what is computed from them fits a processor's cache.
+_BATCH_ROWS: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRows:
+    """Rows of some files of a table. Picklable."""
+
+    #: Sign of the number of these rows in differences.
+    sign: ClassVar[int] = -1
+
+    files: TableFiles
+    #: Columns to read, at least one.
+    schema: pa.Schema
+    #: True if one of them is true in rows that were deleted.
+    keeps_deleted: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return sum(file.size for file in self.files.files)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that were not deleted."""
+        for file in self.files.files:
+            for rows in self.files.batches(file, self.schema):
+                if self.keeps_deleted:
+                    rows = rows.filter(pc.invert(rows.column(DELETED).fill_null(False)))
+                for begin in range(0, len(rows), _BATCH_ROWS):
+                    yield rows.slice(begin, _BATCH_ROWS)
+
 
 @dataclass(frozen=True, slots=True)
 class TargetTable:
-    """A version of a table of the lake.
+    """A version of a table of the lake."""
 
-    Attributes
-    ----------
-    version : int or None
-        None if the table does not exist.
-    schema : pyarrow.Schema
-    files : TableFiles
-    applied : int
-        Commit LSN up to which it has all transactions.
-    relation : int or None
-        OID of the relation whose rows it has, if that is known.
-    masked : frozenset of str
-        Columns that have a mask.
-    keeps_deleted : bool
-        Whether it has rows that were deleted.
-    """
-
+    #: None if the table does not exist.
     version: int | None
     schema: pa.Schema
     files: TableFiles
+    #: Commit LSN up to which it has all transactions.
     applied: int
+    #: OID of the relation whose rows it has, if that is known.
     relation: int | None
+    #: Columns that have a mask.
     masked: frozenset[str]
+    #: True if it has rows that were deleted.
     keeps_deleted: bool
 
     @property
@@ -75,15 +95,15 @@ def open_version(lake: Lake, relation: Relation, status: TableStatus | None) -> 
 
     Raises ``TableError`` for a history.
     """
-    is_recorded = status is not None and CHANGE in (status.row_columns or ())
-    if is_recorded or lake.has_histories_only:
+    row_columns = () if status is None else status.row_columns or ()
+    if CHANGE in row_columns or lake.has_histories_only:
         raise TableError(
             f"the target of {qualified_name(relation.namespace, relation.name)} has its history, "
             "which is not compared",
             hint="Compare a target that has its rows.",
         )
-    found = lake.open(relation)
-    position = found.position
+    target = lake.open(relation)
+    position, schema = target.position, row_schema(target.schema or pa.schema([]))
     lsn = position.commit_lsn or 0
     if status is not None and (status.relation_oid, status.commit_lsn) == (
         position.relation,
@@ -91,13 +111,12 @@ def open_version(lake: Lake, relation: Relation, status: TableStatus | None) -> 
     ):
         lsn = max(lsn, status.whole_lsn or 0)
     masks = () if status is None else status.masks or ()
-    schema = row_schema(found.schema or pa.schema([]))
     return TargetTable(
-        found.version,
+        target.version,
         schema,
-        found.files,
+        target.files,
         lsn,
         position.relation,
         frozenset(map(masked_column, masks)),
-        status is not None and DELETED in (status.row_columns or ()) and DELETED in schema.names,
+        DELETED in row_columns and DELETED in schema.names,
     )

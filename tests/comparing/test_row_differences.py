@@ -14,9 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgwire_codec.comparing.checksums import Balance, Checksum
 from pgwire_codec.comparing.compared_columns import ComparedColumns
-from pgwire_codec.comparing.row_differences import NET, Differences, KeyChoice, RowCount, RowSplit
+from pgwire_codec.comparing.row_differences import (
+    NET,
+    Balance,
+    Checksum,
+    Differences,
+    KeyChoice,
+    RowCount,
+    RowSplit,
+)
 from pgwire_codec.lake.runners.threads import Threads
 
 Row = tuple[Any, ...]

@@ -26,7 +26,7 @@ from tests.support import build
 def test_columns(
     logged: str, server: str, target: str | None, masked: str, expected: dict[str, str]
 ) -> None:
-    from pgwire_codec.comparing.uncompared import uncompared_columns
+    from pgwire_codec.comparing.compared_columns import uncompared_columns
 
     assert uncompared_columns(logged, server, target, masked) == expected
 
