@@ -46,6 +46,10 @@ def test_a_damaged_vector_is_an_error() -> None:
 def test_the_example_of_base_85() -> None:
     """The one of ZeroMQ's RFC 32."""
     assert z85_encode(bytes.fromhex("864FD26FB559F75B")) == "HelloWorld"
+    assert z85_decode("HelloWorld").hex() == "864fd26fb559f75b"
+    for text in ("Hell", "Hell;", "Hell~", "Hell'", "Hellé", "#####"):
+        with pytest.raises(ValueError):  # noqa: PT011  (the message is Python's)
+            z85_decode(text)
 
 
 @given(st.binary(max_size=40).map(lambda data: data + bytes(-len(data) % 4)))

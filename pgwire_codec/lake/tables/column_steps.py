@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -62,15 +62,17 @@ def changed_schema(schema: pa.Schema, steps: Sequence[ColumnStep]) -> pa.Schema:
     fields = {field.name: field for field in schema}
     for step in steps:
         if isinstance(step, RenameColumn):
-            fields = {
-                step.new if name == step.old else name: field.with_name(step.new)
-                if name == step.old
-                else field
-                for name, field in fields.items()
-            }
+            fields = renamed(fields, step)
         elif isinstance(step, (AddColumn, WidenColumn)):
             fields[step.name] = pa.field(step.name, step.kind)
     return pa.schema(list(fields.values()))
+
+
+def renamed(fields: Mapping[str, pa.Field], step: RenameColumn) -> dict[str, pa.Field]:
+    """Return fields by their names after a step, in their order."""
+    names = {step.old: step.new}
+    columns = (field.with_name(names.get(name, name)) for name, field in fields.items())
+    return {column.name: column for column in columns}
 
 
 def former_names(schema: pa.Schema, steps: Sequence[ColumnStep]) -> dict[str, str | None]:

@@ -11,7 +11,7 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -24,7 +24,6 @@ from pgwire_codec.lake.folder import Folder, open_folder
 from pgwire_codec.lake.position import Position
 from pgwire_codec.lake.table_files import DataFile, TableFiles
 from pgwire_codec.lake.tables.column_steps import AddColumn, ColumnStep
-from pgwire_codec.lake.tables.delta_expiry import expired_files
 from pgwire_codec.lake.tables.delta_features import (
     ENABLE_VECTORS,
     READER_VERSION,
@@ -37,6 +36,7 @@ from pgwire_codec.lake.tables.delta_log import (
     Action,
     DeltaState,
     commit_path,
+    expired_files,
     read_state,
     refresh,
     to_text,
@@ -72,18 +72,8 @@ class DeltaTarget:
     """Delta table, for one stream of changes; see :class:`Target`.
 
     A commit records the last commit LSN under ``app_id``, and the relation under
-    ``{app_id}/relation``.
-
-    Parameters
-    ----------
-    uri : str
-        Path or URI of the table, which need not exist.
-    app_id : str
-        Name of the stream of changes.
-    storage_options : mapping of str to str, optional
-        As for ``deltalake.DeltaTable``.
-    write_mode : {"merge-on-read", "copy-on-write"}
-        Whether a new table has deletion vectors. An existing one has them by its own properties.
+    ``{app_id}/relation``. The ``write_mode`` is that of a new table: an existing one has deletion
+    vectors by its own properties.
     """
 
     deletes = True
@@ -127,12 +117,12 @@ class DeltaTarget:
     @property
     def files(self) -> TableFiles:
         known, self._files = self._files, {}
-        for path, file in self._state.files.items():
-            found = known.get(path)
-            if found is None or found[0] is not file:
-                found = file, _data_file(self.name, path, file)
-            self._files[path] = found
-        files = tuple(found for _, found in self._files.values())
+        for path, action in self._state.files.items():
+            entry = known.get(path)
+            if entry is None or entry[0] is not action:
+                entry = action, _data_file(self.name, path, action)
+            self._files[path] = entry
+        files = tuple(file for _, file in self._files.values())
         return TableFiles(self.name, self.folder.uri, files, self._options)
 
     @property
@@ -165,7 +155,8 @@ class DeltaTarget:
         marked = list(self._mark(commit.deleted))
         identity = str(uuid.uuid4())
         for _ in range(_ATTEMPTS):
-            if self._put([*self._actions(commit, identity), *marked], identity):
+            actions = [*self._actions(commit, identity), *marked]
+            if self._put("\n".join(map(to_text, actions)), identity):
                 self._checkpoint()
                 return
             if (state.metadata, state.protocol) != columns:
@@ -191,9 +182,8 @@ class DeltaTarget:
             raise TableError(f"{self.name} has no file {path}")
         return self._state.files[path]
 
-    def _put(self, actions: Sequence[Action], identity: str) -> bool:
+    def _put(self, lines: str, identity: str) -> bool:
         """Write the next commit; return False, with the newest state, if another one was first."""
-        lines = "\n".join(map(to_text, actions))
         failure: Exception | None = None
         try:
             self.folder.create(commit_path(self._state.version + 1), lines.encode())
@@ -201,8 +191,8 @@ class DeltaTarget:
             pass
         except Exception as error:  # noqa: BLE001  (the commit may have been written)
             failure = error
-        commits = refresh(self.folder, self._state)
-        if any(_identity(actions) == identity for actions in commits):
+        actions = refresh(self.folder, self._state)
+        if any(action.get("commitInfo", {}).get("txnId") == identity for action in actions):
             return True
         if failure is not None:
             raise failure
@@ -282,32 +272,29 @@ class DeltaTarget:
 
     def _protocol(self, schema: pa.Schema) -> dict[str, Any]:
         """Return the protocol that a table with some columns needs."""
-        features = {VECTORS} if self.marks else set()
-        if any(_has_ntz(column.type) for column in schema):
-            features.add(TIMESTAMP_NTZ)
         protocol = self._state.protocol
-        if self._exists:
-            missing = features - {VECTORS} - {*(protocol.get("readerFeatures") or ())}
+        readers = set(protocol.get("readerFeatures") or ())
+        writers = set(protocol.get("writerFeatures") or ())
+        missing = set()
+        if any(_has_ntz(column.type) for column in schema):
+            missing = {TIMESTAMP_NTZ} - readers
+        if not self._exists:
+            if self.marks:
+                missing.add(VECTORS)
             if not missing:
-                return protocol
-            if protocol["minWriterVersion"] < WRITER_VERSION:
-                raise TableError(
-                    f"{self.name} has a protocol without features, and needs {', '.join(missing)}",
-                    hint="Remove the table, and let the mirror create it.",
-                )
-            return {
-                "minReaderVersion": READER_VERSION,
-                "minWriterVersion": WRITER_VERSION,
-                "readerFeatures": sorted({*(protocol.get("readerFeatures") or ()), *missing}),
-                "writerFeatures": sorted({*(protocol.get("writerFeatures") or ()), *missing}),
-            }
-        if not features:
-            return {"minReaderVersion": 1, "minWriterVersion": 2}
+                return {"minReaderVersion": 1, "minWriterVersion": 2}
+        elif not missing:
+            return protocol
+        elif protocol["minWriterVersion"] < WRITER_VERSION:
+            raise TableError(
+                f"{self.name} has a protocol without features, and needs {', '.join(missing)}",
+                hint="Remove the table, and let the mirror create it.",
+            )
         return {
             "minReaderVersion": READER_VERSION,
             "minWriterVersion": WRITER_VERSION,
-            "readerFeatures": sorted(features),
-            "writerFeatures": sorted(features),
+            "readerFeatures": sorted(readers | missing),
+            "writerFeatures": sorted(writers | missing),
         }
 
     def _metadata(self, schema: pa.Schema, now: int) -> dict[str, Any]:
@@ -346,15 +333,6 @@ class DeltaTarget:
                 table.cleanup_metadata()
             except Exception as error:  # noqa: BLE001  (the table has its commit)
                 _LOGGER.warning("old files of %s are not removed: %s", self.name, error)
-
-
-def _identity(actions: Iterable[Action]) -> str | None:
-    """Return what a commit of this package records to be recognized."""
-    for action in actions:
-        if "commitInfo" in action:
-            identity: str | None = action["commitInfo"].get("txnId")
-            return identity
-    return None
 
 
 def _statistics(file: Mapping[str, Any]) -> dict[str, Any]:

@@ -64,16 +64,9 @@ _CONSTRAINT: Final = "delta.constraints."
 def check_features(
     name: str, protocol: Mapping[str, Any], metadata: Mapping[str, Any], *, appends: bool
 ) -> None:
-    """Raise ``TableError`` if a table uses a feature that a commit would not honour.
+    """Raise ``TableError`` if a table, by two of its actions, uses unsupported features.
 
-    Parameters
-    ----------
-    name : str
-        Table, for the message.
-    protocol, metadata : mapping
-        The actions ``protocol`` and ``metaData`` of the table's log.
-    appends : bool
-        Whether the commit only adds files.
+    Some do not matter for a commit that only adds files.
     """
     unsupported = sorted(set(_unsupported(protocol, metadata, appends=appends)))
     if unsupported:

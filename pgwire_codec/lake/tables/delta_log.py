@@ -1,4 +1,4 @@
-"""State of a Delta table: its log, replayed from the last checkpoint, and what a commit adds."""
+"""State of a Delta table: its log, replayed from the last checkpoint, and files that are old."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from pgwire_codec.errors import TableError
 from pgwire_codec.lake.folder import Folder
+from pgwire_codec.lake.tables.delta_vectors import vector_path
 
 #: Action of a commit: a JSON object with one member, whose name is the action's.
 Action: TypeAlias = dict[str, Any]
@@ -23,6 +24,15 @@ _LAST_CHECKPOINT: Final = f"{LOG}/_last_checkpoint"
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _CHECKPOINT_COLUMNS: Final = ("protocol", "metaData", "txn", "add")
+
+#: Property with the time for which files of former versions are kept, and its default.
+_RETENTION: Final = "delta.deletedFileRetentionDuration"
+_WEEK: Final = "interval 1 week"
+_INTERVAL: Final = re.compile(r"interval (\d+) (hour|day|week)s?")
+_SECONDS: Final = {"hour": 3600, "day": 86_400, "week": 604_800}
+
+#: Names of files of a table without partitions.
+_OF_TABLE: Final = re.compile(r"[^_.].*\.parquet|deletion_vector_.*\.bin")
 
 
 def commit_path(version: int) -> str:
@@ -41,27 +51,18 @@ def to_text(value: Mapping[str, Any]) -> str:
 
 @dataclass(slots=True)
 class DeltaState:
-    """State of a table at a version.
+    """State of a table at a version."""
 
-    Attributes
-    ----------
-    version : int
-        Number of the last commit; -1 if the table does not exist.
-    protocol, metadata : dict
-        The newest actions ``protocol`` and ``metaData``.
-    files : dict of str to dict
-        The action ``add`` of each file of the table, by its path in the table's folder.
-    transactions : dict of str to int
-        Newest version of each application, as the actions ``txn`` record it.
-    commits, commit_bytes : int
-        Commits that were read since the last checkpoint, and their bytes.
-    """
-
+    #: Number of the last commit; -1 if the table does not exist.
     version: int = -1
+    #: The newest actions ``protocol`` and ``metaData``.
     protocol: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
+    #: The action ``add`` of each file of the table, by its path in the table's folder.
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    #: Newest version of each application, as the actions ``txn`` record it.
     transactions: dict[str, int] = field(default_factory=dict)
+    #: Commits that were read since the last checkpoint, and their bytes.
     commits: int = 0
     commit_bytes: int = 0
 
@@ -112,15 +113,41 @@ def read_state(folder: Folder) -> DeltaState:
                 f"{folder.uri} has no commit {state.version + 1}, and has commit {int(commit[1])}",
                 hint="Restore the file, or remove the table, and resume it.",
             )
-        refresh_once(folder, state)
+        _refresh_once(folder, state)
     return state
 
 
-def state_before(folder: Folder, moment: float) -> DeltaState | None:
-    """Return the state of the last version that was written before a time, if the log has it.
+def expired_files(folder: Folder, state: DeltaState, now: float) -> list[str]:
+    """Return the names of the files that no version of the last time has, by default a week.
 
-    The time is in seconds since 1970.
+    A vector of such a version counts as a file. Without the log from before that time, there are
+    none; nor with a time in other units than hours, days and weeks.
     """
+    kept = _INTERVAL.fullmatch(state.metadata["configuration"].get(_RETENTION, _WEEK))
+    if kept is None:
+        return []
+    begin = now - int(kept[1]) * _SECONDS[kept[2]]
+    former = _state_before(folder, begin)
+    if former is None:
+        return []
+    # Files that were added since have been written since.
+    used = _paths(former.files) | _paths(state.files)
+    return [
+        name
+        for name, written in folder.modified("").items()
+        if written < begin and name not in used and _OF_TABLE.fullmatch(name)
+    ]
+
+
+def _paths(files: Mapping[str, dict[str, Any]]) -> set[str]:
+    """Return the paths of data files and of their vectors."""
+    vectors = (file.get("deletionVector") for file in files.values())
+    in_files = (vector for vector in vectors if vector and vector["storageType"] == "u")
+    return {*files, *map(vector_path, in_files)}
+
+
+def _state_before(folder: Folder, moment: float) -> DeltaState | None:
+    """Return the state of the last version before a time in seconds, if the log has it."""
     written = folder.modified(LOG)
     commits = _numbers(_COMMIT, [name for name, time in written.items() if time < moment])
     if not commits:
@@ -132,25 +159,25 @@ def state_before(folder: Folder, moment: float) -> DeltaState | None:
         state.apply(_checkpoint_actions(folder, f"{LOG}/{name}"))
         state.version = max(checkpoints)
     while state.version < max(commits):
-        if refresh_once(folder, state) is None:
+        if _refresh_once(folder, state) is None:
             return None
     return state
 
 
 def _numbers(pattern: re.Pattern[str], names: Iterable[str]) -> list[int]:
-    found = map(pattern.fullmatch, names)
-    return [int(each[1]) for each in found if each is not None]
+    matches = map(pattern.fullmatch, names)
+    return [int(match[1]) for match in matches if match is not None]
 
 
-def refresh(folder: Folder, state: DeltaState) -> list[list[Action]]:
+def refresh(folder: Folder, state: DeltaState) -> list[Action]:
     """Apply the commits after a state to it; return their actions."""
-    commits = []
-    while (actions := refresh_once(folder, state)) is not None:
-        commits.append(actions)
-    return commits
+    applied = []
+    while (actions := _refresh_once(folder, state)) is not None:
+        applied += actions
+    return applied
 
 
-def refresh_once(folder: Folder, state: DeltaState) -> list[Action] | None:
+def _refresh_once(folder: Folder, state: DeltaState) -> list[Action] | None:
     """Apply the next commit to a state; return its actions, or None at the log's end."""
     path = commit_path(state.version + 1)
     try:

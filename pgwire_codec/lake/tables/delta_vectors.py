@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import string
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -21,9 +23,14 @@ _FILE_VERSION: Final = b"\x01"
 
 _UUID_DIGITS: Final = 20
 
-_DIGITS: Final = (
-    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+#: Digits of ZeroMQ's RFC 32, and those of the same numbers in Python.
+_Z85: Final = string.digits + string.ascii_letters + ".-:+=^!/*?&<>()[]{}@%$#"
+_BASE85: Final = (
+    string.digits + string.ascii_uppercase + string.ascii_lowercase + "!#$%&()*+-;<=>?@^_`{|}~"
 )
+_ENCODE: Final = str.maketrans(_BASE85, _Z85)
+#: Python's digits that RFC 32 lacks are invalid, as a space is.
+_DECODE: Final = str.maketrans(_Z85 + ";_`|~", _BASE85 + 5 * " ")
 
 
 def write_vectors(folder: Folder, vectors: Sequence[BitMap64]) -> list[dict[str, Any]]:
@@ -76,21 +83,11 @@ def _path(prefix: str, identity: uuid.UUID) -> str:
 
 def z85_encode(data: bytes) -> str:
     """Return bytes, whose number is divisible by four, as ZeroMQ's RFC 32 encodes them."""
-    digits = []
-    for start in range(0, len(data), 4):
-        number = int.from_bytes(data[start : start + 4], "big")
-        digits += [_DIGITS[number // 85**power % 85] for power in (4, 3, 2, 1, 0)]
-    return "".join(digits)
+    return base64.b85encode(data).decode().translate(_ENCODE)
 
 
 def z85_decode(text: str) -> bytes:
     """Return the bytes that :func:`z85_encode` encoded. Raises ``ValueError`` for other texts."""
     if len(text) % 5:
         raise ValueError(f"{len(text)} digits in base 85 are not a number of words")
-    data = bytearray()
-    for start in range(0, len(text), 5):
-        number = 0
-        for digit in text[start : start + 5]:
-            number = number * 85 + _DIGITS.index(digit)
-        data += number.to_bytes(4, "big")
-    return bytes(data)
+    return base64.b85decode(text.translate(_DECODE))

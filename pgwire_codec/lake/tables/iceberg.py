@@ -30,7 +30,7 @@ from pgwire_codec.lake.tables.iceberg_catalog import (
     java_errors,
     table_error,
 )
-from pgwire_codec.lake.tables.iceberg_files import data_file_json, local_path, vector_json
+from pgwire_codec.lake.tables.iceberg_files import data_file_json, local_path
 from pgwire_codec.lake.tables.iceberg_position import PositionProperties
 from pgwire_codec.lake.tables.iceberg_schema import (
     Columns,
@@ -96,18 +96,10 @@ class _Marks:
 class IcebergTarget:
     """Iceberg table of a catalog of the session, for one stream of changes; see :class:`Target`.
 
-    Parameters
-    ----------
-    spark : SparkSession
-    name : str
-        As in SQL, ``CATALOG.NAMESPACE.TABLE``. The table need not exist.
-    app_id : str
-        Name of the stream of changes, with which the names of its properties begin.
-    source : str, optional
-        Name of the table whose changes it has.
-    write_mode : {"merge-on-read", "copy-on-write"}
-        Whether a new table has deletion vectors. An existing one has them by its format version and
-        its property ``write.merge.mode``.
+    Its ``name`` is as in SQL, ``CATALOG.NAMESPACE.TABLE``. The names of its properties begin with
+    the ``app_id``. It has the changes of the table ``source``. The ``write_mode`` is that of a new
+    table: an existing one has deletion vectors by its format version and its property
+    ``write.merge.mode``.
     """
 
     deletes = True
@@ -326,30 +318,19 @@ class IcebergTarget:
 
     def _mark(self, state: IcebergState, deleted: Mapping[str, BitMap64]) -> _Marks:
         """Write the vectors of files with more rows to delete."""
-        vectors, empty = {}, []
-        files = self.files if deleted else None
+        if not deleted:
+            return _Marks()
+        files, vectors, marked, empty = self.files, {}, {}, []
         for path, positions in deleted.items():
-            assert files is not None
             scanned = state.file(path)
             before = files.vector(scanned.file)
             vector = before | positions
             if len(vector) == scanned.file.rows:
                 empty.append(path)
             elif len(vector) > len(before):
-                vectors[path] = vector
-        if not vectors:
-            return _Marks({}, empty)
-        by_location = {state.file(path).location: vector for path, vector in vectors.items()}
-        written = write_vectors(self.folder, by_location)
-        return _Marks(
-            {
-                path: vector_json(
-                    written, state.location, state.file(path).location, vector, state.spec
-                )
-                for path, vector in vectors.items()
-            },
-            empty,
-        )
+                vectors[scanned.location], marked[scanned.location] = vector, path
+        written = write_vectors(self.folder, state.location, state.spec, vectors)
+        return _Marks({marked[location]: text for location, text in written.items()}, empty)
 
     def _put(self, state: IcebergState, commit: Commit, marks: _Marks, identity: str) -> None:
         """Write a commit on a state of the table, unless the table has another one by now."""
@@ -408,7 +389,7 @@ class IcebergTarget:
         transaction.change_files(files, counts | summary)
         sequence = transaction.table.currentSnapshot().sequenceNumber()
         recorded = self._properties.of_table(position, sequence)
-        transaction.commit(self._source | recorded, self._properties.obsolete)
+        transaction.commit(self._source | recorded)
 
     def _after_race(self, commit: Commit, before: IcebergState) -> IcebergState:
         """Return the newest state; raise ``CommitConflict`` if a commit does not fit it."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.lake.tables.sql import quoted
-
-_Table = TypeVar("_Table", bound="CatalogTable")
 
 _CATALOG: Final = "spark.sql.catalog."
 
@@ -21,20 +19,14 @@ _TRANSIENT: Final = frozenset({
 
 
 class CatalogTable:
-    """Name of a table in a catalog of Spark.
-
-    Parameters
-    ----------
-    parts : sequence of str
-        The catalog, its namespaces, and the table.
-    """
+    """Name of a table in a catalog of Spark: the catalog, its namespaces, and the table."""
 
     def __init__(self, parts: Sequence[str]) -> None:
         self._parts = list(parts)
         self.sql = ".".join(map(quoted, parts))
 
     @classmethod
-    def parse(cls: type[_Table], spark: Any, name: str) -> _Table:
+    def parse(cls, spark: Any, name: str) -> CatalogTable:
         """Return the table with a name as in SQL, ``CATALOG.NAMESPACE.TABLE``.
 
         Raises ``OptionError`` in a session that cannot write it.
@@ -78,9 +70,11 @@ class CatalogTable:
             raise self._not_of_iceberg() from error
 
     def builder(self, spark: Any, schema: Any, properties: Mapping[str, str]) -> Any:
-        """Return Iceberg's builder of the table, with a schema of Iceberg."""
+        """Create the namespaces; return Iceberg's builder of the table, with its schema."""
         util = spark._jvm.org.apache.iceberg.spark.Spark3Util
-        self.create_namespaces(spark)
+        for end in range(2, len(self._parts)):
+            namespace = ".".join(map(quoted, self._parts[:end]))
+            spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
         with _active(spark):
             found = util.catalogAndIdentifier(spark._jsparkSession, self.sql)
             catalog = found.catalog()
@@ -94,12 +88,6 @@ class CatalogTable:
         for name, value in properties.items():
             builder.withProperty(name, value)
         return builder
-
-    def create_namespaces(self, spark: Any) -> None:
-        """Create the namespaces of the table."""
-        for end in range(2, len(self._parts)):
-            name = ".".join(map(quoted, self._parts[:end]))
-            spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {name}")
 
     def _not_of_iceberg(self) -> TableError:
         return TableError(f"{self.sql} is not an Iceberg table", hint="Use a catalog of Iceberg.")
@@ -138,9 +126,13 @@ def check_session(spark: Any) -> None:
 
 def java_class(error: Exception) -> str | None:
     """Return the name of the class of Java's error, without its package; None for another one."""
-    # PySpark has errors of its own for some classes of Java.
-    cause = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    cause = _java_error(error)
     return None if cause is None else str(cause.getClass().getSimpleName())
+
+
+def _java_error(error: Exception) -> Any:
+    # PySpark has errors of its own for some classes of Java.
+    return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
 
 
 @contextmanager
@@ -156,7 +148,7 @@ def java_errors(name: str) -> Iterator[None]:
 
 def table_error(name: str, error: Exception) -> TableError:
     """Return the error of a table after an error of Java."""
-    cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    cause = _java_error(error)
     text = str(cause.getMessage() or cause.getClass().getName())
     return TableError(
         f"{name}: {text.splitlines()[0]}", is_transient=java_class(error) in _TRANSIENT

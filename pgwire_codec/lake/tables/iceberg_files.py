@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,11 +19,7 @@ from pgwire_codec.lake.data_files import Bounds, NewFile
 from pgwire_codec.lake.table_files import DataFile
 from pgwire_codec.lake.tables.iceberg_metrics import file_metrics
 from pgwire_codec.lake.tables.iceberg_schema import Columns, field_id
-from pgwire_codec.lake.tables.iceberg_vectors import VectorFile
 from pgwire_codec.lake.vectors import StoredVector
-
-if TYPE_CHECKING:
-    from pyroaring import BitMap64
 
 _DELETES_HINT: Final = (
     "Have Iceberg write the table's files again: CALL CATALOG.system.rewrite_data_files with the "
@@ -33,18 +29,11 @@ _DELETES_HINT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ScannedFile:
-    """A data file of a snapshot.
+    """A data file of a snapshot."""
 
-    Attributes
-    ----------
-    task : int
-        Number of its scan task.
-    location : str
-        Its location, as other files refer to it.
-    file : DataFile
-    """
-
+    #: Number of its scan task.
     task: int
+    #: Its location, as other files refer to it.
     location: str
     file: DataFile
 
@@ -105,25 +94,6 @@ def data_file_json(new: NewFile, metadata: pq.FileMetaData, location: str, spec:
         "file-size-in-bytes": new.size,
         "record-count": new.rows,
         **file_metrics(metadata, new.bounds),
-    })  # fmt: skip
-
-
-def vector_json(
-    written: VectorFile, location: str, data_file: str, vector: BitMap64, spec: int
-) -> str:
-    """Return the vector of a data file as Iceberg parses it."""
-    offset, length = written.blobs[data_file]
-    return json.dumps({
-        "spec-id": spec,
-        "content": "position-deletes",
-        "file-path": f"{location.rstrip('/')}/{written.path}",
-        "file-format": "puffin",
-        "partition": [],
-        "file-size-in-bytes": written.size,
-        "record-count": len(vector),
-        "referenced-data-file": data_file,
-        "content-offset": offset,
-        "content-size-in-bytes": length,
     })  # fmt: skip
 
 

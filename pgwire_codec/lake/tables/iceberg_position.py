@@ -7,7 +7,6 @@ writes new snapshots and lets older ones expire. So the table's properties have 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pgwire_codec.errors import TableError
@@ -15,11 +14,15 @@ from pgwire_codec.lake.position import Position
 from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 
 
-@dataclass(frozen=True, slots=True)
 class PositionProperties:
     """Properties of snapshots and tables that have the position in a stream."""
 
-    app_id: str
+    def __init__(self, app_id: str) -> None:
+        self._lsn = f"{app_id}.commit_lsn"
+        self._relation = f"{app_id}.relation_oid"
+        self._sequence = f"{app_id}.sequence_number"
+        self._identity = f"{app_id}.commit_id"
+        self._counts = f"{app_id}.rows"
 
     def of_snapshot(self, position: Position, identity: str) -> dict[str, str]:
         """Return the properties of a snapshot, which has an identity to be recognized by."""
@@ -31,12 +34,7 @@ class PositionProperties:
 
     def count(self, name: str) -> str:
         """Return the property of a snapshot that has a number of rows."""
-        return f"{self.app_id}.rows.{name}"
-
-    @property
-    def obsolete(self) -> str:
-        """Property of tables that an earlier release wrote beside the position."""
-        return f"{self.app_id}.commit_time"
+        return f"{self._counts}.{name}"
 
     def read(self, name: str, metadata: Any) -> Position:
         """Return the position of a table.
@@ -89,19 +87,3 @@ class PositionProperties:
         return Position(
             parse_lsn(properties[self._lsn]), None if relation is None else int(relation)
         )
-
-    @property
-    def _lsn(self) -> str:
-        return f"{self.app_id}.commit_lsn"
-
-    @property
-    def _relation(self) -> str:
-        return f"{self.app_id}.relation_oid"
-
-    @property
-    def _sequence(self) -> str:
-        return f"{self.app_id}.sequence_number"
-
-    @property
-    def _identity(self) -> str:
-        return f"{self.app_id}.commit_id"

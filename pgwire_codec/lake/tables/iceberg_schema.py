@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from pgwire_codec.lake.tables.column_steps import (
     ColumnStep,
     RenameColumn,
     WidenColumn,
+    renamed,
 )
 
 _ID: Final = b"PARQUET:field_id"
@@ -43,29 +45,18 @@ _NAMES: Final = {kind: name for name, kind in _PRIMITIVES.items()}
 _WIDER: Final = {pa.int8(): pa.int32(), pa.int16(): pa.int32()}
 _DECIMAL: Final = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 
-_NextId: TypeAlias = Callable[[], int]
-
 
 @dataclass(frozen=True, slots=True)
 class PutColumn:
-    """Add a column.
-
-    Attributes
-    ----------
-    name : str
-    kind : pyarrow.DataType
-    replaces : bool
-        Whether another column with the name is deleted, whose place it gets.
-    after : str or None
-        Name of the column before it.
-    needs_files : bool
-        Whether all files are to be written again, for the values of the other column.
-    """
+    """Add a column."""
 
     name: str
     kind: pa.DataType
+    #: True if another column with the name is deleted, whose place it gets.
     replaces: bool = False
+    #: Name of the column before it.
     after: str | None = None
+    #: True if all files are to be written again, for the values of the other column.
     needs_files: bool = False
 
     def __str__(self) -> str:
@@ -84,17 +75,11 @@ SchemaChange: TypeAlias = PutColumn | DeleteColumn | RenameColumn | WidenColumn
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Columns of a table.
+    """Columns of a table."""
 
-    Attributes
-    ----------
-    schema : pyarrow.Schema
-        With field IDs.
-    last_id : int
-        Highest field ID that the table has had.
-    """
-
+    #: With field IDs.
     schema: pa.Schema
+    #: Highest field ID that the table has had.
     last_id: int
 
     @property
@@ -110,9 +95,9 @@ def field_id(field: pa.Field) -> int:
 
 def new_columns(schema: pa.Schema) -> Columns:
     """Return the columns of a new table. Raises ``TableError`` for types that Iceberg lacks."""
-    last = [0]
-    fields = _with_ids([pa.field(each.name, each.type) for each in schema], _counter(last))
-    return Columns(pa.schema(fields), last[0])
+    ids = count(1)
+    fields = _with_ids([pa.field(column.name, column.type) for column in schema], ids)
+    return Columns(pa.schema(fields), next(ids) - 1)
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
@@ -170,97 +155,81 @@ def changed_columns(
         editor.apply(step)
     if schema is not None:
         editor.match(schema, deletes)
-    return editor.columns, editor.changes
+    columns = Columns(pa.schema(list(editor.fields.values())), next(editor.ids) - 1)
+    return columns, editor.changes
 
 
 class _Editor:
     def __init__(self, columns: Columns) -> None:
-        self._fields = {column.name: column for column in columns.schema}
-        self._last = [columns.last_id]
+        self.fields = {column.name: column for column in columns.schema}
+        self.ids = count(columns.last_id + 1)
         self.changes: list[SchemaChange] = []
-
-    @property
-    def columns(self) -> Columns:
-        return Columns(pa.schema(list(self._fields.values())), self._last[0])
 
     def apply(self, step: ColumnStep) -> None:
         if isinstance(step, RenameColumn):
-            self._fields = {
-                step.new if name == step.old else name: field.with_name(step.new)
-                if name == step.old
-                else field
-                for name, field in self._fields.items()
-            }
+            self.fields = renamed(self.fields, step)
             self.changes.append(step)
         elif isinstance(step, AddColumn):
             self._put(step.name, step.kind)
         elif isinstance(step, ClearColumn):
-            self._put(step.name, _plain(self._fields[step.name]).type)
+            self._put(step.name, _plain(self.fields[step.name]).type)
         else:
             self._change(step.name, step.kind)
 
     def match(self, schema: pa.Schema, deletes: bool) -> None:
-        for name in [name for name in self._fields if deletes and name not in schema.names]:
-            del self._fields[name]
+        for name in [name for name in self.fields if deletes and name not in schema.names]:
+            del self.fields[name]
             self.changes.append(DeleteColumn(name))
         for column in schema:
-            if column.name in self._fields:
+            if column.name in self.fields:
                 self._change(column.name, column.type)
             else:
                 self._put(column.name, column.type)
 
     def _change(self, name: str, kind: pa.DataType) -> None:
-        field = self._fields[name]
+        field = self.fields[name]
         old, new = _plain(field).type, _plain(_new_field(name, kind)).type
         if can_widen(new, old):
             return
         if not can_widen(old, new):
             self._put(name, kind, needs_files=True)
             return
-        self._fields[name] = field.with_type(new)
+        self.fields[name] = field.with_type(new)
         self.changes.append(WidenColumn(name, new))
 
     def _put(self, name: str, kind: pa.DataType, needs_files: bool = False) -> None:
         """Add a column, with the place of the one that has its name."""
-        names = list(self._fields)
-        replaces = name in self._fields
+        names = list(self.fields)
+        replaces = name in self.fields
         place = names.index(name) if replaces else len(names)
-        (field,) = _with_ids([pa.field(name, kind)], _counter(self._last))
-        self._fields[name] = field
+        (self.fields[name],) = _with_ids([pa.field(name, kind)], self.ids)
         after = names[place - 1] if place else None
-        self.changes.append(PutColumn(name, _plain(field).type, replaces, after, needs_files))
-
-
-def _counter(last: list[int]) -> _NextId:
-    def next_id() -> int:
-        last[0] += 1
-        return last[0]
-
-    return next_id
+        kind = _plain_type(self.fields[name].type)
+        self.changes.append(PutColumn(name, kind, replaces, after, needs_files))
 
 
 def _new_field(name: str, kind: pa.DataType) -> pa.Field:
-    (field,) = _with_ids([pa.field(name, kind)], _counter([0]))
+    (field,) = _with_ids([pa.field(name, kind)], count(1))
     return field
 
 
-def _with_ids(fields: Sequence[pa.Field], next_id: _NextId) -> list[pa.Field]:
+def _with_ids(fields: Sequence[pa.Field], ids: Iterator[int]) -> list[pa.Field]:
     """Return fields of a struct with IDs: first their own, then those of what is in them."""
-    numbers = [next_id() for _ in fields]
+    numbers = [next(ids) for _ in fields]
     return [
-        _field(field.name, _type_with_ids(field.name, field.type, next_id), number)
+        _field(field.name, _type_with_ids(field.name, field.type, ids), number)
         for field, number in zip(fields, numbers, strict=True)
     ]
 
 
-def _type_with_ids(name: str, kind: pa.DataType, next_id: _NextId) -> pa.DataType:
+def _type_with_ids(name: str, kind: pa.DataType, ids: Iterator[int]) -> pa.DataType:
     kind = _WIDER.get(kind, kind)
     if pa.types.is_list(kind):
-        number = next_id()
-        element = _type_with_ids(name, kind.value_type, next_id)
+        number = next(ids)
+        element = _type_with_ids(name, kind.value_type, ids)
         return pa.list_(_field("element", element, number))
     if pa.types.is_struct(kind):
-        return pa.struct(_with_ids(list(kind), next_id))
+        return pa.struct(_with_ids(list(kind), ids))
     if kind in _NAMES or pa.types.is_decimal128(kind):
         return kind
     raise TableError(f"column {name} of type {kind} cannot be in an Iceberg table")

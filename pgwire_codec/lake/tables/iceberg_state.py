@@ -20,46 +20,25 @@ _WRITE_MODE: Final = "write.merge.mode"
 
 
 class IcebergState:
-    """A version of a table's metadata. It does not change, unlike Iceberg's table.
-
-    Parameters
-    ----------
-    name : str
-        Name of the table for messages.
-    iceberg : JavaPackage
-        Iceberg's package.
-    table : JavaObject
-        Iceberg's table.
-    properties : PositionProperties
-
-    Attributes
-    ----------
-    metadata : JavaObject
-    metadata_file : str
-        Location of the file that has the metadata, which is another one after each commit.
-    location : str
-    spec : int
-        ID of the partition spec.
-    snapshot : int or None
-        ID of the current snapshot.
-    position : Position
-    marks : bool
-        Whether rows are deleted in vectors.
-    """
+    """A version of a table's metadata. It does not change, unlike Iceberg's table."""
 
     def __init__(self, name: str, iceberg: Any, table: Any, properties: PositionProperties) -> None:
         self._name = name
         self._iceberg = iceberg
         self._table = table
         self.metadata = table.operations().current()
+        #: Location of the file that has the metadata, which is another one after each commit.
         self.metadata_file: str = self.metadata.metadataFileLocation()
         self.location: str = self.metadata.location()
+        #: ID of the partition spec.
         self.spec: int = self.metadata.defaultSpecId()
         snapshot = self.metadata.currentSnapshot()
+        #: ID of the current snapshot.
         self.snapshot: int | None = None if snapshot is None else snapshot.snapshotId()
         self.position = properties.read(name, self.metadata)
         mode = self.metadata.properties().get(_WRITE_MODE)
         is_copied = mode == "copy-on-write"
+        #: True if rows are deleted in vectors.
         self.marks: bool = self.metadata.formatVersion() >= _VECTORS and not is_copied
 
     @cached_property

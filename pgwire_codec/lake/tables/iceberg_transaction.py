@@ -43,39 +43,21 @@ DELTA: Final = Operation("newRowDelta", "addRows", "removeRows", "addDeletes", "
 
 @dataclass(frozen=True, slots=True)
 class FileChanges:
-    """Changes of a table's files by a snapshot.
-
-    Attributes
-    ----------
-    operation : Operation
-    added, vectors : sequence of str
-        New data files and vectors, as Iceberg parses them.
-    removed, unmarked : collection of JavaObject
-        Scan tasks of the files that are removed, and of those that lose their vector.
-    base : int or None
-        ID of the snapshot that these changes were decided on.
-    """
+    """Changes of a table's files by a snapshot."""
 
     operation: Operation
+    #: New data files and vectors, as Iceberg parses them.
     added: Sequence[str] = ()
     vectors: Sequence[str] = ()
+    #: Scan tasks of the files that are removed, and of those that lose their vector.
     removed: Collection[Any] = ()
     unmarked: Collection[Any] = ()
+    #: ID of the snapshot that these changes were decided on.
     base: int | None = None
 
 
 class IcebergTransaction:
-    """A transaction: columns first, then one snapshot, then the table's properties.
-
-    Parameters
-    ----------
-    name : str
-        Name of the table for messages.
-    iceberg : JavaPackage
-        Iceberg's package.
-    transaction : JavaObject
-        A transaction that nothing was done in.
-    """
+    """A transaction: columns first, then one snapshot, then the table's properties."""
 
     def __init__(self, name: str, iceberg: Any, transaction: Any) -> None:
         self._name = name
@@ -134,11 +116,9 @@ class IcebergTransaction:
             update.set(name, value)
         update.commit()
 
-    def commit(self, properties: dict[str, str], obsolete: str) -> None:
-        """Set properties of the table, remove an obsolete one, and commit the transaction."""
+    def commit(self, properties: dict[str, str]) -> None:
+        """Set properties of the table, and commit the transaction."""
         update = self._transaction.updateProperties()
-        if self.table.properties().get(obsolete) is not None:
-            update.remove(obsolete)
         for name, value in properties.items():
             update.set(name, value)
         update.commit()

@@ -6,7 +6,6 @@ import json
 import struct
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pgwire_codec import __version__
@@ -25,35 +24,37 @@ _FLAGS: Final = bytes(4)
 _ROW_POSITION: Final = 2147483645
 
 
-@dataclass(frozen=True, slots=True)
-class VectorFile:
-    """A file of deletion vectors.
+def write_vectors(
+    folder: Folder, location: str, spec: int, vectors: Mapping[str, BitMap64]
+) -> dict[str, str]:
+    """Write the vectors of data files, by their locations, into a new file.
 
-    Attributes
-    ----------
-    path : str
-        Path in the table's folder.
-    size : int
-        Bytes.
-    blobs : mapping of str to (int, int)
-        Offset and length of each data file's vector, by the data file's location.
+    Return each as Iceberg parses it. The table has a location and the ID of a partition spec.
     """
-
-    path: str
-    size: int
-    blobs: Mapping[str, tuple[int, int]]
-
-
-def write_vectors(folder: Folder, vectors: Mapping[str, BitMap64]) -> VectorFile:
-    """Write the vectors of data files, by their locations, into a new file."""
+    if not vectors:
+        return {}
     data, blobs = puffin(vectors)
     path = f"data/{uuid.uuid4()}-deletes.puffin"
     folder.create(path, data)
-    return VectorFile(path, len(data), blobs)
+    return {
+        data_file: json.dumps({
+            "spec-id": spec,
+            "content": "position-deletes",
+            "file-path": f"{location.rstrip('/')}/{path}",
+            "file-format": "puffin",
+            "partition": [],
+            "file-size-in-bytes": len(data),
+            "record-count": len(vectors[data_file]),
+            "referenced-data-file": data_file,
+            "content-offset": offset,
+            "content-size-in-bytes": length,
+        })
+        for data_file, (offset, length) in blobs.items()
+    }  # fmt: skip
 
 
 def puffin(vectors: Mapping[str, BitMap64]) -> tuple[bytes, dict[str, tuple[int, int]]]:
-    """Return the content of a file of vectors, and the place of each in it."""
+    """Return the content of a file of vectors, and offset and length of each in it."""
     content, blobs = bytearray(_MAGIC), {}
     metadata: list[dict[str, Any]] = []
     for location, vector in vectors.items():

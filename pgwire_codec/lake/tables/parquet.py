@@ -49,17 +49,6 @@ class ParquetTarget:
     The rows of a history are appended, in partitions by the date of the commit. A small table
     without partitions can also be replaced as a whole, by one file that has the same path each
     time: readers see all rows of before or all of those after.
-
-    Parameters
-    ----------
-    uri : str
-        Path or URI of the folder, which need not exist.
-    app_id : str
-        Name of the stream of changes.
-    storage_options : mapping of str to str, optional
-        As for ``deltalake.DeltaTable``.
-    by_date : bool
-        Whether it is a history, in partitions.
     """
 
     deletes = marks = False

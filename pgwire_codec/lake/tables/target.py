@@ -29,37 +29,24 @@ class CommitConflict(PgwireError):
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Changes of a table by a commit.
+    """Changes of a table by a commit."""
 
-    Attributes
-    ----------
-    position : Position
-        The part of the stream that the table has then.
-    added : sequence of NewFile
-    deleted : mapping of str to BitMap64
-        Positions of rows to delete, by the file's path: rows that are not deleted yet.
-    removed : collection of str
-        Paths of files that are removed, because others have their rows.
-    replaces : bool
-        Whether all files that the table had are removed.
-    schema : pyarrow.Schema or None
-        Columns of a new table, or those that the table has from now on.
-    steps : sequence of ColumnStep
-        Steps by which the columns of a table become those.
-    keeps_rows : bool
-        Whether the table has the same rows as before, in other files.
-    counts : mapping of str to int
-        Numbers of rows, for the table's history.
-    """
-
+    #: The part of the stream that the table has then.
     position: Position
     added: Sequence[NewFile] = ()
+    #: Positions of rows to delete, by the file's path: rows that are not deleted yet.
     deleted: Mapping[str, BitMap64] = field(default_factory=dict)
+    #: Paths of files that are removed, because others have their rows.
     removed: Collection[str] = ()
+    #: True if all files that the table had are removed.
     replaces: bool = False
+    #: Columns of a new table, or those that the table has from now on.
     schema: pa.Schema | None = None
+    #: Steps by which the columns of a table become those.
     steps: Sequence[ColumnStep] = ()
+    #: True if the table has the same rows as before, in other files.
     keeps_rows: bool = False
+    #: Numbers of rows, for the table's history.
     counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -116,10 +103,6 @@ class Target(Protocol):
     def commit(self, commit: Commit) -> None:
         """Change the table, which is created if it does not exist.
 
-        Raises
-        ------
-        CommitConflict
-            If another commit has changed a file or the columns; the table has its state then.
-        TableError
-            If the table cannot be changed.
+        Raises ``CommitConflict`` if another commit has changed a file or the columns; the table has
+        its state then. Raises ``TableError`` if the table cannot be changed.
         """
