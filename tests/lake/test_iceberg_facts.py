@@ -22,7 +22,12 @@ from pgwire_codec.lake.tables.column_steps import (
     RenameColumn,
     WidenColumn,
 )
-from pgwire_codec.lake.tables.iceberg_files import data_file_json, local_path, scanned_files
+from pgwire_codec.lake.tables.iceberg_files import (
+    data_file_json,
+    local_path,
+    puffin,
+    scanned_files,
+)
 from pgwire_codec.lake.tables.iceberg_metrics import file_metrics
 from pgwire_codec.lake.tables.iceberg_schema import (
     Columns,
@@ -37,7 +42,6 @@ from pgwire_codec.lake.tables.iceberg_schema import (
     plain_schema,
     to_json,
 )
-from pgwire_codec.lake.tables.iceberg_vectors import puffin
 from pgwire_codec.lake.vectors import StoredVector, bitmap, from_blob
 
 TEXTS = pa.list_(pa.field("element", pa.string()))

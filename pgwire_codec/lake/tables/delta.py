@@ -24,14 +24,7 @@ from pgwire_codec.lake.folder import Folder, open_folder
 from pgwire_codec.lake.position import Position
 from pgwire_codec.lake.table_files import DataFile, TableFiles
 from pgwire_codec.lake.tables.column_steps import AddColumn, ColumnStep
-from pgwire_codec.lake.tables.delta_features import (
-    ENABLE_VECTORS,
-    READER_VERSION,
-    TIMESTAMP_NTZ,
-    VECTORS,
-    WRITER_VERSION,
-    check_features,
-)
+from pgwire_codec.lake.tables.delta_features import ENABLE_VECTORS, check_features, needed_protocol
 from pgwire_codec.lake.tables.delta_log import (
     Action,
     DeltaState,
@@ -203,7 +196,7 @@ class DeltaTarget:
         now, schema = _milliseconds(), commit.schema
         yield {"commitInfo": self._commit_info(commit, identity, now)}
         if schema is not None:
-            protocol = self._protocol(schema)
+            protocol = needed_protocol(self.name, self._state.protocol, schema, marks=self.marks)
             if protocol != self._state.protocol:
                 yield {"protocol": protocol}
             yield {"metaData": self._metadata(schema, now)}
@@ -268,33 +261,6 @@ class DeltaTarget:
             "isBlindAppend": commit.appends,
             "engineInfo": f"pgwire_codec/{__version__}",
             "txnId": identity,
-        }
-
-    def _protocol(self, schema: pa.Schema) -> dict[str, Any]:
-        """Return the protocol that a table with some columns needs."""
-        protocol = self._state.protocol
-        readers = set(protocol.get("readerFeatures") or ())
-        writers = set(protocol.get("writerFeatures") or ())
-        missing = set()
-        if any(_has_ntz(column.type) for column in schema):
-            missing = {TIMESTAMP_NTZ} - readers
-        if not self._exists:
-            if self.marks:
-                missing.add(VECTORS)
-            if not missing:
-                return {"minReaderVersion": 1, "minWriterVersion": 2}
-        elif not missing:
-            return protocol
-        elif protocol["minWriterVersion"] < WRITER_VERSION:
-            raise TableError(
-                f"{self.name} has a protocol without features, and needs {', '.join(missing)}",
-                hint="Remove the table, and let the mirror create it.",
-            )
-        return {
-            "minReaderVersion": READER_VERSION,
-            "minWriterVersion": WRITER_VERSION,
-            "readerFeatures": sorted(readers | missing),
-            "writerFeatures": sorted(writers | missing),
         }
 
     def _metadata(self, schema: pa.Schema, now: int) -> dict[str, Any]:
@@ -388,9 +354,3 @@ def _removal(file: Mapping[str, Any], now: int, changes: bool) -> dict[str, Any]
     if file.get("deletionVector"):
         removal["deletionVector"] = file["deletionVector"]
     return removal
-
-
-def _has_ntz(kind: pa.DataType) -> bool:
-    if pa.types.is_timestamp(kind):
-        return kind.tz is None
-    return any(_has_ntz(kind.field(number).type) for number in range(kind.num_fields))

@@ -1,4 +1,4 @@
-"""Features of Delta tables: those that this package writes right, and an error for the others.
+"""Features of Delta tables: those of new tables and columns, and an error for unsupported ones.
 
 A writer must support each feature that is in use. Before table features (writer version 7), a
 version implies some, in use or not. So those are looked up in properties and columns. See "Table
@@ -11,21 +11,23 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+import pyarrow as pa
+
 from pgwire_codec.errors import TableError
 
 #: Protocol of new tables, with the features that they use.
-READER_VERSION: Final = 3
-WRITER_VERSION: Final = 7
+_READER_VERSION: Final = 3
+_WRITER_VERSION: Final = 7
 
-VECTORS: Final = "deletionVectors"
-TIMESTAMP_NTZ: Final = "timestampNtz"
+_VECTORS: Final = "deletionVectors"
+_TIMESTAMP_NTZ: Final = "timestampNtz"
 
 #: Property that allows vectors; the feature alone does not.
 ENABLE_VECTORS: Final = "delta.enableDeletionVectors"
 
 #: Features that ask nothing of a commit that adds files, marks rows and records a position.
 _SUPPORTED: Final = frozenset({
-    VECTORS, TIMESTAMP_NTZ, "domainMetadata", "vacuumProtocolCheck",
+    _VECTORS, _TIMESTAMP_NTZ, "domainMetadata", "vacuumProtocolCheck",
     # Of columns that :func:`_features_in_use` looks for.
     "variantType", "variantType-preview", "variantShredding-preview",
 })  # fmt: skip
@@ -61,6 +63,44 @@ _BY_METADATA: Final = {
 _CONSTRAINT: Final = "delta.constraints."
 
 
+def needed_protocol(
+    name: str, protocol: Mapping[str, Any], schema: pa.Schema, *, marks: bool
+) -> Mapping[str, Any]:
+    """Return the protocol that a table with some columns needs, from the one that it has.
+
+    A new table has none, and ``marks`` rows in vectors or not.
+    """
+    readers = set(protocol.get("readerFeatures") or ())
+    writers = set(protocol.get("writerFeatures") or ())
+    missing = set()
+    if any(_has_ntz(column.type) for column in schema):
+        missing = {_TIMESTAMP_NTZ} - readers
+    if not protocol:
+        if marks:
+            missing.add(_VECTORS)
+        if not missing:
+            return {"minReaderVersion": 1, "minWriterVersion": 2}
+    elif not missing:
+        return protocol
+    elif protocol["minWriterVersion"] < _WRITER_VERSION:
+        raise TableError(
+            f"{name} has a protocol without features, and needs {', '.join(missing)}",
+            hint="Remove the table, and let the mirror create it.",
+        )
+    return {
+        "minReaderVersion": _READER_VERSION,
+        "minWriterVersion": _WRITER_VERSION,
+        "readerFeatures": sorted(readers | missing),
+        "writerFeatures": sorted(writers | missing),
+    }
+
+
+def _has_ntz(kind: pa.DataType) -> bool:
+    if pa.types.is_timestamp(kind):
+        return kind.tz is None
+    return any(_has_ntz(kind.field(number).type) for number in range(kind.num_fields))
+
+
 def check_features(
     name: str, protocol: Mapping[str, Any], metadata: Mapping[str, Any], *, appends: bool
 ) -> None:
@@ -82,7 +122,7 @@ def _unsupported(
     listed = {*(protocol.get("readerFeatures") or ()), *(protocol.get("writerFeatures") or ())}
     yield from listed - _SUPPORTED - _LOOKED_UP
     versions = protocol["minReaderVersion"], protocol["minWriterVersion"]
-    if versions[0] > READER_VERSION or versions[1] > WRITER_VERSION:
+    if versions[0] > _READER_VERSION or versions[1] > _WRITER_VERSION:
         yield f"protocol {versions}"
     for feature in _features_in_use(metadata):
         if not (appends and feature in ("appendOnly", "changeDataFeed")):

@@ -96,24 +96,21 @@ def vector_id(file: Mapping[str, Any]) -> tuple[Any, ...] | None:
 
 def read_state(folder: Folder) -> DeltaState:
     """Return the newest state of a table. Raises ``TableError`` for a log with a gap."""
-    state = DeltaState()
-    checkpoint = _last_checkpoint(folder)
-    if checkpoint is not None:
-        version, parts = checkpoint
-        for part in parts:
-            state.apply(_checkpoint_actions(folder, f"{LOG}/{part}"))
-        state.version = version
-    after = f"{state.version:020}.json" if state.version >= 0 else ""
-    for name in folder.names(LOG, after):
-        commit = _COMMIT.fullmatch(name)
-        if commit is None or int(commit[1]) <= state.version:
-            continue
-        if int(commit[1]) != state.version + 1:
+    try:
+        last = json.loads(folder.read(_LAST_CHECKPOINT))
+    except FileNotFoundError:
+        state, after = DeltaState(), ""
+    else:
+        state = _checkpoint(folder, last["version"], last.get("parts"))
+        after = f"{state.version:020}.json"
+    for number in _numbers(_COMMIT, folder.names(LOG, after)):
+        if number > state.version + 1:
             raise TableError(
-                f"{folder.uri} has no commit {state.version + 1}, and has commit {int(commit[1])}",
+                f"{folder.uri} has no commit {state.version + 1}, and has commit {number}",
                 hint="Restore the file, or remove the table, and resume it.",
             )
-        _refresh_once(folder, state)
+        if number > state.version:
+            _refresh_once(folder, state)
     return state
 
 
@@ -152,12 +149,8 @@ def _state_before(folder: Folder, moment: float) -> DeltaState | None:
     commits = _numbers(_COMMIT, [name for name, time in written.items() if time < moment])
     if not commits:
         return None
-    state = DeltaState()
     checkpoints = [number for number in _numbers(_CHECKPOINT, written) if number <= max(commits)]
-    if checkpoints:
-        name = f"{max(checkpoints):020}.checkpoint.parquet"
-        state.apply(_checkpoint_actions(folder, f"{LOG}/{name}"))
-        state.version = max(checkpoints)
+    state = _checkpoint(folder, max(checkpoints)) if checkpoints else DeltaState()
     while state.version < max(commits):
         if _refresh_once(folder, state) is None:
             return None
@@ -198,17 +191,15 @@ def _refresh_once(folder: Folder, state: DeltaState) -> list[Action] | None:
     return actions
 
 
-def _last_checkpoint(folder: Folder) -> tuple[int, list[str]] | None:
-    """Return version and files of the checkpoint that the log names last."""
-    try:
-        last = json.loads(folder.read(_LAST_CHECKPOINT))
-    except FileNotFoundError:
-        return None
-    version, parts = last["version"], last.get("parts")
-    if parts is None:
-        return version, [f"{version:020}.checkpoint.parquet"]
-    numbers = range(1, parts + 1)
-    return version, [f"{version:020}.checkpoint.{n:010}.{parts:010}.parquet" for n in numbers]
+def _checkpoint(folder: Folder, version: int, parts: int | None = None) -> DeltaState:
+    """Return the state of a checkpoint, which is one file or in parts."""
+    names = ["checkpoint"]
+    if parts is not None:
+        names = [f"checkpoint.{number:010}.{parts:010}" for number in range(1, parts + 1)]
+    state = DeltaState(version)
+    for name in names:
+        state.apply(_checkpoint_actions(folder, f"{LOG}/{version:020}.{name}.parquet"))
+    return state
 
 
 def _checkpoint_actions(folder: Folder, path: str) -> Iterator[Action]:

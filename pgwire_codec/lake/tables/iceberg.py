@@ -30,8 +30,7 @@ from pgwire_codec.lake.tables.iceberg_catalog import (
     java_errors,
     table_error,
 )
-from pgwire_codec.lake.tables.iceberg_files import data_file_json, local_path
-from pgwire_codec.lake.tables.iceberg_position import PositionProperties
+from pgwire_codec.lake.tables.iceberg_files import data_file_json, local_path, write_vectors
 from pgwire_codec.lake.tables.iceberg_schema import (
     Columns,
     changed_columns,
@@ -41,7 +40,7 @@ from pgwire_codec.lake.tables.iceberg_schema import (
     plain_schema,
     to_json,
 )
-from pgwire_codec.lake.tables.iceberg_state import IcebergState
+from pgwire_codec.lake.tables.iceberg_state import IcebergState, PositionProperties
 from pgwire_codec.lake.tables.iceberg_transaction import (
     APPEND,
     DELTA,
@@ -51,7 +50,6 @@ from pgwire_codec.lake.tables.iceberg_transaction import (
     IcebergTransaction,
     Operation,
 )
-from pgwire_codec.lake.tables.iceberg_vectors import write_vectors
 from pgwire_codec.lake.tables.target import Commit, CommitConflict, WriteMode
 
 if TYPE_CHECKING:

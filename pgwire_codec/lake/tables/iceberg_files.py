@@ -1,25 +1,41 @@
-"""Files of Iceberg tables, in the JSON of Iceberg's scan tasks.
+"""Files of Iceberg tables, in the JSON of Iceberg's scan tasks, and files of deletion vectors.
 
 Java parses and writes that JSON, so that one call passes the facts of many files. See
-``ContentFile`` in Iceberg's REST catalog specification.
+``ContentFile`` in Iceberg's REST catalog specification. Vectors are in Puffin files: see Iceberg's
+Puffin specification.
 """
 
 from __future__ import annotations
 
 import json
+import struct
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pgwire_codec import __version__
 from pgwire_codec.errors import TableError
 from pgwire_codec.lake.data_files import Bounds, NewFile
+from pgwire_codec.lake.folder import Folder
 from pgwire_codec.lake.table_files import DataFile
 from pgwire_codec.lake.tables.iceberg_metrics import file_metrics
 from pgwire_codec.lake.tables.iceberg_schema import Columns, field_id
-from pgwire_codec.lake.vectors import StoredVector
+from pgwire_codec.lake.vectors import StoredVector, to_blob
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap64
+
+_MAGIC: Final = b"PFA1"
+
+#: Flags of a footer that is not compressed.
+_FLAGS: Final = bytes(4)
+
+#: Field ID of the position of a row in its file.
+_ROW_POSITION: Final = 2147483645
 
 _DELETES_HINT: Final = (
     "Have Iceberg write the table's files again: CALL CATALOG.system.rewrite_data_files with the "
@@ -95,6 +111,58 @@ def data_file_json(new: NewFile, metadata: pq.FileMetaData, location: str, spec:
         "record-count": new.rows,
         **file_metrics(metadata, new.bounds),
     })  # fmt: skip
+
+
+def write_vectors(
+    folder: Folder, location: str, spec: int, vectors: Mapping[str, BitMap64]
+) -> dict[str, str]:
+    """Write the vectors of data files, by their locations, into a new file.
+
+    Return each as Iceberg parses it. The table has a location and the ID of a partition spec.
+    """
+    if not vectors:
+        return {}
+    data, blobs = puffin(vectors)
+    path = f"data/{uuid.uuid4()}-deletes.puffin"
+    folder.create(path, data)
+    return {
+        data_file: json.dumps({
+            "spec-id": spec,
+            "content": "position-deletes",
+            "file-path": f"{location.rstrip('/')}/{path}",
+            "file-format": "puffin",
+            "partition": [],
+            "file-size-in-bytes": len(data),
+            "record-count": len(vectors[data_file]),
+            "referenced-data-file": data_file,
+            "content-offset": offset,
+            "content-size-in-bytes": length,
+        })
+        for data_file, (offset, length) in blobs.items()
+    }  # fmt: skip
+
+
+def puffin(vectors: Mapping[str, BitMap64]) -> tuple[bytes, dict[str, tuple[int, int]]]:
+    """Return the content of a file of vectors, and offset and length of each in it."""
+    content, blobs = bytearray(_MAGIC), {}
+    metadata: list[dict[str, Any]] = []
+    for location, vector in vectors.items():
+        blob = to_blob(vector)
+        blobs[location] = len(content), len(blob)
+        metadata.append({
+            "type": "deletion-vector-v1",
+            "fields": [_ROW_POSITION],
+            "snapshot-id": -1,
+            "sequence-number": -1,
+            "offset": len(content),
+            "length": len(blob),
+            "properties": {"referenced-data-file": location, "cardinality": str(len(vector))},
+        })  # fmt: skip
+        content += blob
+    properties = {"created-by": f"pgwire_codec {__version__}"}
+    footer = json.dumps({"blobs": metadata, "properties": properties}).encode()
+    content += _MAGIC + footer + struct.pack("<i", len(footer)) + _FLAGS + _MAGIC
+    return bytes(content), blobs
 
 
 def _path(name: str, folder: str, location: str) -> str:

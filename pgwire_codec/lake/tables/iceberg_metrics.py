@@ -7,7 +7,7 @@ and booleans. Those of integers and texts are the ones that this package compute
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -21,8 +21,16 @@ _MOST_BOUNDS: Final = 100
 
 _INT: Final = struct.Struct("<i")
 _LONG: Final = struct.Struct("<q")
+_BOOLEAN: Final = struct.Struct("?")
 
 _Encode: TypeAlias = Callable[[Any], bytes]
+
+#: Types whose bounds this package computes.
+_COMPUTED: Final[Mapping[pa.DataType, _Encode]] = {
+    pa.int32(): _INT.pack,
+    pa.int64(): _LONG.pack,
+    pa.string(): str.encode,
+}
 
 
 def file_metrics(metadata: pq.FileMetaData, bounds: Bounds) -> dict[str, Any]:
@@ -30,8 +38,7 @@ def file_metrics(metadata: pq.FileMetaData, bounds: Bounds) -> dict[str, Any]:
     schema = metadata.schema.to_arrow_schema()
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     sizes, values, nulls = {}, {}, {}
-    lower: dict[int, bytes] = {}
-    upper: dict[int, bytes] = {}
+    lower, upper = {}, {}
     bounded = {field_id(column) for column in list(schema)[:_MOST_BOUNDS]}
     for place, leaf in enumerate(_leaves(schema)):
         number, chunks = field_id(leaf), [group.column(place) for group in groups]
@@ -42,30 +49,19 @@ def file_metrics(metadata: pq.FileMetaData, bounds: Bounds) -> dict[str, Any]:
         statistics = [chunk.statistics for chunk in chunks]
         if all(each is not None and each.has_null_count for each in statistics):
             nulls[number] = sum(each.null_count for each in statistics)
-        encode = _encoder(leaf.type)
-        known = [each for each in statistics if each is not None and each.has_min_max]
-        # A row group of nulls has no bounds.
-        empty = [each for each in statistics if each is not None and each.num_values == 0]
-        if encode is not None and known and len(known) + len(empty) == len(statistics):
-            lower[number] = encode(min((each.min_raw for each in known), key=_order))
-            upper[number] = encode(max((each.max_raw for each in known), key=_order))
-    for column in schema:
-        pack = _encoder_of_computed(column.type)
-        number = field_id(column)
-        if pack is not None and column.name in bounds.lower and number in bounded:
-            lower[number] = pack(bounds.lower[column.name])
-            upper[number] = pack(bounds.upper[column.name])
+        if (extremes := _extremes(leaf, statistics, bounds)) is not None:
+            lower[number], upper[number] = (value.hex().upper() for value in extremes)
     return {
-        "column-sizes": json_map(sizes),
-        "value-counts": json_map(values),
-        "null-value-counts": json_map(nulls),
-        "lower-bounds": json_map({number: _hex(data) for number, data in lower.items()}),
-        "upper-bounds": json_map({number: _hex(data) for number, data in upper.items()}),
+        "column-sizes": _map(sizes),
+        "value-counts": _map(values),
+        "null-value-counts": _map(nulls),
+        "lower-bounds": _map(lower),
+        "upper-bounds": _map(upper),
         "split-offsets": [_start(group) for group in groups],
     }
 
 
-def json_map(entries: Mapping[int, Any]) -> dict[str, Any]:
+def _map(entries: Mapping[int, Any]) -> dict[str, Any]:
     """Return a map in Iceberg's JSON."""
     return {"keys": [*entries], "values": [*entries.values()]}
 
@@ -79,6 +75,25 @@ def _leaves(fields: Any) -> Iterator[pa.Field]:
             yield field
 
 
+def _extremes(
+    leaf: pa.Field, statistics: Sequence[pq.Statistics | None], bounds: Bounds
+) -> tuple[bytes, bytes] | None:
+    """Return the bounds of a column, if it has certain ones, as Iceberg writes single values."""
+    if leaf.type in _COMPUTED:
+        if leaf.name not in bounds.lower:
+            return None
+        encode = _COMPUTED[leaf.type]
+        return encode(bounds.lower[leaf.name]), encode(bounds.upper[leaf.name])
+    certain = _encoder(leaf.type)
+    known = [each for each in statistics if each is not None and each.has_min_max]
+    # A row group of nulls has no bounds.
+    empty = [each for each in statistics if each is not None and each.num_values == 0]
+    if certain is None or not known or len(known) + len(empty) != len(statistics):
+        return None
+    lowest = min((each.min_raw for each in known), key=_order)
+    return certain(lowest), certain(max((each.max_raw for each in known), key=_order))
+
+
 def _encoder(kind: pa.DataType) -> _Encode | None:
     """Return the function from Parquet's bound to Iceberg's, for types with certain bounds."""
     if pa.types.is_date32(kind):
@@ -86,20 +101,8 @@ def _encoder(kind: pa.DataType) -> _Encode | None:
     if pa.types.is_timestamp(kind):
         return _LONG.pack
     if pa.types.is_boolean(kind):
-        return _boolean
+        return _BOOLEAN.pack
     return _decimal if pa.types.is_decimal(kind) else None
-
-
-def _encoder_of_computed(kind: pa.DataType) -> _Encode | None:
-    if kind == pa.int32():
-        return _INT.pack
-    if kind == pa.int64():
-        return _LONG.pack
-    return str.encode if pa.types.is_string(kind) else None
-
-
-def _boolean(value: bool) -> bytes:
-    return bytes([value])
 
 
 def _decimal(value: bytes) -> bytes:
@@ -110,10 +113,6 @@ def _decimal(value: bytes) -> bytes:
 
 def _order(value: Any) -> Any:
     return int.from_bytes(value, "big", signed=True) if isinstance(value, bytes) else value
-
-
-def _hex(data: bytes) -> str:
-    return data.hex().upper()
 
 
 def _start(group: pq.RowGroupMetaData) -> int:
