@@ -12,6 +12,7 @@ import logging
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -38,7 +39,7 @@ from pgwire_codec.lake.tables.delta_log import (
 from pgwire_codec.lake.tables.delta_schema import from_json, to_json
 from pgwire_codec.lake.tables.delta_vectors import stored_vector, write_vectors
 from pgwire_codec.lake.tables.sql import quoted
-from pgwire_codec.lake.tables.target import Commit, CommitConflict, WriteMode
+from pgwire_codec.lake.tables.target import Commit, CommitConflict, WriteMode, create_commit
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -148,8 +149,9 @@ class DeltaTarget:
         marked = list(self._mark(commit.deleted))
         identity = str(uuid.uuid4())
         for _ in range(_ATTEMPTS):
-            actions = [*self._actions(commit, identity), *marked]
-            if self._put("\n".join(map(to_text, actions)), identity):
+            text = "\n".join(map(to_text, [*self._actions(commit, identity), *marked]))
+            path = commit_path(state.version + 1)
+            if create_commit(self.folder, path, text, partial(self._has, identity)):
                 self._checkpoint()
                 return
             if (state.metadata, state.protocol) != columns:
@@ -175,21 +177,10 @@ class DeltaTarget:
             raise TableError(f"{self.name} has no file {path}")
         return self._state.files[path]
 
-    def _put(self, lines: str, identity: str) -> bool:
-        """Write the next commit; return False, with the newest state, if another one was first."""
-        failure: Exception | None = None
-        try:
-            self.folder.create(commit_path(self._state.version + 1), lines.encode())
-        except FileExistsError:
-            pass
-        except Exception as error:  # noqa: BLE001  (the commit may have been written)
-            failure = error
+    def _has(self, identity: str) -> bool:
+        """Read the newest state; return whether a commit with an identity is new in it."""
         actions = refresh(self.folder, self._state)
-        if any(action.get("commitInfo", {}).get("txnId") == identity for action in actions):
-            return True
-        if failure is not None:
-            raise failure
-        return False
+        return any(action.get("commitInfo", {}).get("txnId") == identity for action in actions)
 
     def _actions(self, commit: Commit, identity: str) -> Iterator[Action]:
         """Yield the actions of a commit on the present state, but those of marked files."""

@@ -12,6 +12,7 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ from pgwire_codec.lake.position import Position
 from pgwire_codec.lake.table_files import DataFile, TableFiles
 from pgwire_codec.lake.tables.column_steps import AddColumn, ColumnStep
 from pgwire_codec.lake.tables.delta_schema import from_json, to_json
-from pgwire_codec.lake.tables.target import Commit, CommitConflict
+from pgwire_codec.lake.tables.target import Commit, CommitConflict, create_commit
 
 #: Column of the partitions: date of the commit in UTC. PyArrow does not read one with ``_`` first.
 DATE: Final = "commit_date"
@@ -133,7 +134,8 @@ class ParquetTarget:
             "files": places,
             "removed": sorted({*removed} - {*places.values()}),
         }
-        is_first = self._put(record)
+        path, is_written = _commit_path(self._next), partial(self._has, record["id"])
+        is_first = create_commit(self.folder, path, json.dumps(record), is_written)
         self._finish()
         if not is_first:
             raise CommitConflict(f"another mirror wrote changes into {self.name}")
@@ -177,22 +179,11 @@ class ParquetTarget:
             places[name] = _ROWS if commit.replaces else f"{directory}{staged[3]}.parquet"
         return places
 
-    def _put(self, record: Mapping[str, Any]) -> bool:
-        """Write the next commit; return False, with the newest state, if another one was first."""
-        failure: Exception | None = None
-        try:
-            self.folder.create(_commit_path(record["version"]), json.dumps(record).encode())
-        except FileExistsError:
-            pass
-        except Exception as error:  # noqa: BLE001  (the commit may have been written)
-            failure = error
-        # Others may have removed a commit of that number, after newer ones.
+    def _has(self, identity: str) -> bool:
+        """Read the last commit; return whether it has an identity."""
+        # Others may have removed a commit of the same number, after newer ones.
         self._read()
-        if self._last is not None and self._last["id"] == record["id"]:
-            return True
-        if failure is not None:
-            raise failure
-        return False
+        return self._last is not None and self._last["id"] == identity
 
     def _read(self) -> None:
         """Read the last commit."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from pgwire_codec.errors import PgwireError
 from pgwire_codec.lake.data_files import FileLayout, NewFile
+from pgwire_codec.lake.folder import Folder
 from pgwire_codec.lake.position import Position
 from pgwire_codec.lake.table_files import TableFiles
 from pgwire_codec.lake.tables.column_steps import ColumnStep
@@ -106,3 +107,22 @@ class Target(Protocol):
         Raises ``CommitConflict`` if another commit has changed a file or the columns; the table has
         its state then. Raises ``TableError`` if the table cannot be changed.
         """
+
+
+def create_commit(folder: Folder, path: str, text: str, is_written: Callable[[], bool]) -> bool:
+    """Create the file of a commit; return False if another commit was first.
+
+    The file may exist after an error, too. So ``is_written`` reads the table's newest state.
+    """
+    failure: Exception | None = None
+    try:
+        folder.create(path, text.encode())
+    except FileExistsError:
+        pass
+    except Exception as error:  # noqa: BLE001  (the commit may have been written)
+        failure = error
+    if is_written():
+        return True
+    if failure is not None:
+        raise failure
+    return False
