@@ -11,7 +11,7 @@ from typing import Final
 
 from pgwire_codec.changes.identity import column_names
 from pgwire_codec.comparing.compared_columns import ComparedColumns, uncompared_columns
-from pgwire_codec.comparing.log_changes import ChangedRows, changed_rows
+from pgwire_codec.comparing.log_changes import ChangedRows, changed_rows, unlogged_relations
 from pgwire_codec.comparing.result import FAILED, GONE, SET_ASIDE, Comparison, TableComparison
 from pgwire_codec.comparing.row_differences import (
     BUCKETS,
@@ -23,11 +23,9 @@ from pgwire_codec.comparing.row_differences import (
     RowSplit,
     SideRows,
 )
-from pgwire_codec.comparing.server_rows import ServerRows, schema_of
-from pgwire_codec.comparing.server_state import ServerState
+from pgwire_codec.comparing.server_state import ServerRows, ServerState, schema_of
 from pgwire_codec.comparing.table_check import Reading, TableCheck
 from pgwire_codec.comparing.target_table import TargetTable, open_version
-from pgwire_codec.comparing.unlogged import unlogged_relations
 from pgwire_codec.errors import OptionError
 from pgwire_codec.lake import status
 from pgwire_codec.lake.lakehouse import Lake

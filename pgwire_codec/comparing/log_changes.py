@@ -1,14 +1,18 @@
-"""Keys of the rows that a range of the log changes."""
+"""Keys of the rows that a range of the log changes, and changes of the server that it lacks."""
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pgwire_codec.capture.connection.connect import connect, load_psycopg2
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.identity import column_names, key_columns
 from pgwire_codec.changes.table_schema import TableSchema, table_schema, to_record_batch
@@ -18,14 +22,26 @@ from pgwire_codec.lake.comparison import Mask, mask_of
 from pgwire_codec.lake.row_hashes import Hashes
 from pgwire_codec.lake.runners.runner import Runner
 from pgwire_codec.lake.unsent_values import missing_values
-from pgwire_codec.log import Log
+from pgwire_codec.log import Log, LogSource
 from pgwire_codec.log.partition import LogPartition
 from pgwire_codec.log.relation_history import RelationHistory
 from pgwire_codec.options import DecoderOptions
+from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.protocol.messages import Relation
+from pgwire_codec.protocol.quoting import quote_identifier
 from pgwire_codec.transactions.carry import RelationVersion
 
-_NO_KEYS = np.zeros(0, np.uint64)
+#: Number of messages that are looked at: a server keeps their text meanwhile.
+_MOST: Final = 100_000
+
+#: Begin and Truncate as they are, and of other messages the first bytes, with the relation.
+_PEEK: Final = """
+    SELECT CASE WHEN get_byte(data, 0) IN (66, 84) THEN data ELSE substring(data, 1, 5) END
+    FROM pg_logical_slot_peek_binary_changes(%s, %s, %s, 'proto_version', '1',
+                                             'publication_names', %s)
+"""
+
+_NO_KEYS: Final = np.zeros(0, np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,3 +187,53 @@ def _have_old_keys(versions: Sequence[Relation], columns: ComparedColumns) -> bo
 def _has_inserts_only(version: Relation) -> bool:
     """Return whether rows have no identity, so that the server refuses to change them."""
     return version.replica_identity != "f" and key_columns(version) is None
+
+
+def unlogged_relations(
+    dsn: str, source: LogSource, publications: Sequence[str], after: int, until: int
+) -> frozenset[int] | None:
+    """Return the OIDs of the relations that a server changed in a range of LSNs.
+
+    The slot of the log decodes the range, and stays where it is. None: it is in use by a capture,
+    or has so many changes that they are not all looked at. The result is empty if the slot cannot
+    be read.
+    """
+    psycopg2 = load_psycopg2()
+    names = ",".join(map(quote_identifier, publications))
+    with closing(connect(dsn)) as connection:
+        cursor = connection.cursor()
+        try:
+            cursor.execute(_PEEK, (source.slot, format_lsn(until), _MOST, names))
+        except psycopg2.errors.ObjectInUse:
+            return None
+        except psycopg2.Error:
+            return frozenset()
+        if cursor.rowcount >= _MOST:
+            return None
+        return changed_relations((bytes(data) for (data,) in cursor), after)
+
+
+def changed_relations(messages: Iterable[bytes], after: int) -> frozenset[int] | None:
+    """Return the OIDs of the relations that transactions change whose commit LSN is after one.
+
+    Messages are those of protocol version 1 outside of streams; only the first five bytes of an
+    Insert, Update or Delete are needed. None: a prepared transaction commits, whose changes came
+    before.
+    """
+    found: set[int] = set()
+    is_after = False
+    for message in messages:
+        kind = message[:1]
+        if kind == b"B":
+            (commit_lsn,) = struct.unpack_from(">Q", message, 1)
+            is_after = commit_lsn > after
+        elif kind == b"b":
+            is_after = False
+        elif kind == b"K":
+            return None
+        elif kind == b"T" and is_after:
+            (count,) = struct.unpack_from(">I", message, 1)
+            found.update(struct.unpack_from(f">{count}I", message, 6))
+        elif kind in (b"I", b"U", b"D") and is_after:
+            found.update(struct.unpack_from(">I", message, 1))
+    return frozenset(found)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pgwire_codec.comparing.compared_columns import ComparedColumns
-from pgwire_codec.comparing.server_rows import ServerRows
+from pgwire_codec.comparing.server_state import ServerRows
 from pgwire_codec.comparing.target_table import TargetRows
 from pgwire_codec.lake.change_split import BucketSplit
 from pgwire_codec.lake.comparison import Mask

@@ -1,16 +1,21 @@
-"""ServerState: the tables of a server in one snapshot, which many connections can read.
+"""ServerState: the tables of a server in one snapshot, and their rows, which tasks read by COPY.
 
-PostgreSQL documentation, "Snapshot Synchronization Functions" and "Asynchronous Commit".
+A value is converted as if it had come through the log: COPY's output becomes Insert messages, and
+the codec decodes them. For snapshots, see PostgreSQL's documentation, "Snapshot Synchronization
+Functions" and "Asynchronous Commit".
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Final
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Final
 
+import pyarrow as pa
+
+from pgwire_codec import Begin, Decoder, encode_message
 from pgwire_codec.capture.catalog.published_tables import (
     PublishedTable,
     check_readable,
@@ -21,13 +26,21 @@ from pgwire_codec.capture.catalog.published_tables import (
 )
 from pgwire_codec.capture.connection.connect import connect, load_psycopg2
 from pgwire_codec.capture.connection.error_hints import capture_error
+from pgwire_codec.capture.connection.interrupt import Interrupt
 from pgwire_codec.capture.connection.session_settings import disable_timeouts
+from pgwire_codec.capture.snapshot.copy_session import CopySession
+from pgwire_codec.capture.snapshot.table_copies import TableCopies
 from pgwire_codec.capture.snapshot.table_ranges import TableRange, table_ranges
+from pgwire_codec.changes.table_schema import TableSchema, table_schema, to_record_batch
 from pgwire_codec.errors import CaptureError
+from pgwire_codec.options import DecoderOptions
 from pgwire_codec.protocol.lsn import parse_lsn
 from pgwire_codec.transactions.carry import RelationVersion
+from pgwire_codec.types import default_registry, registry_with
 
 _POLL_SECONDS: Final = 0.05
+
+_BEGIN: Final = encode_message(Begin(final_lsn=1, commit_time=0, xid=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +88,7 @@ class ServerState:
         try:
             for _ in range(2):
                 self._connections.append(connect(self._dsn))
-            with server_errors():
+            with _server_errors():
                 self._open()
         except BaseException:
             self.__exit__()
@@ -88,7 +101,7 @@ class ServerState:
 
     def take(self) -> None:
         """Take the snapshot."""
-        with server_errors():
+        with _server_errors():
             holder = self._connections[1].cursor()
             disable_timeouts(holder)
             holder.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
@@ -99,7 +112,7 @@ class ServerState:
 
     def ranges(self, name: str) -> list[TableRange]:
         """Return the ranges of a table, which connections read side by side."""
-        with server_errors():
+        with _server_errors():
             return table_ranges(self._current, [self.tables[name]])
 
     def changed(self) -> set[str]:
@@ -107,7 +120,7 @@ class ServerState:
 
         The snapshot does not protect from that: a truncated table is empty in it, too.
         """
-        with server_errors():
+        with _server_errors():
             now = self._describe()
         return {name for name, before in self._described.items() if now.get(name) != before}
 
@@ -143,8 +156,57 @@ class ServerState:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class ServerRows:
+    """Rows of some ranges of a table in one snapshot. Picklable."""
+
+    #: Sign of the number of these rows in differences.
+    sign: ClassVar[int] = 1
+
+    dsn: str = field(repr=False)  # it may contain a password
+    snapshot: str
+    #: Of one table, at least one.
+    ranges: tuple[TableRange, ...]
+    options: DecoderOptions
+    schema: TableSchema
+
+    @property
+    def size(self) -> int:
+        """Bytes, estimated."""
+        return sum(part.planned.bytes for part in self.ranges)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows."""
+        table = self.ranges[0].table
+        registry = registry_with(table.user_types, default_registry)
+        decoder = Decoder(options=replace(self.options, atomic=False, registry=registry))
+        decoder.decode([_BEGIN, *table.description()])
+        interrupt = Interrupt()
+        session = CopySession(self.dsn, self.snapshot, [table], interrupt)
+        with closing(session), _server_errors():
+            session.open()
+            copies = TableCopies([session], binary=False, interrupt=interrupt)
+            with closing(copies.rows(self.ranges, {})) as copied:
+                for rows in copied:
+                    buffers = [None, pa.py_buffer(rows.offsets), pa.py_buffer(rows.messages)]
+                    messages = pa.Array.from_buffers(pa.binary(), rows.rows, buffers)
+                    for changes in decoder.decode(messages).batches:
+                        yield to_record_batch(changes, self.schema)
+
+
+def schema_of(table: PublishedTable, options: DecoderOptions) -> TableSchema:
+    """Return the schema of a table's rows: its own columns only."""
+    version = RelationVersion(table.relation, table.types)
+    registry = registry_with(table.user_types, default_registry)
+    schema = table_schema(
+        version, [version], options.type_options, registry, before="none", invalid=False
+    )
+    fields = [schema.arrow.field(name) for name in schema.columns]
+    return replace(schema, arrow=pa.schema(fields), metadata={})
+
+
 @contextmanager
-def server_errors() -> Iterator[None]:
+def _server_errors() -> Iterator[None]:
     """Convert the server's errors."""
     try:
         yield

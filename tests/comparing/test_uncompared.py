@@ -34,7 +34,7 @@ def test_columns(
 def test_relations_that_the_log_lacks() -> None:
     psycopg2 = pytest.importorskip("psycopg2")
     assert psycopg2
-    from pgwire_codec.comparing.unlogged import changed_relations
+    from pgwire_codec.comparing.log_changes import changed_relations
 
     messages = build.wire(
         [
