@@ -15,6 +15,7 @@ import pytest
 from pgwire_codec.errors import TableError
 from pgwire_codec.lake.data_files import NewFile, write_data_files
 from pgwire_codec.lake.position import Position
+from pgwire_codec.lake.tables.column_steps import RenameColumn, changed_schema
 from pgwire_codec.lake.tables.delta import DeltaTarget
 from pgwire_codec.lake.tables.delta_log import commit_path
 from pgwire_codec.lake.tables.target import Commit, CommitConflict
@@ -249,6 +250,22 @@ def test_another_writer_appends_first(tmp_path: Path) -> None:
     target.commit(Commit(Position(200), (), {file.path: bitmap([0])}))
     assert target.version == 2
     check(tmp_path, [(n, f"row {n}") for n in (*range(1, 10), 20)])
+
+
+def test_another_writer_appends_before_files_with_other_columns(tmp_path: Path) -> None:
+    """Its file does not have the new name of a column, and would be read as if it lacked it."""
+    target = create(tmp_path)
+    step = RenameColumn("note", "text")
+    schema = changed_schema(SCHEMA, [step])
+    batch = rows(range(10)).rename_columns(schema.names)
+    paths = [file.path for file in target.files.files]
+    commit = Commit(
+        target.position, [new_file(target, batch)], removed=paths, schema=schema, steps=[step]
+    )
+    deltalake.write_deltalake(str(tmp_path), pa.table(rows([20])), mode="append")
+    with pytest.raises(CommitConflict, match="another commit added files"):
+        target.commit(commit)
+    assert target.schema == SCHEMA
 
 
 def test_another_mirror_comes_first(tmp_path: Path) -> None:

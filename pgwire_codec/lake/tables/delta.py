@@ -39,7 +39,14 @@ from pgwire_codec.lake.tables.delta_log import (
 from pgwire_codec.lake.tables.delta_schema import from_json, to_json
 from pgwire_codec.lake.tables.delta_vectors import stored_vector, write_vectors
 from pgwire_codec.lake.tables.sql import quoted
-from pgwire_codec.lake.tables.target import Commit, CommitConflict, WriteMode, create_commit
+from pgwire_codec.lake.tables.target import (
+    Basis,
+    Commit,
+    CommitConflict,
+    WriteMode,
+    attempts,
+    create_commit,
+)
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -50,9 +57,6 @@ _LOGGER: Final = logging.getLogger("pgwire_codec.mirror")
 
 #: Columns of which writers and most readers of a table use bounds.
 _BOUNDED: Final = "delta.dataSkippingStatsColumns"
-
-#: Commits that lose their race one after the other before the table is given up.
-_ATTEMPTS: Final = 20
 
 #: Commits since the last checkpoint, and their bytes, after which the next one is written.
 _CHECKPOINT_COMMITS: Final = 20
@@ -136,41 +140,32 @@ class DeltaTarget:
             self._state = read_state(self.folder)
 
     def commit(self, commit: Commit) -> None:
-        state, before = self._state, self.position
+        state = self._state
         if self._exists:
             check_features(self.name, state.protocol, state.metadata, appends=commit.appends)
         elif commit.schema is None:
             raise TableError(f"{self.name} does not exist")
         if commit.deleted and not self.marks:
             raise CommitConflict(f"{self.name} has no deletion vectors any more")
-        columns = state.metadata, state.protocol
-        known = {path: vector_id(file) for path, file in state.files.items()}
-        touched = known if commit.replaces else [*commit.deleted, *commit.removed]
+        basis = self._basis()
         marked = list(self._mark(commit.deleted))
         identity = str(uuid.uuid4())
-        for _ in range(_ATTEMPTS):
+        for _ in attempts(self.name):
             text = "\n".join(map(to_text, [*self._actions(commit, identity), *marked]))
             path = commit_path(state.version + 1)
             if create_commit(self.folder, path, text, partial(self._has, identity)):
                 self._checkpoint()
                 return
-            if (state.metadata, state.protocol) != columns:
-                raise CommitConflict(f"another commit changed the columns of {self.name}")
-            if self.position != before:
-                raise CommitConflict(f"another mirror wrote changes into {self.name}")
-            for path in touched:
-                if path not in state.files or vector_id(state.files[path]) != known[path]:
-                    raise CommitConflict(f"another commit changed the file {path} of {self.name}")
-            if commit.replaces and len(state.files) != len(known):
-                raise CommitConflict(f"another commit added files to {self.name}")
-        raise TableError(
-            f"{self.name}: {_ATTEMPTS} commits of other writers came before this one",
-            is_transient=True,
-        )
+            basis.check(self.name, commit, self._basis())
 
     @property
     def _exists(self) -> bool:
         return self._state.version >= 0
+
+    def _basis(self) -> Basis:
+        state = self._state
+        files = {path: vector_id(file) for path, file in state.files.items()}
+        return Basis((state.metadata, state.protocol), self.position, files)
 
     def _file(self, path: str) -> dict[str, Any]:
         if path not in self._state.files:

@@ -50,7 +50,7 @@ from pgwire_codec.lake.tables.iceberg_transaction import (
     IcebergTransaction,
     Operation,
 )
-from pgwire_codec.lake.tables.target import Commit, CommitConflict, WriteMode
+from pgwire_codec.lake.tables.target import Commit, CommitConflict, WriteMode, attempts
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -72,9 +72,6 @@ _FORGETS: Final = "write.metadata.delete-after-commit.enabled"
 
 #: Commits after which snapshots are removed that are older than the table keeps them.
 _EXPIRY_COMMITS: Final = 100
-
-#: Commits that lose their race one after the other before the table is given up.
-_ATTEMPTS: Final = 20
 
 #: Footers of new data files that are read at the same time.
 _READERS: Final = 8
@@ -193,7 +190,7 @@ class IcebergTarget:
         before = state = self._state
         self._check(before, commit)
         marks = self._mark(before, commit.deleted)
-        for _ in range(_ATTEMPTS):
+        for _ in attempts(self.name):
             failure: Exception | None = None
             try:
                 self._put(state, commit, marks, identity)
@@ -208,10 +205,6 @@ class IcebergTarget:
             if failure is not None and java_class(failure) not in _RACES:
                 raise table_error(self.name, failure) from failure
             state = self._after_race(commit, before)
-        raise TableError(
-            f"{self.name}: {_ATTEMPTS} commits of other writers came before this one",
-            is_transient=True,
-        )
 
     def _expire(self) -> None:
         """Remove old snapshots from time to time, and the files that only they have."""
@@ -394,16 +387,7 @@ class IcebergTarget:
         state = self._state
         if state is None:
             raise CommitConflict(f"{self.name} was removed")
-        if to_json(state.columns.schema) != to_json(before.columns.schema):
-            raise CommitConflict(f"another commit changed the columns of {self.name}")
-        if state.position != before.position:
-            raise CommitConflict(f"another mirror wrote changes into {self.name}")
-        for path in before.files if commit.replaces else (*commit.deleted, *commit.removed):
-            if path not in state.files or state.file(path).file != before.file(path).file:
-                raise CommitConflict(f"another commit changed the file {path} of {self.name}")
-        replaces = commit.replaces or (commit.steps and before.files.keys() <= {*commit.removed})
-        if replaces and len(state.files) != len(before.files):
-            raise CommitConflict(f"another commit added files to {self.name}")
+        before.basis.check(self.name, commit, state.basis)
         self._check(state, commit)
         return state
 

@@ -248,8 +248,6 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
         return pa.list_(_plain(kind.value_field))
     if pa.types.is_struct(kind):
         return pa.struct([_plain(member) for member in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(_plain_type(kind.key_type), _plain(kind.item_field))
     return kind
 
 

@@ -11,7 +11,8 @@ from pgwire_codec.lake.data_files import bounded_columns
 from pgwire_codec.lake.position import Position
 from pgwire_codec.lake.tables.iceberg_catalog import java_errors
 from pgwire_codec.lake.tables.iceberg_files import ScannedFile, scanned_files
-from pgwire_codec.lake.tables.iceberg_schema import Columns, from_json, plain_schema
+from pgwire_codec.lake.tables.iceberg_schema import Columns, from_json, plain_schema, to_json
+from pgwire_codec.lake.tables.target import Basis
 from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 
 #: First format version that has deletion vectors.
@@ -161,6 +162,12 @@ class IcebergState:
             response = builder.withFileScanTasks(self.tasks).build()
             text = responses.FetchScanTasksResponseParser.toJson(response)
         return scanned_files(self._name, self.location, self.columns, text)
+
+    @property
+    def basis(self) -> Basis:
+        """State for commits that were decided on it."""
+        files = {path: scanned.file for path, scanned in self.files.items()}
+        return Basis(to_json(self.columns.schema), self.position, files)
 
     def file(self, path: str) -> ScannedFile:
         """Return a data file; raise ``TableError`` if the table does not have it."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import pyarrow as pa
 
-from pgwire_codec.errors import PgwireError
+from pgwire_codec.errors import PgwireError, TableError
 from pgwire_codec.lake.data_files import FileLayout, NewFile
 from pgwire_codec.lake.folder import Folder
 from pgwire_codec.lake.position import Position
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 #: How rows of a table are deleted: they are marked, or their files are written again without them.
 WriteMode = Literal["merge-on-read", "copy-on-write"]
 WRITE_MODES: Final[tuple[WriteMode, ...]] = ("merge-on-read", "copy-on-write")
+
+
+#: Commits that lose their race one after the other before the table is given up.
+_ATTEMPTS: Final = 20
 
 
 class CommitConflict(PgwireError):
@@ -54,6 +58,38 @@ class Commit:
     def appends(self) -> bool:
         """True if the commit only adds files."""
         return not (self.deleted or self.removed or self.replaces or self.schema is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """State of a table that a commit was decided on."""
+
+    columns: object
+    position: Position
+    #: By path, what another commit of a file changes.
+    files: Mapping[str, object]
+
+    def check(self, name: str, commit: Commit, newest: Basis) -> None:
+        """Raise ``CommitConflict`` if a commit does not fit the newest state of a table."""
+        if newest.columns != self.columns:
+            raise CommitConflict(f"another commit changed the columns of {name}")
+        if newest.position != self.position:
+            raise CommitConflict(f"another mirror wrote changes into {name}")
+        for path in self.files if commit.replaces else (*commit.deleted, *commit.removed):
+            if path not in newest.files or newest.files[path] != self.files.get(path):
+                raise CommitConflict(f"another commit changed the file {path} of {name}")
+        # Files that are written again for other columns are all that there are.
+        replaces = commit.replaces or (commit.steps and self.files.keys() <= {*commit.removed})
+        if replaces and len(newest.files) != len(self.files):
+            raise CommitConflict(f"another commit added files to {name}")
+
+
+def attempts(name: str) -> Iterator[int]:
+    """Yield the numbers of a commit's attempts, then raise ``TableError``."""
+    yield from range(_ATTEMPTS)
+    raise TableError(
+        f"{name}: {_ATTEMPTS} commits of other writers came before this one", is_transient=True
+    )
 
 
 class Target(Protocol):
