@@ -151,15 +151,12 @@ class ComparisonRun:
             with _failing(check, server):
                 read[check.table] = self._read(server, check.table, targets[check.table])
         _drop_changed(read, server)
-        for name, reading in list(read.items()):
+        for name, reading in read.items():
             if name not in self._logged and reading.is_empty:
                 del self._checks[name]  # the mirror gets it with its first change
-            elif reading.differs:
-                continue
-            else:
+            elif not reading.differs:
                 self._checks[name].agree(reading)
-            del read[name]
-        return read
+        return {name: reading for name, reading in read.items() if reading.differs}
 
     def _match(self, server: ServerState, read: dict[str, Reading], deadline: float) -> None:
         """Find the rows that differ, and judge them by the log's changes."""
@@ -187,12 +184,14 @@ class ComparisonRun:
 
     def _begin(self, server: ServerState) -> None:
         """Begin the checks of the tables; finish those of tables that cannot be compared."""
-        leaves = {oid for each in self._logged.values() if (oid := each.oid) in server.partitions}
+        leaves = {relation.oid for relation in self._logged.values()} & server.partitions
         leaves -= TablesWithRows(self._log).among(leaves)
-        logged = {name: each for name, each in self._logged.items() if each.oid not in leaves}
-        self._relations = logged | {
-            name: table.relation for name, table in server.tables.items() if self._names.match(name)
+        self._relations = {
+            name: relation for name, relation in self._logged.items() if relation.oid not in leaves
         }
+        for name, table in server.tables.items():
+            if self._names.match(name):
+                self._relations[name] = table.relation
         if not self._relations:
             raise no_table(self._options.names, self._log)
         rows = self._lake.status().read()
@@ -251,8 +250,8 @@ class ComparisonRun:
         share = reading.size * int(different.sum()) // BUCKETS
         split = RowSplit(oid, columns, different, min(1 + share // _PART_BYTES, BUCKETS))
         count = RowCount(columns, final, self._options.max_rows)
-        _, found = self._runner.exchange(split, reading.parts, count, reading.size)
-        return count.join(found)
+        _, parts = self._runner.exchange(split, reading.parts, count, reading.size)
+        return count.join(parts)
 
     def _changed(
         self, history: RelationHistory, server: ServerState, oid: int, reading: Reading
@@ -277,14 +276,14 @@ class ComparisonRun:
         Wait until the log lacks nothing. On an idle server, the LSN goes on without changes, and no
         capture need run.
         """
-        found = self._peek(lsn)
-        while found is None or found:
+        unlogged = self._peek(lsn)
+        while unlogged is None or unlogged:
             if time.monotonic() > deadline:
                 return self._peek(lsn)
             time.sleep(_POLL_SECONDS)
             if self._log_reaches(lsn):
                 return frozenset()
-        return found
+        return unlogged
 
     def _peek(self, lsn: int) -> frozenset[int] | None:
         if self._log_reaches(lsn):

@@ -220,7 +220,7 @@ def changed_relations(messages: Iterable[bytes], after: int) -> frozenset[int] |
     Insert, Update or Delete are needed. None: a prepared transaction commits, whose changes came
     before.
     """
-    found: set[int] = set()
+    oids: set[int] = set()
     is_after = False
     for message in messages:
         kind = message[:1]
@@ -233,7 +233,7 @@ def changed_relations(messages: Iterable[bytes], after: int) -> frozenset[int] |
             return None
         elif kind == b"T" and is_after:
             (count,) = struct.unpack_from(">I", message, 1)
-            found.update(struct.unpack_from(f">{count}I", message, 6))
+            oids.update(struct.unpack_from(f">{count}I", message, 6))
         elif kind in (b"I", b"U", b"D") and is_after:
-            found.update(struct.unpack_from(">I", message, 1))
-    return frozenset(found)
+            oids.update(struct.unpack_from(">I", message, 1))
+    return frozenset(oids)

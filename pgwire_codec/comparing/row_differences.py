@@ -141,7 +141,7 @@ class RowSplit:
             if not len(chosen):
                 continue
             net = np.full(len(chosen), rows.sign, np.int64)
-            found = pa.RecordBatch.from_arrays(
+            piece = pa.RecordBatch.from_arrays(
                 [
                     *map(pa.array, (keys[chosen], hashes[chosen], net)),
                     *compared.take(pa.array(chosen)).columns,
@@ -149,9 +149,9 @@ class RowSplit:
                 names=[KEY, ROW, NET, *self.columns.numbers.values()],
             )
             if not self.columns.has_keys:
-                found = _distinct(found)  # many rows may be equal
-            parts = buckets_of(found.column(KEY).to_numpy()) % self.parts
-            yield from self._pieces(split.add(found, parts))
+                piece = _distinct(piece)  # many rows may be equal
+            parts = buckets_of(piece.column(KEY).to_numpy()) % self.parts
+            yield from self._pieces(split.add(piece, parts))
         yield from self._pieces(split.finish())
 
     def _pieces(self, split: Iterator[tuple[int, pa.RecordBatch]]) -> Iterator[Piece]:

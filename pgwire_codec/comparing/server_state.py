@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
@@ -82,31 +82,27 @@ class ServerState:
         self._publications = list(publications)
         self._names = list(columns)
         self._columns = dict(columns.values())
-        self._connections: list[Any] = []
+        self._stack = ExitStack()
 
     def __enter__(self) -> ServerState:
-        try:
-            for _ in range(2):
-                self._connections.append(connect(self._dsn))
+        with ExitStack() as stack:
+            current, holder = (stack.enter_context(closing(connect(self._dsn))) for _ in range(2))
+            self._current, self._holder = current.cursor(), holder.cursor()
             with _server_errors():
                 self._open()
-        except BaseException:
-            self.__exit__()
-            raise
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        for connection in self._connections:
-            connection.close()
+        self._stack.close()
 
     def take(self) -> None:
         """Take the snapshot."""
         with _server_errors():
-            holder = self._connections[1].cursor()
-            disable_timeouts(holder)
-            holder.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            holder.execute("SELECT pg_export_snapshot(), txid_current_snapshot()::text")
-            self.snapshot, visible = holder.fetchone()
+            disable_timeouts(self._holder)
+            self._holder.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            self._holder.execute("SELECT pg_export_snapshot(), txid_current_snapshot()::text")
+            self.snapshot, visible = self._holder.fetchone()
             self.is_quiet = not visible.rpartition(":")[2]
             self.lsn = _end_of_commits(self._current)
 
@@ -125,7 +121,6 @@ class ServerState:
         return {name for name, before in self._described.items() if now.get(name) != before}
 
     def _open(self) -> None:
-        self._current = self._connections[0].cursor()
         self._check_publications()
         self._described = self._describe()
         self.tables = {name: before.table for name, before in self._described.items()}

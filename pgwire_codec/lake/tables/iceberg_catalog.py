@@ -55,8 +55,8 @@ class CatalogTable:
         """Return the newest state of the table, and have the session read it; None without one."""
         util = spark._jvm.org.apache.iceberg.spark.Spark3Util
         with _active(spark):
-            found = util.catalogAndIdentifier(spark._jsparkSession, self.sql)
-            catalog, identifier = found.catalog(), found.identifier()
+            place = util.catalogAndIdentifier(spark._jsparkSession, self.sql)
+            catalog, identifier = place.catalog(), place.identifier()
             # The catalog keeps tables for some seconds, also when another process changes them.
             catalog.invalidateTable(identifier)
             if not catalog.tableExists(identifier):
@@ -76,14 +76,14 @@ class CatalogTable:
             namespace = ".".join(map(quoted, self._parts[:end]))
             spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
         with _active(spark):
-            found = util.catalogAndIdentifier(spark._jsparkSession, self.sql)
-            catalog = found.catalog()
+            place = util.catalogAndIdentifier(spark._jsparkSession, self.sql)
+            catalog = place.catalog()
             try:
                 catalog = catalog.icebergCatalog()
             except Exception as error:
                 raise self._not_of_iceberg() from error
             builder = catalog.buildTable(
-                util.identifierToTableIdentifier(found.identifier()), schema
+                util.identifierToTableIdentifier(place.identifier()), schema
             )
         for name, value in properties.items():
             builder.withProperty(name, value)
