@@ -269,7 +269,8 @@ class IcebergTarget:
         failure: Exception | None = None
         try:
             builder = self._builder(columns, properties).withLocation(location)
-            transaction = self._transaction(builder.createTransaction())
+            started = builder.createTransaction()
+            transaction = IcebergTransaction(self.name, self._iceberg, started)
             transaction.check_columns(columns)
             added = self._added(commit, columns, location, 0)
             self._finish(transaction, FileChanges(APPEND, added), commit, Position(), identity)
@@ -284,9 +285,6 @@ class IcebergTarget:
             raise CommitConflict(f"{self.name} was created by another writer")
         assert failure is not None, "a table was created and does not exist"
         raise table_error(self.name, failure) from failure
-
-    def _transaction(self, transaction: Any) -> IcebergTransaction:
-        return IcebergTransaction(self.name, self._iceberg, transaction)
 
     def _check(self, state: IcebergState, commit: Commit) -> None:
         """Raise ``TableError`` for a commit that the table cannot have."""
@@ -331,7 +329,7 @@ class IcebergTarget:
         columns, changes = changed_columns(
             state.columns, commit.schema, commit.steps, deletes=commit.replaces
         )
-        transaction = self._transaction(started)
+        transaction = IcebergTransaction(self.name, self._iceberg, started)
         transaction.change_columns(changes)
         transaction.check_columns(columns)
         removed = [state.file(path) for path in (*commit.removed, *marks.empty)]
@@ -375,12 +373,10 @@ class IcebergTarget:
             before.commit_lsn if lsn is None else lsn,
             before.relation if relation is None else relation,
         )
-        summary = self._properties.of_snapshot(position, identity)
-        counts = {self._properties.count(name): str(n) for name, n in commit.counts.items()}
-        transaction.change_files(files, counts | summary)
+        summary = self._properties.of_snapshot(position, identity, commit.counts)
+        transaction.change_files(files, summary)
         sequence = transaction.table.currentSnapshot().sequenceNumber()
-        recorded = self._properties.of_table(position, sequence)
-        transaction.commit(self._source | recorded)
+        transaction.commit(self._source | self._properties.of_table(position, sequence))
 
     def _after_race(self, commit: Commit, before: IcebergState) -> IcebergState:
         """Return the newest state; raise ``CommitConflict`` if a commit does not fit it."""

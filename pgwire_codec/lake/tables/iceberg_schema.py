@@ -172,7 +172,7 @@ class _Editor:
         elif isinstance(step, AddColumn):
             self._put(step.name, step.kind)
         elif isinstance(step, ClearColumn):
-            self._put(step.name, _plain(self.fields[step.name]).type)
+            self._put(step.name, _plain_type(self.fields[step.name].type))
         else:
             self._change(step.name, step.kind)
 
@@ -188,7 +188,7 @@ class _Editor:
 
     def _change(self, name: str, kind: pa.DataType) -> None:
         field = self.fields[name]
-        old, new = _plain(field).type, _plain(_new_field(name, kind)).type
+        old, new = _plain_type(field.type), _plain_type(_new_field(name, kind, count(1)).type)
         if can_widen(new, old):
             return
         if not can_widen(old, new):
@@ -202,15 +202,14 @@ class _Editor:
         names = list(self.fields)
         replaces = name in self.fields
         place = names.index(name) if replaces else len(names)
-        (self.fields[name],) = _with_ids([pa.field(name, kind)], self.ids)
+        self.fields[name] = _new_field(name, kind, self.ids)
         after = names[place - 1] if place else None
         kind = _plain_type(self.fields[name].type)
         self.changes.append(PutColumn(name, kind, replaces, after, needs_files))
 
 
-def _new_field(name: str, kind: pa.DataType) -> pa.Field:
-    (field,) = _with_ids([pa.field(name, kind)], count(1))
-    return field
+def _new_field(name: str, kind: pa.DataType, ids: Iterator[int]) -> pa.Field:
+    return _with_ids([pa.field(name, kind)], ids)[0]
 
 
 def _with_ids(fields: Sequence[pa.Field], ids: Iterator[int]) -> list[pa.Field]:
@@ -258,7 +257,7 @@ def to_json(schema: pa.Schema) -> str:
 
 def type_json(kind: pa.DataType) -> str:
     """Return a schema with one column of a type."""
-    return to_json(pa.schema([_new_field("column", kind)]))
+    return to_json(pa.schema([_new_field("column", kind, count(1))]))
 
 
 def from_json(text: str) -> pa.Schema:

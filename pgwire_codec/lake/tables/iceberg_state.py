@@ -35,19 +35,18 @@ class PositionProperties:
         self._relation = f"{app_id}.relation_oid"
         self._sequence = f"{app_id}.sequence_number"
         self._identity = f"{app_id}.commit_id"
-        self._counts = f"{app_id}.rows"
+        self._rows = f"{app_id}.rows"
 
-    def of_snapshot(self, position: Position, identity: str) -> dict[str, str]:
-        """Return the properties of a snapshot, which has an identity to be recognized by."""
-        return self._of(position) | {self._identity: identity}
+    def of_snapshot(
+        self, position: Position, identity: str, counts: Mapping[str, int]
+    ) -> dict[str, str]:
+        """Return those of a snapshot, with an identity to be recognized by and numbers of rows."""
+        rows = {f"{self._rows}.{name}": str(count) for name, count in counts.items()}
+        return rows | self._of(position) | {self._identity: identity}
 
     def of_table(self, position: Position, sequence: int) -> dict[str, str]:
         """Return the properties of a table whose last position has the sequence number."""
         return self._of(position) | {self._sequence: str(sequence)}
-
-    def count(self, name: str) -> str:
-        """Return the property of a snapshot that has a number of rows."""
-        return f"{self._counts}.{name}"
 
     def read(self, name: str, metadata: Any) -> Position:
         """Return the position of a table.
