@@ -14,7 +14,7 @@ from pgwire_codec.log import Log, LogPartition
 from pgwire_codec.spark.formats.packed import PackedTable, Packer
 from pgwire_codec.spark.formats.row_format import RowFormat, row_format
 from pgwire_codec.spark.options import SourceOptions
-from pgwire_codec.spark.task_process import begin_task
+from pgwire_codec.spark.tasks import begin_task
 from pgwire_codec.transactions.carry import RelationVersion
 
 

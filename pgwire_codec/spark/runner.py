@@ -12,8 +12,7 @@ from pgwire_codec.errors import OptionError
 from pgwire_codec.lake.runners.runner import BucketKey, Merge, Piece
 from pgwire_codec.lake.runners.threads import Threads
 from pgwire_codec.spark.failures import failure_of
-from pgwire_codec.spark.task_process import begin_task
-from pgwire_codec.spark.task_results import compressed, decompressed
+from pgwire_codec.spark.tasks import begin_task, compressed, decompressed
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext

@@ -13,7 +13,7 @@ from pgwire_codec.log import Log
 from pgwire_codec.spark.arrow_types import spark_schema
 from pgwire_codec.spark.failures import error_of
 from pgwire_codec.spark.formats.packed import LETTERS, PACKED, unpack
-from pgwire_codec.spark.task_process import begin_task
+from pgwire_codec.spark.tasks import begin_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -26,7 +26,7 @@ SCHEMA = (
 
 @pytest.mark.parametrize("chosen", [slice(None), slice(1), slice(1, 3), slice(3, 4)], ids=str)
 def test_rows_arrive_as_they_are(spark: SparkSession, chosen: slice) -> None:
-    from pgwire_codec.spark.reduction.map_in_arrow import map_in_arrow
+    from pgwire_codec.spark.tasks import map_in_arrow
 
     rows = spark.createDataFrame(ROWS[chosen], SCHEMA)
     found = map_in_arrow(rows, lambda batches: batches, rows.schema)
@@ -35,7 +35,7 @@ def test_rows_arrive_as_they_are(spark: SparkSession, chosen: slice) -> None:
 
 
 def test_no_list_is_sent_as_null(spark: SparkSession) -> None:
-    from pgwire_codec.spark.reduction.map_in_arrow import map_in_arrow
+    from pgwire_codec.spark.tasks import map_in_arrow
 
     rows = spark.createDataFrame(ROWS, SCHEMA)
     found: Any = map_in_arrow(rows, lambda batches: batches, rows.schema)
@@ -47,7 +47,7 @@ def test_no_list_is_sent_as_null(spark: SparkSession) -> None:
 
 
 def test_other_rows_are_sent_unchanged(spark: SparkSession) -> None:
-    from pgwire_codec.spark.reduction.map_in_arrow import map_in_arrow
+    from pgwire_codec.spark.tasks import map_in_arrow
 
     rows = spark.range(3)
     found: Any = map_in_arrow(rows, lambda batches: batches, rows.schema)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
-import pyarrow as pa
 
 from pgwire_codec._impl import Decoder
 from pgwire_codec.changes.changes import Changes
@@ -22,26 +20,16 @@ from pgwire_codec.spark.decode.survey import (
     PART,
     SurveyedPart,
     check_ordinals,
-    split_by_part,
+    parts_of,
     survey,
 )
-from pgwire_codec.spark.task_process import begin_task
+from pgwire_codec.spark.tasks import Batches, map_in_arrow
 from pgwire_codec.transactions.plan import PartPlan, Plan, plan
 from pgwire_codec.types import TypeRegistry, default_registry
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from typing_extensions import Unpack
-
-
-@dataclass(frozen=True, slots=True)
-class DecodeJob:
-    """Plan and options with which a task decodes any part. Picklable."""
-
-    parts: dict[int, tuple[PartPlan, int]]  # by first ordinal: the plan, and how many messages
-    in_parts: bool
-    schema: TableSchema
-    options: DecoderOptions
 
 
 class PlannedChanges:
@@ -92,17 +80,17 @@ class PlannedChanges:
             relation_oid=with_relation_oid,
             leaves=PossibleLeaves(versions),
         )
-        job = DecodeJob(
-            parts={
-                part.first: (each, part.count)
-                for part, each in zip(self._parts, self._plan.parts, strict=True)
-            },
-            in_parts=PART in self._messages.columns,
-            schema=schema,
-            options=self._options,
-        )
-        rows = self._messages
-        return rows.mapInArrow(_decode_pass(job), spark_schema(schema.arrow))  # type: ignore[arg-type]
+        planned = {
+            part.first: (part_plan, part.count)
+            for part, part_plan in zip(self._parts, self._plan.parts, strict=True)
+        }
+        in_parts, options = PART in self._messages.columns, self._options
+
+        def run(batches: Batches) -> Batches:
+            for part in parts_of(batches, in_parts=in_parts):
+                yield from _decode_part(part, planned, schema, options)
+
+        return map_in_arrow(self._messages, run, spark_schema(schema.arrow))
 
 
 def decode_changes(
@@ -256,20 +244,18 @@ def _choose(messages: DataFrame, ordinal: str, data: str, lsn: str | None) -> Da
                 f"messages has no column {name!r}",
                 hint=f"Its columns are {', '.join(messages.columns)}.",
             )
-    kinds = {each: messages.schema[name].dataType for each, name in wanted.items()}
-    for each, kind in kinds.items():
-        if each == "data" and not isinstance(kind, BinaryType):
-            raise TypeError(f"column {data!r} must be binary, not {kind.simpleString()}")
-        if each != "data" and not isinstance(kind, IntegralType):
-            raise TypeError(
-                f"column {wanted[each]!r} must be a whole number, not {kind.simpleString()}"
-            )
-    columns = [
-        _column(ordinal).cast("long").alias("ordinal"),
-        _column(data).alias("data"),
-    ]
-    if lsn is not None:
-        columns.append(_column(lsn).cast("long").alias("lsn"))
+    columns = []
+    for alias, name in wanted.items():
+        column, kind = _column(name), messages.schema[name].dataType
+        if alias == "data" and not isinstance(kind, BinaryType):
+            raise TypeError(f"column {name!r} must be binary, not {kind.simpleString()}")
+        if alias != "data":
+            if not isinstance(kind, IntegralType):
+                raise TypeError(
+                    f"column {name!r} must be a whole number, not {kind.simpleString()}"
+                )
+            column = column.cast("long")
+        columns.append(column.alias(alias))
     return messages.select(*columns)
 
 
@@ -320,55 +306,39 @@ def _bounds(parts: list[SurveyedPart]) -> list[int]:
     return sorted({int(sample[place]) for place in places})
 
 
-def _decode_pass(job: DecodeJob) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begin_task()
-        task: _Task | None = None
-        for number, batch in split_by_part(batches, in_parts=job.in_parts):
-            if task is None or task.number != number:
-                if task is not None:
-                    yield from task.finish()
-                task = _Task(job, number, batch)
-            yield from task.decode(batch)
-        if task is not None:
-            yield from task.finish()
-
-    return run
-
-
-class _Task:
-    """Decodes one part."""
-
-    def __init__(self, job: DecodeJob, number: int, batch: pa.RecordBatch) -> None:
-        self.number = number
-        self._job = job
-        self._first = check_ordinals(batch.column("ordinal"))[0].as_py()
-        self._left = 0
-        if self._first not in job.parts:
-            raise self._changed()
-        part, self._left = job.parts[self._first]
-        self._decoder = Decoder(options=job.options).for_part(part)
-
-    def decode(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        self._left -= batch.num_rows
+def _decode_part(
+    batches: Batches,
+    planned: Mapping[int, tuple[PartPlan, int]],
+    schema: TableSchema,
+    options: DecoderOptions,
+) -> Batches:
+    """Decode a part. ``planned`` has plans and numbers of messages by the first ordinal."""
+    head = next(batches)
+    first = check_ordinals(head.column("ordinal"))[0].as_py()
+    if first not in planned:
+        raise _changed(first)
+    plan_of_part, left = planned[first]
+    decoder = Decoder(options=options).for_part(plan_of_part)
+    for batch in itertools.chain([head], batches):
+        left -= batch.num_rows
         lsn = batch.column("lsn") if "lsn" in batch.schema.names else None
         if lsn is not None and lsn.null_count:
             lsn = None
-        yield from self._records(self._decoder.decode(batch.column("data"), lsn))
+        yield from _records(decoder.decode(batch.column("data"), lsn), schema)
+    if left:
+        raise _changed(first)
+    yield from _records(decoder.decode([], last=True), schema)
 
-    def finish(self) -> Iterator[pa.RecordBatch]:
-        if self._left:
-            raise self._changed()
-        yield from self._records(self._decoder.decode([], last=True))
 
-    def _records(self, changes: Changes) -> Iterator[pa.RecordBatch]:
-        for batch in changes:
-            if batch.version in self._job.schema.versions:
-                yield to_record_batch(batch, self._job.schema)
+def _records(changes: Changes, schema: TableSchema) -> Batches:
+    for batch in changes:
+        if batch.version in schema.versions:
+            yield to_record_batch(batch, schema)
 
-    def _changed(self) -> RuntimeError:
-        return RuntimeError(
-            f"the part that begins with ordinal {self._first} has changed since the messages were "
-            "surveyed: the DataFrame has other rows or partitions each time that it is read. "
-            "Persist it, or write it to files first"
-        )
+
+def _changed(first: int) -> RuntimeError:
+    return RuntimeError(
+        f"the part that begins with ordinal {first} has changed since the messages were surveyed: "
+        "the DataFrame has other rows or partitions each time that it is read. Persist it, or "
+        "write it to files first"
+    )

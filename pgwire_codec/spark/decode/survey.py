@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,38 +14,34 @@ import pyarrow.compute as pc
 from pgwire_codec.errors import DecodeError, TableError
 from pgwire_codec.parallel import summarise_pieces
 from pgwire_codec.protocol.tags import ROW_CHANGES
-from pgwire_codec.spark.task_process import begin_task
+from pgwire_codec.spark.tasks import Batches, result_batch, results_of
 from pgwire_codec.transactions.summary import Summary
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 #: Name of the column with the number of a message's part.
-PART = "_pgwire_part"
+PART: Final = "_pgwire_part"
 
 #: Number of ordinals of each part that are reported, to cut new parts by.
-_SAMPLES = 64
+_SAMPLES: Final = 64
 
 #: Bytes of a change up to the end of its relation's OID, at most: tag, xid, OID.
-_HEAD = 9
-
-_RESULT = "part long, first long, last long, count long, sorted boolean, sample array<long>"
+_HEAD: Final = 9
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SurveyedPart:
-    """A run of messages in one task.
+    """A run of messages in one task."""
 
-    ``part`` is its number; ``first`` and ``last`` are its lowest and highest ordinals;
-    ``is_sorted`` is whether they are strictly ascending; ``sample`` has some of them.
-    """
-
-    part: int
+    #: Lowest and highest ordinal.
     first: int
     last: int
     count: int
+    #: Whether ordinals are strictly ascending.
     is_sorted: bool
-    sample: tuple[int, ...]
+    #: Some of the ordinals.
+    sample: list[int]
     summary: Summary | DecodeError | None
 
 
@@ -55,25 +52,15 @@ def survey(messages: DataFrame, *, in_parts: bool, on_error: str) -> list[Survey
     summary. A part that does not decode has its error in place of the summary: it may be out of
     order.
     """
-    pass_ = _survey_pass(in_parts=in_parts, on_error=on_error)
+
+    def run(batches: Batches) -> Batches:
+        for part in parts_of(batches, in_parts=in_parts):
+            yield result_batch(_surveyed(part, on_error))
+
     # All columns, including unused ones: a shuffle coalesces partitions by their size, and the
     # decoding pass must see the same parts.
     sent = messages if on_error == "skip" else messages.withColumn("data", _heads())
-    summarised = sent.mapInArrow(pass_, f"{_RESULT}, summary binary")  # type: ignore[arg-type]
-    rows = summarised.collect()
-    parts = [
-        SurveyedPart(
-            part=row["part"],
-            first=row["first"],
-            last=row["last"],
-            count=row["count"],
-            is_sorted=row["sorted"],
-            sample=tuple(row["sample"]),
-            summary=None if row["summary"] is None else pickle.loads(row["summary"]),
-        )
-        for row in rows
-    ]
-    return sorted(parts, key=lambda part: (part.first, part.last))
+    return sorted(results_of(sent, run), key=lambda part: (part.first, part.last))
 
 
 def _heads() -> Column:
@@ -89,31 +76,21 @@ def _heads() -> Column:
     return functions.when(is_change, functions.substring(data, 1, _HEAD)).otherwise(data)
 
 
-def _survey_pass(
-    *, in_parts: bool, on_error: str
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begin_task()
-        surveyor: _Surveyor | None = None
-        for number, batch in split_by_part(batches, in_parts=in_parts):
-            if surveyor is None or surveyor.part != number:
-                if surveyor is not None:
-                    yield surveyor.result()
-                surveyor = _Surveyor(number, on_error)
-            surveyor.add(batch)
-        if surveyor is not None:
-            yield surveyor.result()
+def parts_of(batches: Batches, *, in_parts: bool) -> Iterator[Batches]:
+    """Yield the batches of each part of a task, cut where the part column changes.
 
-    return run
+    Without such a column, all are one part. A part must be read before the next one.
+    """
+    for _, part in itertools.groupby(_by_part(batches, in_parts=in_parts), itemgetter(0)):
+        yield (batch for _, batch in part)
 
 
-def split_by_part(
-    batches: Iterator[pa.RecordBatch], *, in_parts: bool
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Cut the batches of a task where the part column changes; without one, all are part 0."""
+def _by_part(batches: Batches, *, in_parts: bool) -> Iterator[tuple[int, pa.RecordBatch]]:
     for batch in batches:
-        if not in_parts or not batch.num_rows:
-            yield from [(0, batch)] if batch.num_rows else []
+        if not batch.num_rows:
+            continue
+        if not in_parts:
+            yield 0, batch
             continue
         runs = pc.run_end_encode(batch.column(PART))
         start = 0
@@ -122,58 +99,35 @@ def split_by_part(
             start = stop
 
 
-class _Surveyor:
-    """Summarises one part, batch by batch."""
-
-    def __init__(self, part: int, on_error: str) -> None:
-        self.part = part
-        self._summariser = summarise_pieces(on_error=on_error, heads=on_error != "skip")
-        self._error: DecodeError | None = None
-        self._first: int | None = None
-        self._last: int | None = None
-        self._end: int | None = None  # the last ordinal so far
-        self._count = 0
-        self._sorted = True
-        self._sample: list[int] = []
-
-    def add(self, batch: pa.RecordBatch) -> None:
+def _surveyed(batches: Iterable[pa.RecordBatch], on_error: str) -> SurveyedPart:
+    """Return the survey of a part."""
+    summariser = summarise_pieces(on_error=on_error, heads=on_error != "skip")
+    error: DecodeError | None = None
+    part: SurveyedPart | None = None
+    end = 0  # the last ordinal so far
+    for batch in batches:
         ordinals = check_ordinals(batch.column("ordinal"))
         low, high = pc.min_max(ordinals).as_py().values()
-        first = ordinals[0].as_py()
-        self._sorted = (
-            self._sorted
-            and (self._end is None or self._end < first)
-            and bool(pc.all(pc.less(ordinals[:-1], ordinals[1:])).as_py() is not False)
+        if part is None:
+            part = SurveyedPart(low, high, 0, is_sorted=True, sample=[], summary=None)
+        part.is_sorted &= (not part.count or end < ordinals[0].as_py()) and (
+            pc.all(pc.less(ordinals[:-1], ordinals[1:])).as_py() is not False
         )
-        self._end = ordinals[-1].as_py()
-        self._first = low if self._first is None else min(self._first, low)
-        self._last = high if self._last is None else max(self._last, high)
-        self._count += len(ordinals)
-        step = max(1, len(ordinals) // 8)
-        self._sample += ordinals[::step].to_pylist()
-        if len(self._sample) > 2 * _SAMPLES:
-            self._sample = self._sample[::2]
-        if self._sorted and self._error is None:
+        end = ordinals[-1].as_py()
+        part.first, part.last = min(part.first, low), max(part.last, high)
+        part.count += len(ordinals)
+        part.sample += ordinals[:: max(1, len(ordinals) // 8)].to_pylist()
+        if len(part.sample) > 2 * _SAMPLES:
+            part.sample = part.sample[::2]
+        if part.is_sorted and error is None:
             try:
-                self._summariser.add(batch.column("data"))
-            except DecodeError as error:
-                self._error = error
-
-    def result(self) -> pa.RecordBatch:
-        found = self._error or self._summariser.summary()
-        summary = pickle.dumps(found) if self._sorted else None
-        columns: dict[str, tuple[Any, pa.DataType]] = {
-            "part": (self.part, pa.int64()),
-            "first": (self._first, pa.int64()),
-            "last": (self._last, pa.int64()),
-            "count": (self._count, pa.int64()),
-            "sorted": (self._sorted, pa.bool_()),
-            "sample": (self._sample, pa.list_(pa.int64())),
-            "summary": (summary, pa.binary()),
-        }
-        return pa.RecordBatch.from_arrays(
-            [pa.array([value], kind) for value, kind in columns.values()], names=list(columns)
-        )
+                summariser.add(batch.column("data"))
+            except DecodeError as found:
+                error = found
+    assert part is not None, "a part has messages"
+    if part.is_sorted:
+        part.summary = error or summariser.summary()
+    return part
 
 
 def check_ordinals(ordinals: pa.Array) -> pa.Array:

@@ -10,7 +10,6 @@ from pgwire_codec.lake.change_columns import ChangeColumns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
 
 
 def columns_of(changes: DataFrame, keys: Sequence[str] | None) -> ChangeColumns:
@@ -28,30 +27,20 @@ def columns_of(changes: DataFrame, keys: Sequence[str] | None) -> ChangeColumns:
 
 
 def numbered(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
-    """Return the changes, numbered."""
+    """Return the changes, numbered; see :class:`ChangeColumns`."""
     from pyspark.sql import functions
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.types import StructType
 
-    numbers = {name: f"c{number}" for number, name in enumerate(columns.table)}
+    numbers = dict(zip(columns.table, columns.numbers, strict=True))
     numbers |= {actual: name for name, actual in columns.metadata.items()}
     renamed = changes.toDF(*(numbers[name] for name in changes.columns))
     if not columns.before:
         return renamed
     kind: Any = renamed.schema["_before"].dataType
-    fields = [
-        StructField(numbers.get(field.name, f"dropped{place}"), field.dataType)
-        for place, field in enumerate(kind.fields)
-    ]
-    return renamed.withColumn("_before", functions.col("_before").cast(StructType(fields)))
-
-
-def table_schema(rows: DataFrame, columns: ChangeColumns) -> StructType:
-    """Return the schema of the table, of numbered rows."""
-    from pyspark.sql.types import StructField, StructType
-
-    kinds = {field.name: field.dataType for field in rows.schema}
-    named = zip(columns.table, columns.numbers, strict=True)
-    return StructType([StructField(name, kinds[number]) for name, number in named])
+    members = StructType()
+    for place, field in enumerate(kind.fields):
+        members.add(numbers.get(field.name, f"dropped{place}"), field.dataType)
+    return renamed.withColumn("_before", functions.col("_before").cast(members))
 
 
 def new_key(columns: ChangeColumns, number: int) -> Column:

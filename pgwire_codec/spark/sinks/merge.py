@@ -20,13 +20,10 @@ from pgwire_codec.lake.tables.iceberg import IcebergTarget
 from pgwire_codec.lake.tables.target import Commit, CommitConflict, Target
 from pgwire_codec.lake.tasks import MergeOutcome, deleted_rows
 from pgwire_codec.spark.arrow_types import arrow_schema
-from pgwire_codec.spark.kept_rows import kept
-from pgwire_codec.spark.reduction.change_columns import columns_of, numbered, table_schema
+from pgwire_codec.spark.reduction.change_columns import columns_of, numbered
 from pgwire_codec.spark.runner import spark_runner
 from pgwire_codec.spark.sinks import merge_tasks
-from pgwire_codec.spark.sinks.change_form import ChangeForm
-from pgwire_codec.spark.sinks.merge_facts import MergeFacts, merge_facts
-from pgwire_codec.spark.sinks.merge_tasks import MergeWork, Selection
+from pgwire_codec.spark.sinks.merge_tasks import ChangeForm, MergeFacts, MergeWork, merge_facts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -136,14 +133,16 @@ def merge_into(
     columns = columns_of(changes, keys)
     opened = _open(changes.sparkSession, target, app_id, storage_options)
     _check_names(columns)
-    conflict: CommitConflict | None = None
-    with kept(numbered(changes, columns)) as rows:
+    rows = numbered(changes, columns).persist()
+    try:
         for _ in range(_ATTEMPTS):
             _check_columns(opened, columns)
             try:
                 return _apply(opened, rows, columns)
             except CommitConflict as error:
                 conflict = error
+    finally:
+        rows.unpersist()
     raise TableError(
         f"{opened.name} was changed by other writers during each of {_ATTEMPTS} merges: {conflict}",
         is_transient=True,
@@ -153,53 +152,26 @@ def merge_into(
 def _apply(target: Target, rows: DataFrame, columns: ChangeColumns) -> Merged:
     """Apply numbered changes in one commit. Raises ``CommitConflict`` to be called again."""
     position, held = target.position, target.schema
-    sent = row_schema(arrow_schema(table_schema(rows, columns)))
-    schema = sent if held is None else pa.schema([held.field(name) for name in columns.table])
+    if held is None:
+        kinds = arrow_schema(rows.schema)
+        sent = zip(columns.table, columns.numbers, strict=True)
+        schema = row_schema(
+            pa.schema([kinds.field(number).with_name(name) for name, number in sent])
+        )
+    else:
+        schema = pa.schema([held.field(name) for name in columns.table])
     form = ChangeForm(columns.without_row_metadata(), schema)
-    after = -1 if position.commit_lsn is None else position.commit_lsn
     facts = merge_facts(rows, form, position)
+    after = -1 if position.commit_lsn is None else position.commit_lsn
     if facts is None or facts.newest.commit_lsn <= after:
         return Merged(position.commit_lsn)
-    is_other = None not in (facts.relation, position.relation) and (
-        facts.relation != position.relation
-    )
     is_truncated = facts.truncated is not None and facts.truncated.commit_lsn > after
-    empties = is_other or is_truncated
-    files = target.files
-    outcomes = _run(
-        _work(target, held, form, facts, -1 if is_other else after, empties),
-        rows,
-        appends=facts.has_inserts_only and not empties and (not columns.keys or files.is_empty),
-    )
+    empties = is_truncated or facts.after < after  # or they are of another relation
+    work, files = _work(target, form, facts, empties=empties), target.files
+    appends = facts.has_inserts_only and not empties and (not columns.keys or files.is_empty)
+    outcomes = work.append(rows) if appends else work.merge(rows)
     try:
-        for outcome in outcomes:
-            if outcome.error is not None:
-                raise outcome.error
-        merged = Merged(
-            facts.newest.commit_lsn,
-            sum(each.inserted for each in outcomes),
-            sum(each.updated for each in outcomes),
-            _count_rows(files) if empties else sum(each.removed for each in outcomes),
-        )
-        deleted = {} if empties else deleted_rows(outcomes)
-        removed: tuple[str, ...] = ()
-        if deleted and not target.marks:
-            copies = copy_without(target, spark_runner(rows.sparkSession), deleted)
-            outcomes.append(MergeOutcome(-1, copies))
-            deleted, removed = {}, (*deleted,)
-        commit = Commit(
-            Position(merged.commit_lsn, facts.relation),
-            [file for outcome in outcomes for file in outcome.files],
-            deleted,
-            removed,
-            replaces=empties and held is not None,
-            schema=schema if held is None else None,
-            counts={
-                "numTargetRowsInserted": merged.inserted,
-                "numTargetRowsUpdated": merged.updated,
-                "numTargetRowsDeleted": merged.deleted,
-            },
-        )
+        merged, commit = _commit(target, rows.sparkSession, work, outcomes, empties=empties)
     except Exception:
         _discard(files, outcomes)
         raise
@@ -211,30 +183,58 @@ def _apply(target: Target, rows: DataFrame, columns: ChangeColumns) -> Merged:
     return merged
 
 
-def _work(
-    target: Target,
-    held: pa.Schema | None,
-    form: ChangeForm,
-    facts: MergeFacts,
-    after: int,
-    empties: bool,
-) -> MergeWork:
-    names = form.columns.table
+def _work(target: Target, form: ChangeForm, facts: MergeFacts, *, empties: bool) -> MergeWork:
+    names, held = form.columns.table, target.schema
     others = [] if held is None or empties else [each for each in held if each.name not in names]
     return MergeWork(
         form,
-        Selection(facts.relation, after, facts.truncated),
+        facts,
         replace(target.files, files=()) if empties else target.files,
         target.file_schema(form.schema if held is None else held),
         target.layout,
         pa.schema(others),
         max(1, -(-facts.rows // merge_tasks.BUCKET_ROWS)),
-        pa.concat_tables(facts.moved).drop_columns("_commit_lsn") if facts.moved else None,
     )
 
 
-def _run(work: MergeWork, rows: DataFrame, *, appends: bool) -> list[MergeOutcome]:
-    return work.append(rows) if appends else work.merge(rows)
+def _commit(
+    target: Target,
+    spark: SparkSession,
+    work: MergeWork,
+    outcomes: list[MergeOutcome],
+    *,
+    empties: bool,
+) -> tuple[Merged, Commit]:
+    """Return the result of tasks, and its commit. Files of rows that remain join the outcomes."""
+    for outcome in outcomes:
+        if outcome.error is not None:
+            raise outcome.error
+    facts, is_new = work.facts, target.schema is None
+    merged = Merged(
+        facts.newest.commit_lsn,
+        sum(each.inserted for each in outcomes),
+        sum(each.updated for each in outcomes),
+        _count_rows(target.files) if empties else sum(each.removed for each in outcomes),
+    )
+    deleted = {} if empties else deleted_rows(outcomes)
+    removed: tuple[str, ...] = ()
+    if deleted and not target.marks:
+        copies = copy_without(target, spark_runner(spark), deleted)
+        outcomes.append(MergeOutcome(-1, copies))
+        deleted, removed = {}, (*deleted,)
+    return merged, Commit(
+        Position(merged.commit_lsn, facts.relation),
+        [file for outcome in outcomes for file in outcome.files],
+        deleted,
+        removed,
+        replaces=empties and not is_new,
+        schema=work.form.schema if is_new else None,
+        counts={
+            "numTargetRowsInserted": merged.inserted,
+            "numTargetRowsUpdated": merged.updated,
+            "numTargetRowsDeleted": merged.deleted,
+        },
+    )
 
 
 def _discard(target: TableFiles, outcomes: Sequence[MergeOutcome]) -> None:
