@@ -13,8 +13,7 @@ from pyspark.sql.streaming.datasource import (
 
 from pgwire_codec.log import LogPosition
 from pgwire_codec.log.positions import position_within
-from pgwire_codec.spark.offsets import from_offset, to_offset
-from pgwire_codec.spark.stream_reader import PgoutputStreamReader
+from pgwire_codec.spark.stream_reader import PgoutputStreamReader, from_offset, to_offset
 
 
 class AdmittingStreamReader(PgoutputStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]

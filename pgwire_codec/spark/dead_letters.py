@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pgwire_codec.errors import OptionError
 from pgwire_codec.lake.table_names import TableNames
 from pgwire_codec.log import Log, LogPartition
 from pgwire_codec.log.dead_letters import DEAD_LETTERS, letters_in, names_of, to_arrow
-from pgwire_codec.options import DecoderOptions
 from pgwire_codec.spark.arrow_types import cast_batch, spark_schema
 from pgwire_codec.spark.formats.packed import SPARK_LETTERS
 from pgwire_codec.spark.options import parse_options
+from pgwire_codec.spark.partitions import plan_log
+from pgwire_codec.spark.tasks import Batches, map_in_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,36 +73,17 @@ def read_dead_letters(
         selected = TableNames.parse(chosen.tables or ()).select(opened, chosen.ending_lsn)
         names = {version.relation.oid: name for name, version in selected.items()}
         oids = frozenset(names)
-    plan = opened.plan(
-        chosen.starting_lsn,
-        chosen.ending_lsn,
-        relation_oid=oids,
-        starting_time=chosen.starting_time,
-        ending_time=chosen.ending_time,
-        max_partition_bytes=chosen.max_partition_bytes,
-        on_error="skip",
-    )
-    reader: Any = _LetterReader(chosen.decoder, oids, names)
+    plan = plan_log(opened, chosen, chosen.starting_lsn, chosen.ending_lsn, oids)
     rows = [(pickle.dumps(partition),) for partition in plan.partitions]
+    decoder = chosen.decoder
+
+    def read(batches: Batches) -> Batches:
+        for pickled in (row for batch in batches for row in batch.column(0)):
+            partition: LogPartition = pickle.loads(pickled.as_buffer())
+            if letters := letters_in(partition, decoder, oids):
+                yield cast_batch(to_arrow(letters, names).columns, SPARK_LETTERS)
+
     # A task reads one partition, and is sent no other.
     partitions = spark.createDataFrame(rows, "partition binary").coalesce(1)
     spread = partitions.repartition(max(len(rows), 1))
-    return spread.mapInArrow(reader.__call__, spark_schema(DEAD_LETTERS))
-
-
-@dataclass(frozen=True, slots=True)
-class _LetterReader:
-    """Reads the dead letters of partitions. Spark's tasks have a copy each."""
-
-    options: DecoderOptions
-    relations: frozenset[int] | None
-    names: dict[int, str]
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the letters of the partitions that the batches have."""
-        for batch in batches:
-            for pickled in batch.column(0):
-                partition: LogPartition = pickle.loads(pickled.as_buffer())
-                letters = letters_in(partition, self.options, self.relations)
-                if letters:
-                    yield cast_batch(to_arrow(letters, self.names).columns, SPARK_LETTERS)
+    return map_in_arrow(spread, read, spark_schema(DEAD_LETTERS))

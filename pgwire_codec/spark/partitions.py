@@ -1,16 +1,17 @@
-"""Partitions of a log as Spark's tasks read them: planning, and decoding of one."""
+"""Partitions of a log as Spark's tasks read them, and the reader of a batch of them."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pyarrow as pa
-from pyspark.sql.datasource import InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.identity import PossibleLeaves
 from pgwire_codec.errors import DecodeError, Rejected, TableError
-from pgwire_codec.log import Log, LogPartition
+from pgwire_codec.lake.table_names import TableNames, no_table
+from pgwire_codec.log import Log, LogPartition, LogPlan
 from pgwire_codec.spark.formats.packed import PackedTable, Packer
 from pgwire_codec.spark.formats.row_format import RowFormat, row_format
 from pgwire_codec.spark.options import SourceOptions
@@ -40,20 +41,41 @@ class PackedPartition(InputPartition):
         self.tables = tables
 
 
-def plan_partitions(
+class PgoutputReader(DataSourceReader):
+    """Reads the transactions of a range, once; into packed rows if ``rows`` is None."""
+
+    def __init__(
+        self, options: SourceOptions, rows: RowFormat | None, relation_oid: int | None
+    ) -> None:
+        self._options = options
+        self._rows = rows
+        self._relation_oid = relation_oid
+
+    def partitions(self) -> list[InputPartition]:
+        options, log = self._options, Log(self._options.path)
+        after, until = options.starting_lsn, options.ending_lsn
+        if self._rows is not None:
+            return plan_partitions(log, options, self._rows, after, until, self._relation_oid)
+        names = options.tables or ()
+        newest = TableNames.parse(names).select(log, until)
+        if not newest:
+            raise no_table(names, log)
+        tables, planned = plan_packed(log, options, newest, log.versions, after, until)
+        return [PackedPartition(None, tables), *planned]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_partition(partition, self._options, self._rows)
+
+
+def plan_log(
     log: Log,
     options: SourceOptions,
-    rows: RowFormat,
     after: int | None,
     until: int | None,
-    relation_oid: int | None,
-) -> list[InputPartition]:
-    """Plan the reading of the transactions with ``after < commit_lsn <= until``.
-
-    ``relation_oid`` selects the changes of one relation; None those of all. Raises ``TableError``
-    when the table has changed in a way that the row format does not fit.
-    """
-    plan = log.plan(
+    relation_oid: int | Collection[int] | None,
+) -> LogPlan:
+    """Plan the reading of the transactions with ``after < commit_lsn <= until``."""
+    return log.plan(
         after,
         until,
         relation_oid=relation_oid,
@@ -62,6 +84,21 @@ def plan_partitions(
         max_partition_bytes=options.max_partition_bytes,
         on_error=options.on_error,
     )
+
+
+def plan_partitions(
+    log: Log,
+    options: SourceOptions,
+    rows: RowFormat,
+    after: int | None,
+    until: int | None,
+    relation_oid: int | None,
+) -> list[InputPartition]:
+    """Plan the reading of the changes of one relation, or of all, in a range.
+
+    Raises ``TableError`` when the table has changed in a way that the row format does not fit.
+    """
+    plan = plan_log(log, options, after, until, relation_oid)
     rows.check([each for each in plan.versions if each.relation.oid == relation_oid])
     return [PgoutputPartition(each, relation_oid) for each in plan.partitions]
 
@@ -79,15 +116,8 @@ def plan_packed(
     ``newest`` has the newest versions by name. ``versions`` are those of all relations that the
     tables' schemas must fit, by default those that are valid in the range.
     """
-    plan = log.plan(
-        after,
-        until,
-        relation_oid=[version.relation.oid for version in newest.values()],
-        starting_time=options.starting_time,
-        ending_time=options.ending_time,
-        max_partition_bytes=options.max_partition_bytes,
-        on_error=options.on_error,
-    )
+    oids = [version.relation.oid for version in newest.values()]
+    plan = plan_log(log, options, after, until, oids)
     of_relation: dict[int, list[RelationVersion]] = {}
     for version in plan.versions if versions is None else versions:
         of_relation.setdefault(version.relation.oid, []).append(version)
@@ -101,9 +131,8 @@ def plan_packed(
         tables[oid] = PackedTable(name, rows)
     planned: list[InputPartition] = []
     for partition, changed in zip(plan.partitions, plan.changed, strict=True):
-        oids = tables.keys() if changed is None else tables.keys() & changed
-        needed = {oid: tables[oid] for oid in sorted(oids)}
-        planned.append(PackedPartition(partition, needed))
+        needed = tables.keys() if changed is None else tables.keys() & changed
+        planned.append(PackedPartition(partition, {oid: tables[oid] for oid in sorted(needed)}))
     return tables, planned
 
 
@@ -121,35 +150,31 @@ def read_partition(
     elif isinstance(partition, PgoutputPartition):
         assert rows is not None
         oid = partition.relation_oid
-        if oid is None:
-            for batch in partition.partition.decode(options.decoder):
+        letters: list[Rejected] | None = None if oid is None else []
+        for batch in partition.partition.decode(options.decoder, letters):
+            if oid in (None, batch.relation.oid):
                 yield _records(rows, batch, partition.partition)
-            return
-        letters: list[Rejected] = []
-        for batch in _batches(partition.partition, options, {oid}, letters):
-            yield _records(rows, batch, partition.partition)
-        if options.on_error == "raise":
+        for letter in letters or ():
             # A damaged message of another relation concerns the readers of that one.
-            for letter in letters:
-                if letter.relation_oid in (None, oid):
-                    raise partition.partition.error(letter)
+            if options.on_error == "raise" and letter.relation_oid in (None, oid):
+                raise partition.partition.error(letter)
 
 
-def _packed(partition: PackedPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    packer = Packer(partition.tables)
-    if partition.partition is None:
+def _packed(packed: PackedPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    packer, tables, partition = Packer(packed.tables), packed.tables, packed.partition
+    if partition is None:
         yield from packer.empty()
         return
     letters: list[Rejected] = []
-    for batch in _batches(partition.partition, options, partition.tables.keys(), letters):
+    for batch in partition.decode(options.decoder, letters):
         oid = batch.relation.oid
+        if oid not in tables:
+            continue
         try:
-            records = _records(partition.tables[oid].rows, batch, partition.partition)
-        except DecodeError as error:
-            if not options.errors_by_table:
+            records = _records(tables[oid].rows, batch, partition)
+        except (DecodeError, TableError) as error:
+            if isinstance(error, DecodeError) and not options.errors_by_table:
                 raise
-            packer.reject(oid, error)
-        except TableError as error:
             packer.reject(oid, error)
         else:
             yield from packer.add(oid, records)
@@ -157,23 +182,11 @@ def _packed(partition: PackedPartition, options: SourceOptions) -> Iterator[pa.R
         changed = letter.relation_oid
         if options.collects_letters:
             packer.set_apart(letter)
-        elif options.errors_by_table and changed is not None and changed in partition.tables:
-            packer.reject(changed, partition.partition.error(letter))
+        elif options.errors_by_table and changed is not None and changed in tables:
+            packer.reject(changed, partition.error(letter))
         elif options.on_error == "raise":
-            raise partition.partition.error(letter)
+            raise partition.error(letter)
     yield from packer.finish()
-
-
-def _batches(
-    partition: LogPartition,
-    options: SourceOptions,
-    oids: Collection[int],
-    letters: list[Rejected],
-) -> Iterator[ChangeBatch]:
-    """Yield the changes of some relations; add the messages that do not decode to ``letters``."""
-    for batch in partition.decode(options.decoder, letters):
-        if batch.relation.oid in oids:
-            yield batch
 
 
 def _records(rows: RowFormat, batch: ChangeBatch, partition: LogPartition) -> pa.RecordBatch:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pyarrow as pa
 import pyspark
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
@@ -15,10 +12,10 @@ from pgwire_codec.lake.table_names import TableNames
 from pgwire_codec.log import Log
 from pgwire_codec.log.relations import select_relation
 from pgwire_codec.spark.arrow_types import spark_schema
-from pgwire_codec.spark.batch_reader import PackedReader, PgoutputReader
 from pgwire_codec.spark.formats.packed import PACKED
 from pgwire_codec.spark.formats.row_format import RowFormat, row_format
 from pgwire_codec.spark.options import SourceOptions, parse_options
+from pgwire_codec.spark.partitions import PgoutputReader
 from pgwire_codec.spark.stream_reader import PgoutputStreamReader
 
 
@@ -101,29 +98,19 @@ class PgoutputDataSource(DataSource):
         return "pgoutput"
 
     def schema(self) -> StructType:
-        options = self._options()
-        if options.tables is not None:
-            return spark_schema(PACKED)
-        rows, _ = _row_format(options, Log(options.path))
-        return spark_schema(rows.schema)
+        rows, _ = _row_format(self._options())
+        return _schema(rows)
 
-    def reader(self, schema: StructType) -> PgoutputReader | PackedReader:
+    def reader(self, schema: StructType) -> PgoutputReader:
         options = self._options()
-        if options.tables is not None:
-            _check_schema(PACKED, schema)
-            return PackedReader(options, options.tables)
-        rows, relation_oid = _row_format(options, Log(options.path))
-        return reader_class(options)(options, _checked(rows, schema), relation_oid)
+        return reader_class(options)(options, *_checked_format(options, schema))
 
     def streamReader(self, schema: StructType) -> PgoutputStreamReader:  # noqa: N802  (Spark's)
         options = self._options()
         reader = stream_reader_class(options)
         if options.tables is not None:
-            _check_schema(PACKED, schema)
             TableNames.parse(options.tables).select(Log(options.path), None)
-            return reader(options, None, None)
-        rows, relation_oid = _row_format(options, Log(options.path))
-        return reader(options, _checked(rows, schema), relation_oid)
+        return reader(options, *_checked_format(options, schema))
 
     def _options(self) -> SourceOptions:
         return parse_options(dict(self.options))
@@ -154,8 +141,11 @@ def stream_reader_class(options: SourceOptions) -> type[PgoutputStreamReader]:
     return AdmittingStreamReader
 
 
-def _row_format(options: SourceOptions, log: Log) -> tuple[RowFormat, int | None]:
-    """Return the format of the rows, and the OID of the table that they are of, or None for all."""
+def _row_format(options: SourceOptions) -> tuple[RowFormat | None, int | None]:
+    """Return the format of the rows, None for packed ones, and the OID of their one table."""
+    if options.tables is not None:
+        return None, None
+    log = Log(options.path)
     versions = log.versions
     newest = None
     scope = log.relations_at(options.ending_lsn)
@@ -168,18 +158,20 @@ def _row_format(options: SourceOptions, log: Log) -> tuple[RowFormat, int | None
     return rows, None if newest is None else newest.relation.oid
 
 
-def _checked(rows: RowFormat, schema: StructType) -> RowFormat:
-    """Return the format if it has the schema that Spark asks for: a user can ask for another."""
-    _check_schema(rows.schema, schema)
-    return rows
+def _schema(rows: RowFormat | None) -> StructType:
+    return spark_schema(PACKED if rows is None else rows.schema)
 
 
-def _check_schema(found: pa.Schema, schema: StructType) -> None:
-    """Raise ``TableError`` unless Spark asks for the schema that the rows have."""
-    ours: Any = spark_schema(found)
-    if ours.simpleString() != schema.simpleString():
+def _checked_format(
+    options: SourceOptions, schema: StructType
+) -> tuple[RowFormat | None, int | None]:
+    """Return the format, if it has the schema that Spark asks for: a user can ask for another."""
+    rows, relation_oid = _row_format(options)
+    ours, theirs = _schema(rows).simpleString(), schema.simpleString()
+    if ours != theirs:
         raise TableError(
-            f'format("pgoutput") has the schema {ours.simpleString()}, not {schema.simpleString()}',
+            f'format("pgoutput") has the schema {ours}, not {theirs}',
             hint="Leave out .schema(...), and choose columns with the option columns. If the table "
             "has changed meanwhile, load it again.",
         )
+    return rows, relation_oid

@@ -12,13 +12,12 @@ from pgwire_codec.errors import LogError, OptionError
 from pgwire_codec.lake.table_names import TableNames
 from pgwire_codec.log import Log, LogPosition
 from pgwire_codec.log.positions import position_of
-from pgwire_codec.protocol.lsn import format_lsn
+from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 from pgwire_codec.spark.change_watch import ChangeWatch, LogCounts
 from pgwire_codec.spark.formats.row_format import RowFormat
-from pgwire_codec.spark.offsets import from_offset, to_offset
 from pgwire_codec.spark.options import SourceOptions
 from pgwire_codec.spark.partitions import plan_packed, plan_partitions, read_partition
-from pgwire_codec.spark.selection import SelectedRelations, select_in_range
+from pgwire_codec.transactions.carry import RelationVersion, Scope
 
 
 class PgoutputStreamReader(DataSourceStreamReader):
@@ -124,8 +123,9 @@ class PgoutputStreamReader(DataSourceStreamReader):
         """
         scopes = (log.relations_at(after), log.relations_at(until))
         if self._names is not None:
-            selected = select_in_range(log, self._names, self._options, after, until)
-            oids = {each.relation.oid for each in selected.versions.values()}
+            selected = _relations_in_range(log, self._names, self._options, after, until)
+            versions = (version for named in selected.values() for version in named.values())
+            oids = {version.relation.oid for version in versions}
         elif self._relation_oid is not None:
             oids = {self._relation_oid}
         else:
@@ -139,28 +139,15 @@ class PgoutputStreamReader(DataSourceStreamReader):
         if self._names is None:
             assert self._rows is not None
             return plan_partitions(log, options, self._rows, after, until, self._relation_oid)
-        selected = select_in_range(log, self._names, options, after, until)
-        if self._rows is None:
-            return self._plan_packed(log, selected, after, until)
-        for version in selected.versions.values():  # of the one table
-            oid = version.relation.oid
-            begin = log.begin.lsn if oid in selected.replacing else after
-            return plan_partitions(log, options, self._rows, begin, until, oid)
-        return []
-
-    def _plan_packed(
-        self, log: Log, selected: SelectedRelations, after: int, until: int
-    ) -> list[InputPartition]:
-        replacing = {
-            name: version
-            for name, version in selected.versions.items()
-            if version.relation.oid in selected.replacing
-        }
-        others = {name: each for name, each in selected.versions.items() if name not in replacing}
         planned = []
-        for begin, versions in ((after, others), (log.begin.lsn, replacing)):
-            if versions:
-                planned += plan_packed(log, self._options, versions, None, begin, until)[1]
+        selected = _relations_in_range(log, self._names, options, after, until)
+        for begin, versions in selected.items():
+            if self._rows is None:
+                planned += plan_packed(log, options, versions, None, begin, until)[1]
+                continue
+            for version in versions.values():  # of the one table
+                oid = version.relation.oid
+                planned += plan_partitions(log, options, self._rows, begin, until, oid)
         return planned
 
     def _refreshed(self) -> Log:
@@ -169,3 +156,88 @@ class PgoutputStreamReader(DataSourceStreamReader):
         else:
             self._log.refresh()
         return self._log
+
+
+def to_offset(position: LogPosition) -> dict[str, Any]:
+    """Return a position as Spark stores it in a checkpoint, and shows it in its progress."""
+    return {"ordinal": position.ordinal, "lsn": format_lsn(position.lsn)}
+
+
+def from_offset(offset: dict[str, Any]) -> LogPosition:
+    """Return the position of an offset, as :func:`to_offset` returned it."""
+    return LogPosition(offset["ordinal"], parse_lsn(offset["lsn"]))
+
+
+def _relations_in_range(
+    log: Log, names: TableNames, options: SourceOptions, after: int, until: int
+) -> dict[int, dict[str, RelationVersion]]:
+    """Return the newest versions of the relations that have the names at the end of a range.
+
+    They are by name, and by the commit LSN after which a micro-batch has their changes: of those
+    that replace another relation, since the log's beginning. The result depends on the range alone:
+    it is the same when the log has grown.
+
+    Raises ``LogError`` when another relation, or no relation, has a name that one had at the
+    range's beginning, unless the option ``onRelationChange`` is ``replace``. It raises one, too,
+    when earlier changes of a relation that got a name were pruned.
+    """
+    before, at_end = log.relations_at(after), log.relations_at(until)
+    old, new = names.held_in(before), names.held_in(at_end)
+    changed = [name for name, version in old.items() if _oid(new.get(name)) != _oid(version)]
+    if changed and options.on_relation_change == "fail":
+        name = changed[0]
+        holder = _oid(new.get(name))
+        raise _other_relation(
+            name, at_end, old[name].relation.oid, holder, after, until, options.table is not None
+        )
+    selected: dict[int, dict[str, RelationVersion]] = {}
+    for name, version in new.items():
+        oid, begin = version.relation.oid, after
+        if oid != _oid(old.get(name)) and oid in before.relations:  # under other names
+            begin = log.begin.lsn
+            if oid in log.relations_at(begin).relations:
+                raise _pruned(name, log, oid, after, until)
+        selected.setdefault(begin, {})[name] = version
+    return selected
+
+
+def _oid(version: RelationVersion | None) -> int | None:
+    return None if version is None else version.relation.oid
+
+
+def _other_relation(
+    table: str, at_end: Scope, old: int, new: int | None, after: int, until: int, is_one: bool
+) -> LogError:
+    """Return the error for a stream of a table whose name another relation, or none, has now.
+
+    ``is_one``: the stream has only this table.
+    """
+    holder = "no relation has" if new is None else f"relation {new} has"
+    name = at_end.relations[old][1].qualified_name
+    renamed = "" if name == table else f"; relation {old} is {name} now"
+    replace = (
+        "Set onRelationChange=replace to continue with the one that has the name: latest and "
+        "merge_into then replace the rows."
+    )
+    hint = replace
+    if is_one:
+        hint = (
+            f"Set relationOid={old} in place of table to continue with the old relation. {replace}"
+        )
+        if new is not None:
+            hint += f" Set relationOid={new} and a new checkpoint to read only the new one."
+    return LogError(
+        f"relation {old} had the name {table} at {format_lsn(after)}, but {holder} it at "
+        f"{format_lsn(until)}{renamed}",
+        hint=hint,
+    )
+
+
+def _pruned(table: str, log: Log, new: int, after: int, until: int) -> LogError:
+    """Return the error for a relation that gets the name, but whose history was pruned."""
+    return LogError(
+        f"relation {new} got the name {table} between {format_lsn(after)} and {format_lsn(until)}, "
+        f"but earlier changes of it were pruned from {log.uri}, up to {format_lsn(log.begin.lsn)}",
+        hint="Take a new snapshot into a new log. If you have the table as of "
+        f"{format_lsn(until)}, start a query from there, with startingLsn and a new checkpoint.",
+    )

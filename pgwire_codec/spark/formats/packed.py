@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
 from pgwire_codec.errors import DecodeError, Rejected, TableError
@@ -42,39 +41,14 @@ _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False
 #: In place of a table's name, in packed rows of dead letters. No table has this name.
 LETTERS: Final = ""
 
+_Row: TypeAlias = "dict[str, object]"
 
-@dataclass(frozen=True, slots=True)
-class PackedTable:
-    """A table of packed rows.
 
-    Attributes
-    ----------
-    name : str
-        ``schema.table``, at the end of the range.
-    rows : RowFormat
-        Format of its rows.
-    """
+class PackedTable(NamedTuple):
+    """A table of packed rows: ``schema.table`` at the end of the range, and the rows' format."""
 
     name: str
     rows: RowFormat
-
-
-class _Run(NamedTuple):
-    """Content of a packed row."""
-
-    relation_oid: int
-    relation: str
-    schema: pa.Buffer
-    records: pa.RecordBatch | None = None
-    error: str | None = None
-
-
-@dataclass(slots=True)
-class _Buffered:
-    """Record batches of a table that are not packed yet."""
-
-    batches: list[pa.RecordBatch] = field(default_factory=list)
-    size: int = 0
 
 
 class Packer:
@@ -82,26 +56,26 @@ class Packer:
 
     def __init__(self, tables: Mapping[int, PackedTable]) -> None:
         self._tables = tables
-        self._buffered: dict[int, _Buffered] = {}
+        self._buffered: dict[int, list[pa.RecordBatch]] = {}
+        self._sizes: Counter[int] = Counter()  # bytes of these
         self._errors: dict[int, DecodeError | TableError] = {}
         self._letters: dict[int, list[Rejected]] = {}
-        self._schemas: dict[int, pa.Buffer] = {}
+        self._schemas: dict[int, bytes] = {}
 
     def add(self, oid: int, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Take records of a table; yield the rows that are complete."""
         if oid in self._errors:
             return
-        buffered = self._buffered.setdefault(oid, _Buffered())
-        buffered.batches.append(records)
-        buffered.size += records.nbytes
-        if buffered.size >= _PIECE_BYTES:
-            del self._buffered[oid]
-            yield _packed([self._run(oid, piece) for piece in _pieces(buffered)])
+        self._buffered.setdefault(oid, []).append(records)
+        self._sizes[oid] += records.nbytes
+        if self._sizes[oid] >= _PIECE_BYTES:
+            yield _packed(self._rows(oid))
 
     def reject(self, oid: int, error: DecodeError | TableError) -> None:
         """Leave out the changes of a table, of which one does not decode, or has no row."""
         self._errors.setdefault(oid, error)
         self._buffered.pop(oid, None)
+        self._sizes.pop(oid, None)
 
     def set_apart(self, letter: Rejected) -> None:
         """Take a dead letter, which is packed with those of the same relation; 0 for no relation.
@@ -112,44 +86,50 @@ class Packer:
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Yield the remaining rows, those of a table together."""
-        runs: list[_Run] = []
+        rows: list[_Row] = []
         size = 0
-        for oid, buffered in sorted(self._buffered.items()):
-            runs += [self._run(oid, piece) for piece in _pieces(buffered)]
-            size += buffered.size
+        for oid in sorted(self._buffered):
+            size += self._sizes[oid]
+            rows += self._rows(oid)
             if size >= _PIECE_BYTES:
-                yield _packed(runs)
-                runs, size = [], 0
-        self._buffered.clear()
-        runs += [self._run(oid) for oid in {**self._errors, **self._letters} if oid in self._tables]
-        if runs:
-            yield _packed(runs)
+                yield _packed(rows)
+                rows, size = [], 0
+        rows += [self._row(oid) for oid in {**self._errors, **self._letters} if oid in self._tables]
+        if rows:
+            yield _packed(rows)
         if self._letters:
             yield self._letter_rows()
 
     def empty(self) -> Iterator[pa.RecordBatch]:
         """Yield a row without changes of each table."""
         if self._tables:
-            yield _packed([self._run(oid) for oid in self._tables])
+            yield _packed([self._row(oid) for oid in self._tables])
 
-    def _run(self, oid: int, records: pa.RecordBatch | None = None) -> _Run:
+    def _rows(self, oid: int) -> list[_Row]:
+        """Return the rows of the buffered records of a table: one, or pieces if it is large."""
+        batches, size = self._buffered.pop(oid), self._sizes.pop(oid)
+        records = pa.concat_batches(batches) if len(batches) > 1 else batches[0]
+        rows = max(1, -(-len(records) // max(1, size // _PIECE_BYTES)))
+        starts = range(0, len(records), rows)
+        return [self._row(oid, records.slice(start, rows)) for start in starts]
+
+    def _row(self, oid: int, records: pa.RecordBatch | None = None) -> _Row:
         table = self._tables[oid]
         if oid not in self._schemas:
-            self._schemas[oid] = table.rows.schema.serialize()
+            self._schemas[oid] = table.rows.schema.serialize().to_pybytes()
         error = self._errors.get(oid)
         text = None if error is None else str(error)
-        return _Run(oid, table.name, self._schemas[oid], records, text)
+        return _packed_row(oid, table.name, self._schemas[oid], records, text)
 
     def _letter_rows(self) -> pa.RecordBatch:
         """Return a row for the dead letters of each relation."""
         names = {oid: table.name for oid, table in self._tables.items()}
-        schema = SPARK_LETTERS.serialize()
-        return _packed(
-            [
-                _Run(oid, LETTERS, schema, cast_batch(to_arrow(each, names).columns, SPARK_LETTERS))
-                for oid, each in self._letters.items()
-            ]
-        )
+        schema = SPARK_LETTERS.serialize().to_pybytes()
+        rows = []
+        for oid, letters in self._letters.items():
+            records = cast_batch(to_arrow(letters, names).columns, SPARK_LETTERS)
+            rows.append(_packed_row(oid, LETTERS, schema, records))
+        return _packed(rows)
 
 
 def unpack(packed: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -161,43 +141,29 @@ def unpack(packed: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.R
                 yield pa.ipc.read_record_batch(message, schema)
 
 
-def _packed(runs: Sequence[_Run]) -> pa.RecordBatch:
-    """Return runs as packed rows."""
-    data = [b"" if run.records is None else _message(run.records) for run in runs]
-    arrays = [
-        pa.array([run.relation_oid for run in runs], pa.int64()),
-        pa.array([run.relation for run in runs], pa.string()),
-        pa.array([len(run.records or ()) for run in runs], pa.int64()),
-        pa.array([len(each) for each in data], pa.int64()),
-        pa.array([run.error for run in runs], pa.string()),
-        _binary([run.schema for run in runs]),
-        _binary(data),
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=PACKED)
+def _packed_row(
+    oid: int,
+    name: str,
+    schema: bytes,
+    records: pa.RecordBatch | None,
+    error: str | None = None,
+) -> _Row:
+    """Return a row with records as one message of Arrow IPC, compressed."""
+    data: bytes | memoryview = b""
+    if records is not None:
+        file = pa.BufferOutputStream()
+        pa.ipc.new_stream(file, records.schema, options=_COMPRESSED).write(records)
+        data = memoryview(file.getvalue())[len(schema) :]
+    return {
+        "relation_oid": oid,
+        "relation": name,
+        "rows": len(records or ()),
+        "bytes": len(data),
+        "error": error,
+        "schema": schema,
+        "data": data,
+    }
 
 
-def _pieces(buffered: _Buffered) -> Iterator[pa.RecordBatch]:
-    """Yield the batches as one, or cut into pieces if it is large."""
-    (first, *others) = buffered.batches
-    records = pa.concat_batches([first, *others]) if others else first
-    count = max(1, buffered.size // _PIECE_BYTES)
-    rows = max(1, -(-len(records) // count))
-    for start in range(0, len(records), rows):
-        yield records.slice(start, rows)
-
-
-def _binary(values: list[pa.Buffer | bytes]) -> pa.BinaryArray:
-    """Return values as an array, without a copy if there is one."""
-    offsets = np.zeros(len(values) + 1, np.int32)
-    np.cumsum([len(value) for value in values], out=offsets[1:])
-    data = values[0] if len(values) == 1 else b"".join(values)
-    return pa.BinaryArray.from_buffers(
-        pa.binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    )
-
-
-def _message(records: pa.RecordBatch) -> pa.Buffer:
-    """Return records as one message of Arrow IPC, compressed."""
-    file = pa.BufferOutputStream()
-    pa.ipc.new_stream(file, records.schema, options=_COMPRESSED).write(records)
-    return file.getvalue()[records.schema.serialize().size :]
+def _packed(rows: list[_Row]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(rows, schema=PACKED)
