@@ -44,29 +44,20 @@ __all__ = [
 
 # Imported at first use: Spark 3.5 has no data sources in Python, and the table of
 # Spark's Arrow types needs no Spark.
-_MODULES = {
-    "Comparison": ".comparing.result",
-    "LogTables": "tables",
-    "Merged": "sinks.merge",
-    "PgoutputDataSource": "source",
-    "PlannedChanges": "decode.dataframe",
-    "RowDifference": ".comparing.result",
-    "TableComparison": ".comparing.result",
-    "auto_cdc_rows": "sinks.auto_cdc",
-    "compare": "comparison",
-    "decode_changes": "decode.dataframe",
-    "decode_partition": "decode.rdd",
-    "latest": "reduction.latest",
-    "merge_into": "sinks.merge",
-    "mirror": "mirror",
-    "plan_changes": "decode.dataframe",
-    "plan_partitions": "decode.rdd",
-    "read_dead_letters": "dead_letters",
-    "read_tables": "tables",
-    "replay_table": "mirror",
-    "resume_table": "mirror",
-    "unpack_tables": "tables",
+_NAMES = {
+    ".comparing.result": ("Comparison", "RowDifference", "TableComparison"),
+    "comparison": ("compare",),
+    "dead_letters": ("read_dead_letters",),
+    "decode.dataframe": ("PlannedChanges", "decode_changes", "plan_changes"),
+    "decode.rdd": ("decode_partition", "plan_partitions"),
+    "mirror": ("mirror", "replay_table", "resume_table"),
+    "reduction.latest": ("latest",),
+    "sinks.auto_cdc": ("auto_cdc_rows",),
+    "sinks.merge": ("Merged", "merge_into"),
+    "source": ("PgoutputDataSource",),
+    "tables": ("LogTables", "read_tables", "unpack_tables"),
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __dir__() -> list[str]:

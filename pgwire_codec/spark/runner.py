@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
@@ -47,13 +46,12 @@ class SparkRunner:
     def map(self, task: Callable[[T], R], items: Sequence[T], size: int) -> list[R]:
         if size < _SMALL_BYTES:
             return self._threads.map(task, items, size)
-        pickled = _Pickled(items)
 
-        def run(number: int) -> R:
+        def run(item: T) -> R:
             begin_task()
-            return task(pickled[number])
+            return task(item)
 
-        return _collect(self._numbers(len(items)).map(run))
+        return _collect(self._tasks(items).map(run))
 
     def exchange(
         self,
@@ -64,11 +62,10 @@ class SparkRunner:
     ) -> tuple[list[F], list[R]]:
         if size < _SMALL_BYTES:
             return self._threads.exchange(split, items, merge, size)
-        pickled = _Pickled(items)
 
-        def run(number: int) -> Iterator[tuple[BucketKey, Any]]:
+        def run(item: T) -> Iterator[tuple[BucketKey, Any]]:
             begin_task()
-            for result in split(pickled[number]):
+            for result in split(item):
                 if isinstance(result, Piece):
                     yield result.key, compressed(result.rows)
                 else:
@@ -86,26 +83,15 @@ class SparkRunner:
                 yield False, merge(key, pieces)
 
         count = min(-(-size // _TASK_BYTES), _MOST_TASKS)
-        pairs = self._numbers(len(items)).flatMap(run)
+        pairs = self._tasks(items).flatMap(run)
         gathered = pairs.partitionBy(count, lambda key: sum(key)).mapPartitions(gather)
         results = _collect(gathered)
         facts = [result for is_fact, result in results if is_fact]
         return facts, [result for is_fact, result in results if not is_fact]
 
-    def _numbers(self, count: int) -> RDD[int]:
-        """Return numbers, each of which is a task."""
-        return self._context.parallelize(range(count), max(count, 1))
-
-
-class _Pickled(Generic[T]):
-    """Items of which each task unpickles its own."""
-
-    def __init__(self, items: Sequence[T]) -> None:
-        self._data = [pickle.dumps(item) for item in items]
-
-    def __getitem__(self, number: int) -> T:
-        item: T = pickle.loads(self._data[number])
-        return item
+    def _tasks(self, items: Sequence[T]) -> RDD[T]:
+        """Return items, each of which is a task."""
+        return self._context.parallelize(items, max(len(items), 1))
 
 
 def spark_runner(spark: SparkSession) -> SparkRunner:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -13,7 +13,7 @@ from pgwire_codec.log import Log
 from pgwire_codec.spark.arrow_types import spark_schema
 from pgwire_codec.spark.failures import error_of
 from pgwire_codec.spark.formats.packed import LETTERS, PACKED, unpack
-from pgwire_codec.spark.tasks import begin_task
+from pgwire_codec.spark.tasks import Batches, begin_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -141,19 +141,10 @@ def unpack_tables(packed: DataFrame) -> LogTables:
     kept = packed.persist()
     try:
         # One partition: without partial aggregates, and without Spark's 200 partitions in streams.
-        totals = (
-            kept.drop("data")
-            .repartition(1)
-            .groupBy("relation_oid", "relation")
-            .agg(
-                functions.sum("rows"),
-                functions.sum("bytes"),
-                functions.max("error"),
-                functions.max("schema"),
-            )
-            .orderBy("relation")
-            .collect()
-        )
+        tables = kept.drop("data").repartition(1).groupBy("relation_oid", "relation")
+        sums = (functions.sum("rows"), functions.sum("bytes"))
+        texts = (functions.max("error"), functions.max("schema"))
+        totals = tables.agg(*sums, *texts).orderBy("relation").collect()
     except Exception:
         kept.unpersist()
         raise
@@ -163,12 +154,8 @@ def unpack_tables(packed: DataFrame) -> LogTables:
     letters: dict[int, DataFrame] = {}
     for oid, name, count, size, error, serialized in totals:
         schema = pa.ipc.read_schema(pa.py_buffer(bytes(serialized)))
-        unpacked = (
-            kept.where((kept.relation_oid == oid) & (kept.relation == name))
-            .select("data")
-            .coalesce(-(-max(size, 1) // _TASK_BYTES))
-            .mapInArrow(_unpacking(schema), spark_schema(schema))  # type: ignore[arg-type]
-        )
+        of_table = kept.where((kept.relation_oid == oid) & (kept.relation == name)).select("data")
+        unpacked = _unpacked(of_table.coalesce(-(-max(size, 1) // _TASK_BYTES)), schema)
         if name == LETTERS:
             letters[oid] = unpacked
             continue
@@ -177,9 +164,10 @@ def unpack_tables(packed: DataFrame) -> LogTables:
     return LogTables(kept, rows, counts, oids, letters)
 
 
-def _unpacking(schema: pa.Schema) -> Callable[[Iterator[Any]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _unpacked(packed: DataFrame, schema: pa.Schema) -> DataFrame:
+    def run(batches: Batches) -> Batches:
         begin_task()
         return unpack(batches, schema)
 
-    return run
+    # Not map_in_arrow, which looks for lists: there are many tables.
+    return packed.mapInArrow(run, spark_schema(schema))  # type: ignore[arg-type]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -11,10 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pgwire_codec.changes.batch import ChangeBatch
-from pgwire_codec.changes.table_schema import CommitColumns
-from pgwire_codec.spark.arrow_types import cast_batch, spark_arrow_schema
-from pgwire_codec.spark.formats.native import NativeRows
-from pgwire_codec.transactions.carry import RelationVersion
+from pgwire_codec.changes.table_schema import CommitColumns, TableSchema
+from pgwire_codec.spark.arrow_types import cast_batch
+from pgwire_codec.spark.formats.native import NativeRows, row_fields
 
 _SOURCE: Final = pa.struct(
     [
@@ -34,8 +31,7 @@ _SOURCE: Final = pa.struct(
 )
 
 
-@dataclass(frozen=True)
-class DebeziumRows:
+class DebeziumRows(NativeRows):
     """``before``, ``after``, ``op``, ``source`` and ``ts_ms``, with the table's own types.
 
     ``op`` is c, u, d or t; r for rows of a snapshot. ``ts_ms``, here and in ``source``, is the time
@@ -44,34 +40,29 @@ class DebeziumRows:
     their place, which only a string could hold.)
     """
 
-    native: NativeRows
-    database: str
-    schema: pa.Schema
-
     @classmethod
-    def of(cls, native: NativeRows, database: str) -> DebeziumRows:
-        """Return the format for rows of a table."""
-        fields = [
-            ("before", native.row_type),
-            ("after", native.row_type),
-            ("op", pa.string()),
-            ("source", _SOURCE),
-            ("ts_ms", pa.int64()),
+    def fields(cls, table: TableSchema) -> list[pa.Field]:
+        row = pa.struct(row_fields(table))
+        return [
+            pa.field("before", row),
+            pa.field("after", row),
+            pa.field("op", pa.string()),
+            pa.field("source", _SOURCE),
+            pa.field("ts_ms", pa.int64()),
         ]
-        return cls(native, database, spark_arrow_schema(pa.schema(fields)))
 
     @property
     def commit_columns(self) -> CommitColumns:
         return CommitColumns(("source", "commit_lsn"), ())
 
     def record_batch(self, batch: ChangeBatch) -> pa.RecordBatch:
-        converted = self.native.convert(batch)
+        converted = self.convert(batch)
         op = batch.op
         is_snapshot = batch.xid == 0
-        row = self.native.rows(converted)
+        row = self.rows(converted)
         is_delete = op == ord("D")
         # The old tuple of a delete is in the table's columns.
-        before = pc.if_else(pa.array(is_delete), row, self.native.old_rows(converted))
+        before = pc.if_else(pa.array(is_delete), row, self.old_rows(converted))
         is_gone = is_delete | (op == ord("T"))
         after = pc.if_else(pa.array(is_gone), None, row)
         letters = np.select(
@@ -90,7 +81,7 @@ class DebeziumRows:
                 pa.repeat(batch.relation.namespace, count),
                 pa.repeat(batch.relation.name, count),
                 *(
-                    self.native.metadata(converted, name)
+                    self.metadata(converted, name)
                     for name in ("_xid", "_lsn", "_commit_lsn", "_seq", "_origin", "_unchanged")
                 ),
             ],
@@ -98,6 +89,3 @@ class DebeziumRows:
         )
         arrays = [before, after, pa.array(letters, pa.string()), source, milliseconds]
         return cast_batch(arrays, self.schema)
-
-    def check(self, versions: Sequence[RelationVersion]) -> None:
-        self.native.check(versions)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,14 +11,20 @@ import pyarrow.compute as pc
 
 from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.metadata import free_name
-from pgwire_codec.changes.table_schema import CommitColumns
-from pgwire_codec.spark.arrow_types import cast_batch, spark_arrow_schema
-from pgwire_codec.spark.formats.native import NativeRows
-from pgwire_codec.transactions.carry import RelationVersion
+from pgwire_codec.changes.table_schema import CommitColumns, TableSchema
+from pgwire_codec.spark.arrow_types import cast_batch
+from pgwire_codec.spark.formats.native import NativeRows, row_fields
+
+_METADATA: Final = {
+    "_change_type": pa.string(),
+    "_commit_version": pa.int64(),
+    "_commit_timestamp": pa.timestamp("us", "UTC"),
+    "_seq": pa.int64(),
+    "_unchanged": pa.list_(pa.string()),
+}
 
 
-@dataclass(frozen=True)
-class DeltaFeedRows:
+class DeltaFeedRows(NativeRows):
     """The table's columns, then ``_change_type``, ``_commit_version`` and ``_commit_timestamp``.
 
     These are the columns of Delta's change data feed; ``_commit_version`` is the commit LSN.
@@ -28,32 +33,21 @@ class DeltaFeedRows:
     the server sent an old tuple. The preimage is whole under ``REPLICA IDENTITY FULL``.
     """
 
-    native: NativeRows
-    schema: pa.Schema
-
     @classmethod
-    def of(cls, native: NativeRows) -> DeltaFeedRows:
-        """Return the format for rows of a table."""
+    def fields(cls, table: TableSchema) -> list[pa.Field]:
         metadata = [
-            ("_change_type", pa.string()),
-            ("_commit_version", pa.int64()),
-            ("_commit_timestamp", pa.timestamp("us", "UTC")),
-            ("_seq", pa.int64()),
-            ("_unchanged", pa.list_(pa.string())),
+            pa.field(free_name(name, table.columns), kind) for name, kind in _METADATA.items()
         ]
-        taken = native.table.columns
-        fields = [pa.field(free_name(name, taken), kind) for name, kind in metadata]
-        return cls(native, spark_arrow_schema(pa.schema([*native.row_fields, *fields])))
+        return [*row_fields(table), *metadata]
 
     @property
     def commit_columns(self) -> CommitColumns:
-        taken = self.native.table.columns
-        lsn, time = (free_name(name, taken) for name in ("_commit_version", "_commit_timestamp"))
+        _, lsn, time, *_ = (free_name(name, self.table.columns) for name in _METADATA)
         return CommitColumns((lsn,), (time,))
 
     def record_batch(self, batch: ChangeBatch) -> pa.RecordBatch:
-        converted = self.native.convert(batch)
-        old = self.native.old_rows(converted)
+        converted = self.convert(batch)
+        old = self.old_rows(converted)
         has_preimage = (batch.op == ord("U")) & old.is_valid().to_numpy(zero_copy_only=False)
         # Each change, after its preimage if it has one: taken from new rows followed by old rows.
         count = np.where(has_preimage, 2, 1)
@@ -61,19 +55,16 @@ class DeltaFeedRows:
         is_preimage = np.zeros(len(change), np.bool_)
         is_preimage[(np.cumsum(count) - count)[has_preimage]] = True
         image = pa.array(np.where(is_preimage, change + len(batch), change))
-        row = pa.concat_arrays([self.native.rows(converted), old]).take(image)
+        row = pa.concat_arrays([self.rows(converted), old]).take(image)
         change_type = _change_types(batch.op[change], is_preimage)
         commit_lsn, commit_time, seq, unchanged = (
-            self.native.metadata(converted, name).take(pa.array(change))
+            self.metadata(converted, name).take(pa.array(change))
             for name in ("_commit_lsn", "_commit_time", "_seq", "_unchanged")
         )
         unchanged = pc.if_else(pa.array(is_preimage), None, unchanged)
         return cast_batch(
             [*row.flatten(), change_type, commit_lsn, commit_time, seq, unchanged], self.schema
         )
-
-    def check(self, versions: Sequence[RelationVersion]) -> None:
-        self.native.check(versions)
 
 
 def _change_types(op: npt.NDArray[np.uint8], is_preimage: npt.NDArray[np.bool_]) -> pa.Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -24,13 +24,17 @@ from pgwire_codec.spark.options import SourceOptions
 from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.types import TypeOptions, TypeRegistry
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 @dataclass(frozen=True)
 class NativeRows:
     """The table's columns, then the metadata columns, as :func:`decode_changes` returns them.
 
     Batches of another relation are accepted if its columns fit. Updates and deletes must have been
-    sent with the replica identity of the version that is ``checked``, if there is one.
+    sent with the replica identity of the version that is ``checked``, if there is one. Rows of
+    other styles are made of these.
     """
 
     table: TableSchema
@@ -38,6 +42,7 @@ class NativeRows:
     registry: TypeRegistry
     schema: pa.Schema
     checked: Relation | None
+    database: str
 
     @classmethod
     def of(
@@ -45,9 +50,10 @@ class NativeRows:
         options: SourceOptions,
         newest: RelationVersion,
         versions: Sequence[RelationVersion],
+        database: str,
         leaves: PossibleLeaves,
         registry: TypeRegistry,
-    ) -> NativeRows:
+    ) -> Self:
         """Return the format of a table, by its newest version and all versions of all tables."""
         types = options.decoder.type_options
         table = table_schema(
@@ -62,7 +68,13 @@ class NativeRows:
             leaves=leaves,
         )
         checked = newest.relation if options.check_identity else None
-        return cls(table, types, registry, spark_arrow_schema(table.arrow), checked)
+        schema = spark_arrow_schema(pa.schema(cls.fields(table)))
+        return cls(table, types, registry, schema, checked, database)
+
+    @classmethod
+    def fields(cls, table: TableSchema) -> list[pa.Field]:
+        """Return the columns of the rows."""
+        return list(table.arrow)
 
     @property
     def commit_columns(self) -> CommitColumns:
@@ -90,31 +102,28 @@ class NativeRows:
             check_identity(batch, self.checked)
         return to_record_batch(batch, self.table)
 
-    @property
-    def row_type(self) -> pa.StructType:
-        """Type of the table's columns as one struct."""
-        return pa.struct(self.row_fields)
-
-    @property
-    def row_fields(self) -> list[pa.Field]:
-        """Fields of the table's columns."""
-        return [self.table.arrow.field(name) for name in self.table.columns]
-
     def rows(self, converted: pa.RecordBatch) -> pa.StructArray:
         """Return the table's columns of converted rows as one struct, never null."""
-        if not self.table.columns:  # of no arrays, pyarrow makes a struct without rows
-            return pa.array([{}] * len(converted), self.row_type)
+        fields = row_fields(self.table)
+        if not fields:  # of no arrays, pyarrow makes a struct without rows
+            return pa.array([{}] * len(converted), pa.struct([]))
         arrays = [converted.column(name) for name in self.table.columns]
-        return pa.StructArray.from_arrays(arrays, fields=self.row_fields)
+        return pa.StructArray.from_arrays(arrays, fields=fields)
 
     def old_rows(self, converted: pa.RecordBatch) -> pa.StructArray:
         """Return the old tuples of converted rows as one struct, null if a row has none."""
+        fields = row_fields(self.table)
         if "_before" not in self.table.metadata:  # no column, or no old tuple ever
-            return pa.nulls(len(converted), self.row_type)
+            return pa.nulls(len(converted), pa.struct(fields))
         before: Any = self.metadata(converted, "_before")
         arrays = [before.field(name) for name in self.table.columns]
-        return pa.StructArray.from_arrays(arrays, fields=self.row_fields, mask=before.is_null())
+        return pa.StructArray.from_arrays(arrays, fields=fields, mask=before.is_null())
 
     def metadata(self, converted: pa.RecordBatch, name: str) -> pa.Array:
         """Return a metadata column of converted rows, by its usual name."""
         return converted.column(self.table.metadata[name])
+
+
+def row_fields(table: TableSchema) -> list[pa.Field]:
+    """Return the fields of a table's columns."""
+    return [table.arrow.field(name) for name in table.columns]

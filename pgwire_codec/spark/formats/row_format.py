@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa
 
@@ -17,6 +17,8 @@ from pgwire_codec.spark.formats.native import NativeRows
 from pgwire_codec.spark.options import SourceOptions
 from pgwire_codec.transactions.carry import RelationVersion
 from pgwire_codec.types import TypeRegistry
+
+_STYLES: Final = {"native": NativeRows, "debezium": DebeziumRows, "delta": DeltaFeedRows}
 
 
 class RowFormat(Protocol):
@@ -56,9 +58,5 @@ def row_format(
     """
     if newest is None:
         return AnyTableRows.of(relation_oid=options.with_relation_oid)
-    native = NativeRows.of(options, newest, versions, leaves, registry)
-    if options.style == "debezium":
-        return DebeziumRows.of(native, database)
-    if options.style == "delta":
-        return DeltaFeedRows.of(native)
-    return native
+    style = _STYLES[options.style]
+    return style.of(options, newest, versions, database, leaves, registry)
