@@ -127,7 +127,7 @@ def plan_packed(
     for name, version in newest.items():
         oid = version.relation.oid
         known = [*of_relation.get(oid, []), version]
-        rows = row_format(options, version, known, log.source.database, leaves, log.registry)
+        rows = row_format(options, version, known, log, leaves)
         tables[oid] = PackedTable(name, rows)
     planned: list[InputPartition] = []
     for partition, changed in zip(plan.partitions, plan.changed, strict=True):

@@ -154,7 +154,7 @@ def _row_format(options: SourceOptions) -> tuple[RowFormat | None, int | None]:
             scope, lambda: versions, table=options.table, relation_oid=options.relation_oid
         )
     leaves = PossibleLeaves(version for _, version in scope.relations.values())
-    rows = row_format(options, newest, versions, log.source.database, leaves, log.registry)
+    rows = row_format(options, newest, versions, log, leaves)
     return rows, None if newest is None else newest.relation.oid
 
 

@@ -186,10 +186,8 @@ def _relations_in_range(
     changed = [name for name, version in old.items() if _oid(new.get(name)) != _oid(version)]
     if changed and options.on_relation_change == "fail":
         name = changed[0]
-        holder = _oid(new.get(name))
-        raise _other_relation(
-            name, at_end, old[name].relation.oid, holder, after, until, options.table is not None
-        )
+        relations = old[name].relation.oid, _oid(new.get(name))
+        raise _other_relation(options, name, relations, at_end, after, until)
     selected: dict[int, dict[str, RelationVersion]] = {}
     for name, version in new.items():
         oid, begin = version.relation.oid, after
@@ -206,12 +204,15 @@ def _oid(version: RelationVersion | None) -> int | None:
 
 
 def _other_relation(
-    table: str, at_end: Scope, old: int, new: int | None, after: int, until: int, is_one: bool
+    options: SourceOptions,
+    table: str,
+    relations: tuple[int, int | None],
+    at_end: Scope,
+    after: int,
+    until: int,
 ) -> LogError:
-    """Return the error for a stream of a table whose name another relation, or none, has now.
-
-    ``is_one``: the stream has only this table.
-    """
+    """Return the error for a stream of a table whose name another relation, or none, has now."""
+    old, new = relations
     holder = "no relation has" if new is None else f"relation {new} has"
     name = at_end.relations[old][1].qualified_name
     renamed = "" if name == table else f"; relation {old} is {name} now"
@@ -220,7 +221,7 @@ def _other_relation(
         "merge_into then replace the rows."
     )
     hint = replace
-    if is_one:
+    if options.table is not None:  # the only one of the stream
         hint = (
             f"Set relationOid={old} in place of table to continue with the old relation. {replace}"
         )

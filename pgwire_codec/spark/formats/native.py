@@ -78,13 +78,16 @@ class NativeRows:
 
     @property
     def commit_columns(self) -> CommitColumns:
+        """Columns by which rows are filtered before they are decoded."""
         names = self.table.metadata
         return CommitColumns((names["_commit_lsn"],), (names["_commit_time"],))
 
     def record_batch(self, batch: ChangeBatch) -> pa.RecordBatch:
+        """Return the rows of a batch."""
         return cast_batch(self.convert(batch).columns, self.schema)
 
     def check(self, versions: Sequence[RelationVersion]) -> None:
+        """Raise ``TableError`` when one of these versions of the table does not fit."""
         for version in versions:
             if version not in self.table.versions:
                 reason = misfit(version, self.table, self.types, self.registry)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pgwire_codec.changes.metadata import metadata_names
+from pgwire_codec.errors import TableError
 from pgwire_codec.lake.change_columns import ChangeColumns
 
 if TYPE_CHECKING:
@@ -61,13 +62,18 @@ def old_key(columns: ChangeColumns, number: int) -> Column:
     updated = functions.col("_op") == "U"
     if not columns.before:
         # The server refuses updates without a replica identity, so _before was left out.
-        no_before = functions.raise_error(
-            functions.lit(
-                "update without _before: changes of the key cannot be detected — hint: Decode "
-                'with `before="key"`.'
-            )
+        no_before = stop(
+            "update without _before: changes of the key cannot be detected",
+            hint='Decode with `before="key"`.',
         )
         return functions.when(updated, no_before).otherwise(new_key(columns, number))
     before = functions.col("_before")
     has_before = updated & before.isNotNull()
     return functions.when(has_before, before[f"c{number}"]).otherwise(new_key(columns, number))
+
+
+def stop(message: str, hint: str) -> Column:
+    """Return an expression that raises an error."""
+    from pyspark.sql import functions
+
+    return functions.raise_error(functions.lit(str(TableError(message, hint=hint))))

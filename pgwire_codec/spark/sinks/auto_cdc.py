@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pgwire_codec.changes.metadata import RELATION_OID
-from pgwire_codec.errors import OptionError, TableError
+from pgwire_codec.errors import OptionError
 from pgwire_codec.lake.change_columns import ChangeColumns
-from pgwire_codec.spark.reduction.change_columns import columns_of, new_key, numbered, old_key
+from pgwire_codec.spark.reduction.change_columns import columns_of, new_key, numbered, old_key, stop
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -79,7 +79,7 @@ def auto_cdc_rows(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
     col = functions.col
     columns = columns_of(changes, keys)
     places = ["_commit_lsn", "_seq", *({RELATION_OID} & columns.metadata.keys())]
-    truncated = _stop(
+    truncated = stop(
         "AUTO CDC cannot apply a truncate",
         hint="Apply it to the target by a full refresh, or use merge_into.",
     )
@@ -120,7 +120,7 @@ def _sent(number: int, columns: ChangeColumns) -> Column:
     from pyspark.sql import functions
 
     name = columns.table[number]
-    lost = _stop(
+    lost = stop(
         f"column {name} was not sent (it is unchanged TOAST) and is not in _before: AUTO CDC "
         "would overwrite it with NULL",
         hint="Set REPLICA IDENTITY FULL, with which the server sends old rows, or use merge_into.",
@@ -131,9 +131,3 @@ def _sent(number: int, columns: ChangeColumns) -> Column:
         old = functions.coalesce(functions.col("_before")[f"c{number}"], old)
     is_unchanged = functions.array_contains("_unchanged", name)
     return functions.when(is_unchanged, old).otherwise(functions.col(f"c{number}"))
-
-
-def _stop(message: str, hint: str) -> Column:
-    from pyspark.sql import functions
-
-    return functions.raise_error(functions.lit(str(TableError(message, hint=hint))))

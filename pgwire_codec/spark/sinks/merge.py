@@ -166,30 +166,31 @@ def _apply(target: Target, rows: DataFrame, columns: ChangeColumns) -> Merged:
     if facts is None or facts.newest.commit_lsn <= after:
         return Merged(position.commit_lsn)
     is_truncated = facts.truncated is not None and facts.truncated.commit_lsn > after
-    empties = is_truncated or facts.after < after  # or they are of another relation
-    work, files = _work(target, form, facts, empties=empties), target.files
-    appends = facts.has_inserts_only and not empties and (not columns.keys or files.is_empty)
-    outcomes = work.append(rows) if appends else work.merge(rows)
+    replaces = is_truncated or facts.after < after  # or they are of another relation
+    work = _work(target, form, facts, replaces=replaces)
+    can_append = not replaces and (not columns.keys or work.target.is_empty)
+    outcomes = work.append(rows) if facts.has_inserts_only and can_append else work.merge(rows)
     try:
-        merged, commit = _commit(target, rows.sparkSession, work, outcomes, empties=empties)
+        merged, commit = _commit(target, rows.sparkSession, work, outcomes)
     except Exception:
-        _discard(files, outcomes)
+        _discard(work.target, outcomes)
         raise
     try:
         target.commit(commit)
     except CommitConflict:
-        _discard(files, outcomes)
+        _discard(work.target, outcomes)
         raise
     return merged
 
 
-def _work(target: Target, form: ChangeForm, facts: MergeFacts, *, empties: bool) -> MergeWork:
+def _work(target: Target, form: ChangeForm, facts: MergeFacts, *, replaces: bool) -> MergeWork:
     names, held = form.columns.table, target.schema
-    others = [] if held is None or empties else [each for each in held if each.name not in names]
+    others = [] if held is None or replaces else [each for each in held if each.name not in names]
     return MergeWork(
         form,
         facts,
-        replace(target.files, files=()) if empties else target.files,
+        replaces,
+        replace(target.files, files=()) if replaces else target.files,
         target.file_schema(form.schema if held is None else held),
         target.layout,
         pa.schema(others),
@@ -198,12 +199,7 @@ def _work(target: Target, form: ChangeForm, facts: MergeFacts, *, empties: bool)
 
 
 def _commit(
-    target: Target,
-    spark: SparkSession,
-    work: MergeWork,
-    outcomes: list[MergeOutcome],
-    *,
-    empties: bool,
+    target: Target, spark: SparkSession, work: MergeWork, outcomes: list[MergeOutcome]
 ) -> tuple[Merged, Commit]:
     """Return the result of tasks, and its commit. Files of rows that remain join the outcomes."""
     for outcome in outcomes:
@@ -214,9 +210,9 @@ def _commit(
         facts.newest.commit_lsn,
         sum(each.inserted for each in outcomes),
         sum(each.updated for each in outcomes),
-        _count_rows(target.files) if empties else sum(each.removed for each in outcomes),
+        _count_rows(target.files) if work.replaces else sum(each.removed for each in outcomes),
     )
-    deleted = {} if empties else deleted_rows(outcomes)
+    deleted = {} if work.replaces else deleted_rows(outcomes)
     removed: tuple[str, ...] = ()
     if deleted and not target.marks:
         copies = copy_without(target, spark_runner(spark), deleted)
@@ -227,7 +223,7 @@ def _commit(
         [file for outcome in outcomes for file in outcome.files],
         deleted,
         removed,
-        replaces=empties and not is_new,
+        replaces=work.replaces and not is_new,
         schema=work.form.schema if is_new else None,
         counts={
             "numTargetRowsInserted": merged.inserted,

@@ -216,6 +216,8 @@ class MergeWork:
 
     form: ChangeForm
     facts: MergeFacts
+    #: Whether the changes replace all rows of the target.
+    replaces: bool
     #: Files in which rows are looked up: none if all are replaced.
     target: TableFiles
     #: Columns of new data files.
