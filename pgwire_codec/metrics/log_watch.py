@@ -11,7 +11,7 @@ from pgwire_codec.capture.lag import Lag, Sample, Samples
 from pgwire_codec.capture.status import code_of
 from pgwire_codec.errors import PgwireError
 from pgwire_codec.protocol.epoch import EPOCH_MICROSECONDS
-from pgwire_codec.spark.change_watch import ChangeWatch, LogCounts
+from pgwire_codec.spark.log_counts import LogCounts
 
 if TYPE_CHECKING:
     from pgwire_codec.lake.status import TableStatus
@@ -45,7 +45,7 @@ class LogWatch:
         self._interval = interval
         self._log: Log | None = None
         self._samples = Samples()
-        self._changes = ChangeWatch()
+        self._searched: LogCounts | None = None
         self._first = 0  # end of the log in the first sample
         self._wanted: dict[str, int] = {}  # end of the log when each table was seen to change
         self._sampled = time.monotonic()
@@ -99,12 +99,12 @@ class LogWatch:
             self._log = Log(self._uri)
         self._log.refresh()
         end = self._log.end.lsn
-        changed = self._changes.changed(self._log)
+        changed = None if self._searched is None else self._searched.changed(self._log)
         if changed is None:
             self._first, self._wanted = end, {}
         else:
             self._wanted = {**self._wanted, **dict.fromkeys(changed, end)}
-        self._changes.searched(LogCounts.of(self._log))
+        self._searched = LogCounts.of(self._log) or self._searched
         self._samples.add(Sample(end, time.time()))
         self.end_lsn = end
         self._sampled = time.monotonic()

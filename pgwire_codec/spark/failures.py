@@ -21,6 +21,7 @@ _THROWN: Final = re.compile(r"^: (.*)", re.MULTILINE)
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _RAISED: Final = re.compile(r"^(?:Caused by: )?(\w[\w.]*(?:: .*)?)$", re.MULTILINE)
 
+#: Error of this package.
 _OURS: Final = re.compile(r"pgwire_codec\.errors\.\w+: (.*)")
 
 #: Texts of the operating system for a disk that is full. Every engine's errors contain them.
@@ -38,7 +39,10 @@ def failure_of(text: str) -> PgwireError:
             hint="The machine is busy. Start again when it is less so.",
             is_transient=True,
         )
-    return _full_disk(text) or _error_in(text) or PgwireError(cause_of(text))
+    if full := _full_disk(text):
+        return full
+    ours = _OURS.findall(text)
+    return error_of(ours[-1]) if ours else PgwireError(cause_of(text))
 
 
 def cause_of(text: str) -> str:
@@ -67,12 +71,6 @@ def _full_disk(text: str) -> PgwireError | None:
                 is_transient=True,
             )
     return None
-
-
-def _error_in(text: str) -> TableError | None:
-    """Return the error of this package in the text of one that Spark raised; None without one."""
-    found = _OURS.findall(text)
-    return error_of(found[-1]) if found else None
 
 
 def error_of(text: str) -> TableError:

@@ -13,8 +13,8 @@ from pgwire_codec.lake.table_names import TableNames
 from pgwire_codec.log import Log, LogPosition
 from pgwire_codec.log.positions import position_of
 from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
-from pgwire_codec.spark.change_watch import ChangeWatch, LogCounts
 from pgwire_codec.spark.formats.row_format import RowFormat
+from pgwire_codec.spark.log_counts import LogCounts
 from pgwire_codec.spark.options import SourceOptions
 from pgwire_codec.spark.partitions import plan_packed, plan_partitions, read_partition
 from pgwire_codec.transactions.carry import RelationVersion, Scope
@@ -59,12 +59,12 @@ class PgoutputStreamReader(DataSourceStreamReader):
             self._names = TableNames((options.table,))
         self._log: Log | None = None
         self._place: dict[str, Any] | None = None  # end of the last micro-batch
-        self._watch = ChangeWatch()
+        self._searched: LogCounts | None = None  # where its tables have no later changes
         self._counts: tuple[dict[str, Any], LogCounts | None] | None = None  # at an offset
 
     def __getstate__(self) -> dict[str, Any]:
         # Tasks only read partitions, which contain the log's location.
-        return self.__dict__ | {"_log": None, "_watch": None, "_counts": None}
+        return self.__dict__ | {"_log": None, "_searched": None, "_counts": None}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (the names are Spark's)
         log = self._refreshed()
@@ -100,12 +100,12 @@ class PgoutputStreamReader(DataSourceStreamReader):
         if end.lsn <= begin.lsn:  # messages without a commit make no micro-batch
             return start
         if self._counts is not None and self._counts[0] == start:
-            self._watch.searched(self._counts[1])
+            self._searched = self._counts[1] or self._searched
         tables = self._tables(log, begin.lsn, end.lsn)
         if tables is not None and log.number_of(begin.ordinal) >= len(log) - 2:
-            counts = LogCounts.of(log)
-            if not self._watch.has_changes(log, tables):
-                self._watch.searched(counts)
+            changed = None if self._searched is None else self._searched.changed(log)
+            if changed is not None and changed.isdisjoint(tables):
+                self._searched = LogCounts.of(log) or self._searched
                 return start
         return self._counted(log, end)
 
