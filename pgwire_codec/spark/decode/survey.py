@@ -38,7 +38,7 @@ class SurveyedPart:
     first: int
     last: int
     count: int
-    #: Whether ordinals are strictly ascending.
+    #: True if ordinals are strictly ascending.
     is_sorted: bool
     #: Some of the ordinals.
     sample: list[int]

@@ -216,7 +216,7 @@ class MergeWork:
 
     form: ChangeForm
     facts: MergeFacts
-    #: Whether the changes replace all rows of the target.
+    #: True if the changes replace all rows of the target.
     replaces: bool
     #: Files in which rows are looked up: none if all are replaced.
     target: TableFiles
