@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from pgwire_codec.errors import DecodeError, Rejected, TableError
@@ -41,14 +42,24 @@ _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False
 #: In place of a table's name, in packed rows of dead letters. No table has this name.
 LETTERS: Final = ""
 
-_Row: TypeAlias = "dict[str, object]"
-
 
 class PackedTable(NamedTuple):
     """A table of packed rows: ``schema.table`` at the end of the range, and the rows' format."""
 
     name: str
     rows: RowFormat
+
+
+class _Row(NamedTuple):
+    """Values of a packed row, in the order of :data:`PACKED`."""
+
+    relation_oid: int
+    relation: str
+    rows: int
+    size: int
+    error: str | None
+    schema: pa.Buffer
+    data: pa.Buffer | bytes
 
 
 class Packer:
@@ -60,7 +71,7 @@ class Packer:
         self._sizes: Counter[int] = Counter()  # bytes of these
         self._errors: dict[int, DecodeError | TableError] = {}
         self._letters: dict[int, list[Rejected]] = {}
-        self._schemas: dict[int, bytes] = {}
+        self._schemas: dict[int, pa.Buffer] = {}
 
     def add(self, oid: int, records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Take records of a table; yield the rows that are complete."""
@@ -116,7 +127,7 @@ class Packer:
     def _row(self, oid: int, records: pa.RecordBatch | None = None) -> _Row:
         table = self._tables[oid]
         if oid not in self._schemas:
-            self._schemas[oid] = table.rows.schema.serialize().to_pybytes()
+            self._schemas[oid] = table.rows.schema.serialize()
         error = self._errors.get(oid)
         text = None if error is None else str(error)
         return _packed_row(oid, table.name, self._schemas[oid], records, text)
@@ -124,7 +135,7 @@ class Packer:
     def _letter_rows(self) -> pa.RecordBatch:
         """Return a row for the dead letters of each relation."""
         names = {oid: table.name for oid, table in self._tables.items()}
-        schema = SPARK_LETTERS.serialize().to_pybytes()
+        schema = SPARK_LETTERS.serialize()
         rows = []
         for oid, letters in self._letters.items():
             records = cast_batch(to_arrow(letters, names).columns, SPARK_LETTERS)
@@ -144,26 +155,30 @@ def unpack(packed: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.R
 def _packed_row(
     oid: int,
     name: str,
-    schema: bytes,
+    schema: pa.Buffer,
     records: pa.RecordBatch | None,
     error: str | None = None,
 ) -> _Row:
     """Return a row with records as one message of Arrow IPC, compressed."""
-    data: bytes | memoryview = b""
+    data: pa.Buffer | bytes = b""
     if records is not None:
         file = pa.BufferOutputStream()
         pa.ipc.new_stream(file, records.schema, options=_COMPRESSED).write(records)
-        data = memoryview(file.getvalue())[len(schema) :]
-    return {
-        "relation_oid": oid,
-        "relation": name,
-        "rows": len(records or ()),
-        "bytes": len(data),
-        "error": error,
-        "schema": schema,
-        "data": data,
-    }
+        data = file.getvalue()[schema.size :]
+    return _Row(oid, name, len(records or ()), len(data), error, schema, data)
 
 
 def _packed(rows: list[_Row]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist(rows, schema=PACKED)
+    *columns, schemas, data = zip(*rows, strict=True)
+    arrays = [pa.array(values, PACKED.field(place).type) for place, values in enumerate(columns)]
+    return pa.RecordBatch.from_arrays([*arrays, _binary(schemas), _binary(data)], schema=PACKED)
+
+
+def _binary(values: Sequence[pa.Buffer | bytes]) -> pa.BinaryArray:
+    """Return values as an array, without a copy if there is one."""
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum([len(value) for value in values], out=offsets[1:])
+    data = values[0] if len(values) == 1 else b"".join(values)
+    return pa.BinaryArray.from_buffers(
+        pa.binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    )
