@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 import pyarrow as pa
 
@@ -33,6 +34,9 @@ from pgwire_codec.log.positions import position_of, position_within
 from pgwire_codec.log.tables_with_rows import TablesWithRows
 from pgwire_codec.transactions.carry import RelationVersion
 
+#: Tables that are opened, prepared and committed side by side. They wait for a store or a catalog.
+_TABLES: Final = 16
+
 
 class MirrorRun:
     """Applies the changes of a log to the tables of a lake.
@@ -51,7 +55,7 @@ class MirrorRun:
         self._status = lake.status()
         self._letters = DeadLetters(lake.dead_letters(), hides_values=bool(options.masks.patterns))
         self._context = MirrorContext(lake, self._options, self._letters, runner)
-        self._threads = Threads()
+        self._threads = Threads(_TABLES)
         self._tables = TablesWithRows(self._log)
         self._requested: tuple[int, frozenset[str]] | None = None
         self._without_rows: dict[int, int] = {}  # up to a commit LSN, by OID
