@@ -350,7 +350,8 @@ def test_refcursor(codec: Implementation, connection: Any) -> None:
     """Its send function is that of another type, which SQL lets nobody call with it."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "create function pg_temp.send(refcursor) returns bytea language internal as 'textsend'"
+            "create or replace function pg_temp.send(refcursor) returns bytea"
+            " language internal as 'textsend'"
         )
     check(codec, connection, "refcursor", "pg_temp.send", ["", "a é"])
 
