@@ -15,14 +15,13 @@ from pgwire_codec.cli.lake_options import (
     conf_option,
     json_option,
     log_option,
+    opened_runner,
     runner_option,
-    spark_module,
     tables_option,
     to_option,
 )
-from pgwire_codec.comparing import comparison
+from pgwire_codec.comparing.comparison_run import ComparisonOptions, ComparisonRun
 from pgwire_codec.format import format_count
-from pgwire_codec.lake.lakehouse import ICEBERG, parse_target
 from pgwire_codec.log import Log
 
 if TYPE_CHECKING:
@@ -96,15 +95,10 @@ def compare(
     A row that differs is looked up in the log. If the target lacks its last change, it is compared
     again. All columns are compared that the log has of a table.
     """
-    if runner == "local":
-        found = comparison.compare(log, target, dsn, **options)
-    else:
-        on_spark = spark_module("comparison", "compare")
-        local = spark_module("local", "compare")
-        Log(log)  # an error that needs no Spark
-        kind, _ = parse_target(target)
-        with local.local_spark(conf, kind if kind == ICEBERG else None) as spark:
-            found = on_spark.compare(spark, log, target, dsn, **options)
+    chosen = ComparisonOptions(**options)
+    source = Log(log)  # an error that needs no Spark
+    with opened_runner(runner, target, conf, "compare") as (lake, workers):
+        found = ComparisonRun(workers, source, lake, dsn, chosen).run()
     console = Console()
     if console.is_terminal and not as_json:
         print_table(found.tables, console)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
@@ -13,6 +13,8 @@ from pgwire_codec.errors import missing_extra
 
 if TYPE_CHECKING:
     from pgwire_codec.lake.lakehouse import Lake
+    from pgwire_codec.lake.runners.runner import Runner
+    from pgwire_codec.lake.tables.target import WriteMode
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -76,6 +78,35 @@ def opened_lake(target: str, conf: Mapping[str, str]) -> Iterator[Lake]:
             local = spark_module("local", "an Iceberg table")
             spark = entered.enter_context(local.local_spark(conf, ICEBERG))
         yield Lake.parse(target, None, spark)
+
+
+@contextmanager
+def opened_runner(
+    runner: str,
+    target: str,
+    conf: Mapping[str, str],
+    user: str,
+    write_mode: WriteMode = "merge-on-read",
+) -> Iterator[tuple[Lake, Runner]]:
+    """Open the lake of a target, and what runs its tasks: a Spark that is started, or threads.
+
+    Only a catalog needs a session of Spark; see :func:`spark_module` about ``user``.
+    """
+    from pgwire_codec.lake.lakehouse import ICEBERG, Lake, parse_target
+    from pgwire_codec.lake.runners.threads import Threads
+
+    with ExitStack() as entered:
+        spark, tasks = None, cast("Runner", Threads())
+        kind, _ = parse_target(target)
+        if runner == "spark":
+            local = spark_module("local", user)
+            if kind == ICEBERG:
+                spark = entered.enter_context(local.local_spark(conf, kind))
+                started = spark.sparkContext
+            else:
+                started = entered.enter_context(local.local_context(conf))
+            tasks = spark_module("runner", user).SparkRunner(started)
+        yield Lake.parse(target, None, spark, write_mode), tasks
 
 
 def spark_module(name: str, user: str) -> Any:

@@ -14,8 +14,8 @@ from pgwire_codec.cli.lake_options import (
     conf_option,
     json_option,
     log_option,
+    opened_runner,
     runner_option,
-    spark_module,
     tables_option,
     to_option,
 )
@@ -28,13 +28,12 @@ from pgwire_codec.errors import TableError
 from pgwire_codec.format import format_count
 from pgwire_codec.lake.dead_letters import DeadLetters
 from pgwire_codec.lake.evolution import Policy, TablePolicies
-from pgwire_codec.lake.lakehouse import ICEBERG, Lake, parse_target
+from pgwire_codec.lake.lakehouse import Lake, parse_target
 from pgwire_codec.lake.masks import Masks
 from pgwire_codec.lake.mirror_options import POLL_SECONDS, MirrorOptions
 from pgwire_codec.lake.mirroring import TURN_BYTES, Mirror
 from pgwire_codec.lake.requests import replay_table, resume_table
 from pgwire_codec.lake.row_columns import RowColumns
-from pgwire_codec.lake.runners.threads import Threads
 from pgwire_codec.lake.tables.target import WRITE_MODES, WriteMode
 from pgwire_codec.log import Log
 
@@ -192,7 +191,6 @@ def mirror(
     """
     valid = mirror_options(target=target, runner=runner, once=once, write_mode=write_mode, **others)
     Log(log)  # an error that needs no Spark
-    kind, _ = parse_target(target)
     console = Console()
     report: MirrorReport = JsonLines(mirror)
     if console.is_terminal and not as_json:
@@ -214,18 +212,11 @@ def mirror(
 
         options = replace(valid, report=show)
         with ExitStack() as context:
-            spark, workers = None, Threads()
-            if runner == "spark":
-                local = spark_module("local", "the mirror")
-                settings = settings_of_workers() | conf
-                if kind == ICEBERG:
-                    spark = context.enter_context(local.local_spark(settings, kind))
-                    started = spark.sparkContext
-                else:
-                    started = context.enter_context(local.local_context(settings))
-                workers = spark_module("runner", "the mirror").SparkRunner(started)
+            settings = settings_of_workers() | conf
+            lake, workers = context.enter_context(
+                opened_runner(runner, target, settings, "the mirror", write_mode)
+            )
             context.enter_context(report)
-            lake = Lake.parse(target, None, spark, write_mode)
             for table in resume:
                 resume_table(lake, table)
             for table in replay:

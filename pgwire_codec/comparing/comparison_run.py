@@ -6,7 +6,8 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from pgwire_codec.changes.identity import column_names
@@ -29,6 +30,7 @@ from pgwire_codec.comparing.target_table import TargetTable, open_version
 from pgwire_codec.errors import OptionError
 from pgwire_codec.lake import status
 from pgwire_codec.lake.lakehouse import Lake
+from pgwire_codec.lake.row_types import ROW_TYPES
 from pgwire_codec.lake.runners.runner import Runner
 from pgwire_codec.lake.table_names import TableNames, no_table
 from pgwire_codec.lake.task_errors import error_of
@@ -60,7 +62,7 @@ class ComparisonOptions:
     jobs: int
     max_rows: int
     #: With which values of both sides are decoded.
-    decoder: DecoderOptions
+    decoder: DecoderOptions = field(default_factory=partial(DecoderOptions, arrow_types=ROW_TYPES))
 
     def __post_init__(self) -> None:
         for name, least in (("wait", 0), ("jobs", 1), ("max_rows", 0)):

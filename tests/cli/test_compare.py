@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+from contextlib import nullcontext
 from datetime import datetime
 from decimal import Decimal
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from rich.console import Console
 
 from pgwire_codec.comparing.result import Comparison, RowDifference, TableComparison
+from pgwire_codec.lake.runners.threads import Threads
 from tests.support import build
 from tests.support.commands import run
 from tests.support.mirrors import ID, Writer, relation
@@ -87,46 +90,48 @@ def test_table() -> None:
 def test_exit_status(
     states: list[str], status: int, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pgwire_codec.comparing import comparison
-
-    given: dict[str, Any] = {}
-
-    def compare(*arguments: Any, **options: Any) -> Comparison:
-        given.update(options, arguments=arguments)
-        uncompared = {"v": "it has a mask"}
-        return Comparison(
-            tuple(
-                table(f"t{n}", state, uncompared=uncompared if "except" in state else {})
-                for n, state in enumerate(states)
-            )
-        )
-
-    monkeypatch.setattr(comparison, "compare", compare)
+    uncompared = {"v": "it has a mask"}
+    tables = (
+        table(f"t{n}", state, uncompared=uncompared if "except" in state else {})
+        for n, state in enumerate(states)
+    )
+    given = compared(monkeypatch, *tables)
     chosen = "--runner", "local", "--publication", "p", "--wait", "5"
     result = run(*arguments(tmp_path), *chosen)
     assert result.exit_code == status
     assert text in result.stderr
     assert [json.loads(line)["state"] for line in result.stdout.splitlines()] == states
-    assert given["arguments"] == (str(tmp_path / "log"), f"delta:{tmp_path}", "host=none")
-    assert (given["publication"], given["wait"], given["tables"]) == (("p",), 5.0, "*")
+    [(runner, log, lake, dsn, options)] = given
+    assert isinstance(runner, Threads)
+    assert (log.uri, lake.location, dsn) == (str(tmp_path / "log"), str(tmp_path), "host=none")
+    assert (options.publication, options.wait, options.tables) == (("p",), 5.0, "*")
 
 
 def test_spark_is_the_default_runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from contextlib import nullcontext
-
-    on_spark = pytest.importorskip("pgwire_codec.spark.comparison")
+    """Delta tables need no session of it."""
+    spark_runner = pytest.importorskip("pgwire_codec.spark.runner").SparkRunner
     from pgwire_codec.spark import local
 
-    given: list[Any] = []
-
-    def compare(*arguments: Any, **options: Any) -> Comparison:
-        given.extend(arguments)
-        return Comparison(())
-
-    monkeypatch.setattr(on_spark, "compare", compare)
-    monkeypatch.setattr(local, "local_spark", lambda conf, delta: nullcontext("session"))
+    monkeypatch.setattr(local, "local_context", lambda conf: nullcontext("context"))
+    given = compared(monkeypatch)
     assert run(*arguments(tmp_path)).exit_code == 0
-    assert given == ["session", str(tmp_path / "log"), f"delta:{tmp_path}", "host=none"]
+    [(runner, *_)] = given
+    assert isinstance(runner, spark_runner)
+
+
+def compared(monkeypatch: pytest.MonkeyPatch, *results: TableComparison) -> list[tuple[Any, ...]]:
+    """Have the command compare nothing; return the arguments of the comparisons to come."""
+    given: list[tuple[Any, ...]] = []
+
+    class Run:
+        def __init__(self, *arguments: Any) -> None:
+            given.append(arguments)
+
+        def run(self) -> Comparison:
+            return Comparison(results)
+
+    monkeypatch.setattr(import_module("pgwire_codec.cli.compare"), "ComparisonRun", Run)
+    return given
 
 
 def arguments(folder: Path) -> list[object]:
