@@ -91,8 +91,10 @@ def run(
                 check_that_it_lives(capture)
                 # Half of them end as they should, and half are killed.
                 if chance.random() < 0.5:
+                    assert capture.stdout is not None
+                    assert capture.stdout.readline()  # it handles signals by now
                     capture.send_signal(signal.SIGTERM)
-                    assert capture.wait(30) == 0
+                    assert capture.wait(30) == 0, capture.stderr and capture.stderr.read()
         # Interruptions in the first moments would leave next to nothing to compare.
         wait_until(lambda: workload.committed >= _LEAST_TRANSACTIONS)
     return finish(made, folder, arguments, count, workload.committed, None if snapshot else options)
