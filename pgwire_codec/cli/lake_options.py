@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -96,7 +96,8 @@ def opened_runner(
     from pgwire_codec.lake.runners.threads import Threads
 
     with ExitStack() as entered:
-        spark, tasks = None, cast("Runner", Threads())
+        spark = None
+        tasks: Runner = Threads()
         kind, _ = parse_target(target)
         if runner == "spark":
             local = spark_module("local", user)
