@@ -79,6 +79,11 @@ class Lake:
         return cls(kind, place, dict(storage_options or {}), spark, write_mode)
 
     @property
+    def is_remote(self) -> bool:
+        """True if its tables are in a catalog, or in a store by URI."""
+        return self.format == ICEBERG or "://" in self.location
+
+    @property
     def has_histories_only(self) -> bool:
         """True if its tables cannot be merged into."""
         return self.format == PARQUET

@@ -34,7 +34,7 @@ from pgwire_codec.log.positions import position_of, position_within
 from pgwire_codec.log.tables_with_rows import TablesWithRows
 from pgwire_codec.transactions.carry import RelationVersion
 
-#: Tables that are opened, prepared and committed side by side. They wait for a store or a catalog.
+#: Tables of a remote lake that are opened, prepared and committed side by side: they wait for it.
 _TABLES: Final = 16
 
 
@@ -55,7 +55,7 @@ class MirrorRun:
         self._status = lake.status()
         self._letters = DeadLetters(lake.dead_letters(), hides_values=bool(options.masks.patterns))
         self._context = MirrorContext(lake, self._options, self._letters, runner)
-        self._threads = Threads(_TABLES)
+        self._threads = Threads(_TABLES if lake.is_remote else None)
         self._tables = TablesWithRows(self._log)
         self._requested: tuple[int, frozenset[str]] | None = None
         self._without_rows: dict[int, int] = {}  # up to a commit LSN, by OID
