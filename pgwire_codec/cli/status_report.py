@@ -96,9 +96,9 @@ class FileStatus:
 
     def lag_bytes(self, table: TableStatus) -> int | None:
         """Return how far the log's end is ahead of a table, if both are known."""
-        if isinstance(self.log, PgwireError) or table.whole_lsn is None:
+        if isinstance(self.log, PgwireError) or table.complete_lsn is None:
             return None
-        return max(0, self.log.statistics.end.lsn - table.whole_lsn)
+        return max(0, self.log.statistics.end.lsn - table.complete_lsn)
 
 
 def read_status(file: RunFile) -> FileStatus:
@@ -278,7 +278,7 @@ def _tables(status: FileStatus, tables: Sequence[TableStatus]) -> Table:
         cells = (
             table.table,
             table.state,
-            "" if table.whole_lsn is None else format_lsn(table.whole_lsn),
+            "" if table.complete_lsn is None else format_lsn(table.complete_lsn),
             "" if lag is None else format_size(lag),
             "" if age is None else f"{format_duration(max(age, 0) * 1e6)} ago",
         )

@@ -109,7 +109,7 @@ def open_version(lake: Lake, relation: Relation, status: TableStatus | None) -> 
         position.relation,
         position.commit_lsn,
     ):
-        lsn = max(lsn, status.whole_lsn or 0)
+        lsn = max(lsn, status.complete_lsn or 0)
     masks = () if status is None else status.masks or ()
     return TargetTable(
         target.version,

@@ -72,7 +72,7 @@ class ColumnHistory:
     dropped: tuple[str, ...]  # columns of the first version only
 
     @classmethod
-    def of(cls, versions: Sequence[Relation], *, renames: bool) -> ColumnHistory:
+    def from_versions(cls, versions: Sequence[Relation], *, renames: bool) -> ColumnHistory:
         """Compare consecutive versions of a table, at least one.
 
         A Relation does not number its columns. But a new column is always the last one. So if a

@@ -12,6 +12,7 @@ from typing import Final
 
 from pgwire_codec.changes.identity import PossibleLeaves, column_names, key_columns
 from pgwire_codec.errors import Rejected
+from pgwire_codec.lake.table_state import LogIdentity
 from pgwire_codec.log import Log, LogPlan
 from pgwire_codec.log.relation_history import RelationHistory, VersionInForce
 from pgwire_codec.options import DecoderOptions
@@ -26,7 +27,7 @@ _TEXTS: Final = DecoderOptions(types="text", before="none", on_error="skip")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Part of a range in which no column goes, and the replica identity stays the same."""
+    """Part of a range in which columns are only added, and the replica identity stays the same."""
 
     after: int  # commit LSNs
     until: int
@@ -56,7 +57,8 @@ class Piece:
 def pieces_of(versions: list[VersionInForce], after: int, until: int) -> list[Piece]:
     """Return the parts of a range between the commits after which rows are to be read otherwise.
 
-    That is so when the replica identity changes, and when a column goes: earlier rows have it.
+    That is so when the replica identity changes, or a column's type, and when a column goes:
+    earlier rows have it.
     """
     pieces = [Piece(after, until, versions[:1])] if versions else []
     for version in versions[1:]:
@@ -73,9 +75,13 @@ def pieces_of(versions: list[VersionInForce], after: int, until: int) -> list[Pi
 
 
 def _continues(before: Relation, after: Relation) -> bool:
-    """Return whether rows of two versions can be read together."""
-    names, later = set(column_names(before)), set(column_names(after))
-    return key_columns(before) == key_columns(after) and names <= later
+    """Return whether rows of two versions can be read together: columns are only added."""
+    kinds, later = _kinds(before), _kinds(after)
+    return key_columns(before) == key_columns(after) and kinds.items() <= later.items()
+
+
+def _kinds(relation: Relation) -> dict[str, tuple[int, int]]:
+    return {each.name: (each.type_oid, each.type_modifier) for each in relation.columns}
 
 
 class LogRange:
@@ -86,6 +92,7 @@ class LogRange:
 
     def __init__(self, log: Log, until: int) -> None:
         self.uri = log.uri
+        self.identity = LogIdentity.from_log(log)
         self.begin = log.begin.lsn
         self.until = until
         self.server_version = log.source.server_version

@@ -21,6 +21,9 @@ from pgwire_codec.options import DecoderOptions
 #: Seconds between two looks at a log that does not grow.
 POLL_SECONDS: Final = 0.2
 
+#: Seconds for which the recorded LSN waits for a table that fails: a week.
+HOLD_SECONDS: Final = 7 * 86_400.0
+
 _UNITS: Final = {
     "millisecond": 0.001, "ms": 0.001, "second": 1.0, "sec": 1.0, "minute": 60.0, "min": 60.0,
     "hour": 3600.0, "day": 86400.0,
@@ -56,6 +59,10 @@ class MirrorOptions:
     unrepresentable: str = "raise"
     on_error: str = "raise"
     max_bytes: int | None = None
+    #: Whether tables of another log are replaced by those of this one.
+    replace: bool = False
+    #: Time for which the recorded LSN waits for a table that fails, as text or in seconds.
+    hold: str | float = HOLD_SECONDS
     report: Callable[[MirroredBatch], None] | None = None
 
     def __post_init__(self) -> None:
@@ -68,7 +75,7 @@ class MirrorOptions:
             raise OptionError("`once` and `every` exclude one another")
         if self.on_error not in ("raise", "skip"):
             raise OptionError(f"on_error must be one of raise, skip, not {self.on_error!r}")
-        _ = self.decoder, self.seconds
+        _ = self.decoder, self.seconds, self.hold_seconds
 
     @property
     def decoder(self) -> DecoderOptions:
@@ -87,16 +94,26 @@ class MirrorOptions:
         """Seconds between the beginnings of two turns, at least."""
         if self.every is None or isinstance(self.every, (int, float)):
             return POLL_SECONDS if self.every is None else self.every
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+?)s?\s*", self.every.lower())
-        if match is None or match[2] not in _UNITS:
-            raise OptionError(f"`every`: {self.every!r} is not a time such as '10 seconds'")
-        return float(match[1]) * _UNITS[match[2]]
+        return seconds_of(self.every, "every")
+
+    @property
+    def hold_seconds(self) -> float:
+        """Seconds for which the recorded LSN waits for a table that fails."""
+        return seconds_of(self.hold, "hold") if isinstance(self.hold, str) else self.hold
 
     def for_lake(self, lake: Lake) -> MirrorOptions:
         """Return the options with which a lake can be written."""
         if not lake.has_histories_only:
             return self
         return replace(self, row_columns=replace(self.row_columns, is_history=True))
+
+
+def seconds_of(text: str, option: str) -> float:
+    """Return the seconds of a time such as ``10 seconds``; raise ``OptionError`` for another."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+?)s?\s*", text.lower())
+    if match is None or match[2] not in _UNITS:
+        raise OptionError(f"`{option}`: {text!r} is not a time such as '10 seconds'")
+    return float(match[1]) * _UNITS[match[2]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime, timezone
 from typing import Final
 
 import pyarrow as pa
 
-from pgwire_codec.errors import with_hint
+from pgwire_codec.errors import TableError, with_hint
 from pgwire_codec.lake.dead_letters import DeadLetters
-from pgwire_codec.lake.job_run import JobRun
 from pgwire_codec.lake.lakehouse import Lake
 from pgwire_codec.lake.log_range import LogRange
 from pgwire_codec.lake.masks import without_values
 from pgwire_codec.lake.mirror_options import MirrorContext, MirroredBatch, MirrorOptions
+from pgwire_codec.lake.plan import ANOTHER_LOG, Quiet, Request
 from pgwire_codec.lake.rewriting import keep_up
 from pgwire_codec.lake.runners.runner import Runner
 from pgwire_codec.lake.runners.threads import Threads
@@ -24,18 +26,25 @@ from pgwire_codec.lake.status import (
     LOGGER,
     REPLAYING,
     REQUESTED,
+    RETRYING,
     SET_ASIDE,
     TableStatus,
 )
-from pgwire_codec.lake.table_job import TableJob
 from pgwire_codec.lake.table_names import TableNames
+from pgwire_codec.lake.table_state import LogIdentity
+from pgwire_codec.lake.table_turns import TableTurns
 from pgwire_codec.log import Log, LogPosition
 from pgwire_codec.log.positions import position_of, position_within
 from pgwire_codec.log.tables_with_rows import TablesWithRows
+from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.transactions.carry import RelationVersion
 
 #: Tables of a remote lake that are opened, prepared and committed side by side: they wait for it.
 _TABLES: Final = 16
+
+#: Seconds before a table is tried again after an error that may pass: twice as many each time.
+_FIRST_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 60.0
 
 
 class MirrorRun:
@@ -47,20 +56,23 @@ class MirrorRun:
     def __init__(
         self, log: str, tables: Sequence[str], lake: Lake, options: MirrorOptions, runner: Runner
     ) -> None:
-        self._log = Log(log)
-        options.masks.check_names(self._log)
+        self._log = log_ = Log(log)
+        options.masks.check_names(log_)
         self._names = TableNames.parse(tables)
-        self._names.select(self._log, None)
+        self._names.select(log_, None)
+        self._identity = LogIdentity.from_log(log_)
         self._options = options.for_lake(lake)
         self._status = lake.status()
         self._letters = DeadLetters(lake.dead_letters(), hides_values=bool(options.masks.patterns))
         self._context = MirrorContext(lake, self._options, self._letters, runner)
         self._threads = Threads(_TABLES if lake.is_remote else None)
-        self._tables = TablesWithRows(self._log)
-        self._requested: tuple[int, frozenset[str]] | None = None
+        self._tables = TablesWithRows(log_)
         self._without_rows: dict[int, int] = {}  # up to a commit LSN, by OID
-        #: Commit LSN up to which all tables are whole that are not set aside.
-        self.applied_lsn = self._after(self._status.read())
+        self._retries: dict[str, tuple[float, float]] = {}  # time of the next one, and the pause
+        rows = self._status.read()
+        self._check_lake(rows)
+        #: Commit LSN up to which all tables are complete that do not fail.
+        self.applied_lsn = self._after(rows)
 
     @property
     def status(self) -> dict[str, TableStatus]:
@@ -71,6 +83,30 @@ class MirrorRun:
     def unnamed_letters(self) -> int:
         """Number of dead letters that belong to no known table."""
         return self._letters.unnamed
+
+    @property
+    def is_current(self) -> bool:
+        """True if all tables that do not fail have the log, as of its last refresh."""
+        return self.applied_lsn >= self._log.end.lsn
+
+    @property
+    def is_retrying(self) -> bool:
+        """True if a table is to be tried again by itself."""
+        return bool(self._retries)
+
+    def needed_lsn(self) -> int:
+        """Return the commit LSN up to which no table needs the log any more.
+
+        Tables that fail need it for some time.
+        """
+        now, needed = datetime.now(timezone.utc), self.applied_lsn
+        for row in self._status.read().values():
+            if row.state in CURRENT or row.state == GONE:
+                continue
+            since = row.since or now
+            if (now - since).total_seconds() < self._options.hold_seconds:
+                needed = min(needed, row.complete_lsn or self._log.begin.lsn)
+        return needed
 
     def log_end(self) -> int:
         """Return the commit LSN at which the log ends now."""
@@ -84,62 +120,70 @@ class MirrorRun:
         repeated then.
         """
         self._log.refresh()
+        self._check_log()
         rows = self._status.read()
-        place = self._request_lsn(rows)
-        found = None if place is None else self._turn(rows, place, number)
-        return found or self._turn(rows, self._until(rows), number)
-
-    def _turn(self, rows: dict[str, TableStatus], until: int, number: int) -> MirroredBatch | None:
-        before = dict(rows)
+        before, until = dict(rows), self._until(rows)
         whole = LogRange(self._log, until)
-        jobs = self._jobs(rows, whole, number)
-        requested = [name for name in jobs if name in before and before[name].state in REQUESTED]
-        if requested:
-            LOGGER.warning("these tables are read from the log: %s", ", ".join(requested))
-        results = JobRun(self._log, self._context, self._threads).run(jobs)
+        requests = self._requests(rows, whole, number)
+        asked = [name for name in requests if name in before and before[name].state in REQUESTED]
+        if asked:
+            LOGGER.warning("these tables are read from the log: %s", ", ".join(asked))
+        turns = TableTurns(self._log, whole, self._context, self._threads)
+        results = turns.run(requests)
         if rows == before and not results:
             self.applied_lsn = until
             return None
-        replayed = {name for name in results if name in before and before[name].state == REPLAYING}
-        for name, result in results.items():
-            if isinstance(result, Exception):
-                row = rows.get(name) or TableStatus(name, 0)
-                row = replace(row, relation_oid=jobs[name].oid, batch=number, changes=0)
-                result = self._set_aside(row, result)
-            rows[name] = result
+        for name, row in results.items():
+            rows[name] = self._checked(row)
+        replayed = {name for name in results if requests[name][0].state == REPLAYING}
         rows = self._write(rows, results.keys(), replayed)
         self.applied_lsn = until
-        keep_up(self._context.lake, self._context.runner, [job.relation for job in jobs.values()])
+        changed = [
+            requests[name][0].version.relation
+            for name, row in results.items()
+            if row.state in CURRENT and row.changes
+        ]
+        self._threads.map(self._keep_up, changed)
         # Arrow keeps freed memory: after a snapshot, that of the largest piece.
         pa.default_memory_pool().release_unused()
         return MirroredBatch(
             number, until, tuple(rows[name] for name in results), tuple(rows.values())
         )
 
-    @property
-    def is_current(self) -> bool:
-        """True if all tables that are not set aside have the log, as of its last refresh."""
-        rows = self._status.read()
-        end = self._log.end.lsn
-        return all((row.whole_lsn or 0) >= end for row in rows.values() if row.state in CURRENT)
+    def _keep_up(self, relation: Relation) -> None:
+        keep_up(self._context.lake.open(relation), self._context.runner)
+
+    def _check_lake(self, rows: Mapping[str, TableStatus]) -> None:
+        """Raise ``TableError`` for the lake of another log, unless it is to be replaced."""
+        others = [row.table for row in rows.values() if self._is_of_another_log(row)]
+        if others and not self._options.replace:
+            raise TableError(
+                f"the lake has tables from another log than {self._identity}: {', '.join(others)}",
+                hint=ANOTHER_LOG,
+            )
+
+    def _is_of_another_log(self, row: TableStatus) -> bool:
+        return row.log_id not in (None, self._identity.log_id)
+
+    def _check_log(self) -> None:
+        """Raise ``TableError`` if another log has taken the place of this one."""
+        identity = LogIdentity.from_log(self._log)
+        if identity != self._identity:
+            raise TableError(
+                f"{self._log.uri} is {identity} now, and was {self._identity}",
+                hint="Start the mirror again, with another folder for its tables.",
+            )
 
     def _after(self, rows: Mapping[str, TableStatus]) -> int:
-        """Return the commit LSN up to which all tables are whole."""
-        current = (row.whole_lsn for row in rows.values() if row.state in CURRENT)
+        """Return the commit LSN up to which all tables are complete."""
+        log_id = self._identity.log_id
+        current = (
+            row.complete_lsn
+            for row in rows.values()
+            if row.state in CURRENT and row.log_id == log_id
+        )
         begin = self._log.begin.lsn
         return max(min((lsn for lsn in current if lsn is not None), default=begin), begin)
-
-    def _request_lsn(self, rows: Mapping[str, TableStatus]) -> int | None:
-        """Return the commit LSN to which tables with requests are brought first.
-
-        It is where the others are: what comes after it may not fit.
-        """
-        requested = frozenset(name for name, row in rows.items() if row.state in REQUESTED)
-        place = self._after(rows), requested
-        if not requested or place == self._requested:
-            return None
-        self._requested = place
-        return place[0]
 
     def _until(self, rows: Mapping[str, TableStatus]) -> int:
         """Return the commit LSN at which a turn ends."""
@@ -167,15 +211,18 @@ class MirrorRun:
             found = segment.delivered_lsn
         return found
 
-    def _jobs(
+    def _requests(
         self, rows: dict[str, TableStatus], whole: LogRange, number: int
-    ) -> dict[str, TableJob]:
-        """Return the jobs of a turn, by table; complete the rows of tables without changes."""
+    ) -> dict[str, tuple[Request, TableStatus]]:
+        """Return what a turn is to do, by table; complete the rows of tables without changes."""
         for name, row in rows.items():
-            if row.state in CURRENT and whole.scope.named(name) is None:
+            if self._is_of_another_log(row):  # it is to be replaced
+                rows[name] = row = TableStatus(name, row.relation_oid)
+            if row.state in (*CURRENT, RETRYING) and whole.scope.named(name) is None:
                 rows[name] = replace(row, state=GONE)
+                self._retries.pop(name, None)
         held = self._names.held_in(whole.scope)
-        jobs: dict[str, TableStatus] = {}
+        requests: dict[str, TableStatus] = {}
         waiting: dict[int, list[str]] = {}
         new = self._new(rows, held, whole)
         for name, version in held.items():
@@ -183,24 +230,29 @@ class MirrorRun:
             row = rows.get(name) or TableStatus(name, oid)
             if row.state == SET_ASIDE and row.relation_oid != oid:
                 row = row.of_another_relation(oid)
-            is_known = name in rows and row.relation_oid == oid and row.whole_lsn is not None
+            is_known = row.relation_oid == oid and row.complete_lsn is not None
             if row.state == SET_ASIDE or (name not in rows and name not in new):
                 continue
-            if row.state in REQUESTED or not is_known:
-                jobs[name] = row
-            elif row.whole_lsn is not None and row.whole_lsn < whole.until:
-                waiting.setdefault(row.whole_lsn, []).append(name)
+            if row.state == RETRYING and not self._is_due(name):
+                continue
+            if row.state not in CURRENT or not is_known:
+                requests[name] = row
+            elif row.complete_lsn is not None and row.complete_lsn < whole.until:
+                waiting.setdefault(row.complete_lsn, []).append(name)
         for lsn, names in waiting.items():
             oids = {held[name].relation.oid for name in names}
             changed = oids if lsn < self._log.begin.lsn else self._changed(lsn, whole.until, oids)
             for name in names:
                 if held[name].relation.oid in changed:
-                    jobs[name] = rows[name]
+                    requests[name] = rows[name]
                 else:
-                    rows[name] = replace(rows[name], whole_lsn=whole.until)
+                    rows[name] = replace(rows[name], complete_lsn=whole.until)
         return {
-            name: TableJob(replace(row, changes=0, batch=number), held[name], whole, self._context)
-            for name, row in jobs.items()
+            name: (
+                Request(name, held[name], row.state, _quiet(row)),
+                replace(row, changes=0, batch=number),
+            )
+            for name, row in requests.items()
         }
 
     def _new(
@@ -232,14 +284,26 @@ class MirrorRun:
                 changed |= set(oids) if each is None else each & set(oids)
         return changed
 
-    def _set_aside(self, row: TableStatus, error: Exception) -> TableStatus:
-        """Return the status of a table after an error."""
-        if self._options.dead_letters:  # they may have been recorded before the error
-            row = replace(row, dead_letters=self._letters.count(row.relation_oid))
-        row = row.set_aside(error)
+    def _is_due(self, name: str) -> bool:
+        """Return whether a table is to be tried again now."""
+        return name not in self._retries or time.monotonic() >= self._retries[name][0]
+
+    def _checked(self, row: TableStatus) -> TableStatus:
+        """Return the status of a table after a turn; note when it is to be tried again."""
+        if row.state not in (SET_ASIDE, RETRYING):
+            self._retries.pop(row.table, None)
+            return row
         if row.error is not None and self._options.masks.patterns:
             row = replace(row, error=without_values(row.error))
-        LOGGER.warning("%s is set aside: %s", row.table, with_hint(row.error or "", row.hint))
+        text = with_hint(row.error or "", row.hint)
+        if row.state == SET_ASIDE:
+            self._retries.pop(row.table, None)
+            LOGGER.warning("%s is set aside: %s", row.table, text)
+            return row
+        _, pause = self._retries.get(row.table, (0.0, _FIRST_PAUSE / 2))
+        pause = min(2 * pause, _LONGEST_PAUSE)
+        self._retries[row.table] = time.monotonic() + pause, pause
+        LOGGER.warning("%s is tried again in %.1f s: %s", row.table, pause, text)
         return row
 
     def _write(
@@ -257,3 +321,10 @@ class MirrorRun:
             for name in set(again) & set(done) - set(replayed):
                 rows[name] = replace(rows[name], state=REPLAYING)
         return rows
+
+
+def _quiet(row: TableStatus) -> Quiet | None:
+    """Return the part of the log without changes that a status records."""
+    if row.log_id is None or row.complete_lsn is None:
+        return None
+    return Quiet(row.log_id, row.relation_oid, row.commit_lsn, row.complete_lsn)

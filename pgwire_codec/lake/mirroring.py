@@ -8,15 +8,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from pgwire_codec.errors import TableError
 from pgwire_codec.lake.evolution import Policy, TablePolicies
 from pgwire_codec.lake.lakehouse import Lake
 from pgwire_codec.lake.masks import Masks
-from pgwire_codec.lake.mirror_options import MirroredBatch, MirrorOptions
+from pgwire_codec.lake.mirror_options import HOLD_SECONDS, MirroredBatch, MirrorOptions
 from pgwire_codec.lake.mirror_run import MirrorRun
 from pgwire_codec.lake.row_columns import RowColumns
 from pgwire_codec.lake.runners.runner import Runner
 from pgwire_codec.lake.runners.threads import Threads
-from pgwire_codec.lake.status import TableStatus
+from pgwire_codec.lake.status import LOGGER, TableStatus
 from pgwire_codec.lake.tables.target import WriteMode
 from pgwire_codec.log import Log, LsnFile
 
@@ -29,6 +30,10 @@ def __dir__() -> list[str]:
 
 #: Seconds between two looks at the turns of another thread.
 _WAIT_SECONDS: Final = 0.02
+
+#: Seconds for which errors that may pass do not end a mirror, and between two attempts.
+_PATIENCE_SECONDS: Final = 60.0
+_PAUSE_SECONDS: Final = 0.5
 
 #: Bytes of messages of a turn in one process.
 TURN_BYTES: Final = 1 << 30
@@ -48,7 +53,7 @@ class Mirror:
         Runs the tasks.
     options : MirrorOptions
     checkpoint : str, optional
-        Folder that records how far the tables are.
+        Folder that records up to where no table needs the log any more.
 
     Raises
     ------
@@ -154,9 +159,18 @@ class Mirror:
         # After that of the last run.
         number = 1 + max((row.batch or 0 for row in self.status.values()), default=-1)
         self._record()
+        patience = retry_until = time.monotonic() + _PATIENCE_SECONDS
         while not self._stopped.is_set():
             begin = time.monotonic()
-            batch = self._run.turn(number)
+            try:
+                batch = self._run.turn(number)
+            except TableError as error:  # of the mirror's own tables
+                if not error.is_transient or time.monotonic() > patience:
+                    raise
+                LOGGER.warning("the mirror goes on after a pause: %s", error)
+                self._stopped.wait(_PAUSE_SECONDS)
+                continue
+            patience = time.monotonic() + _PATIENCE_SECONDS
             self._record()
             if batch is not None:
                 number += 1
@@ -164,12 +178,15 @@ class Mirror:
                     self._options.report(batch)
             is_done = batch is None or batch.until >= end
             if self._options.once and is_done:
-                break
+                if not self._run.is_retrying or time.monotonic() > retry_until:
+                    break
+                self._stopped.wait(_PAUSE_SECONDS)
+                continue
             if batch is None or self._run.is_current:
                 self._stopped.wait(max(0.0, self._options.seconds - (time.monotonic() - begin)))
 
     def _record(self) -> None:
-        lsn = self._run.applied_lsn
+        lsn = self._run.needed_lsn()
         if self._file is not None and lsn != self._recorded:
             self._file.write_lsn(lsn)
             self._recorded = lsn
@@ -198,6 +215,8 @@ def mirror(
     unrepresentable: str = "raise",
     on_error: str = "raise",
     max_bytes: int | None = TURN_BYTES,
+    replace: bool = False,
+    hold: str | float = HOLD_SECONDS,
     report: Callable[[MirroredBatch], None] | None = None,
 ) -> Mirror:
     """Return a mirror of the tables of a log, as Delta tables, whose work this process does.
@@ -216,7 +235,7 @@ def mirror(
         As for :func:`pgwire_codec.spark.mirror`.
     masks, mask_key, soft_deletes, commit_columns, history, dead_letters, types, numeric
         As for :func:`pgwire_codec.spark.mirror`.
-    unrepresentable, on_error, report
+    unrepresentable, on_error, replace, hold, report
         As for :func:`pgwire_codec.spark.mirror`.
     max_bytes : int or None
         Approximate bytes of messages of a turn, by default 1 GiB.
@@ -242,6 +261,8 @@ def mirror(
         unrepresentable=unrepresentable,
         on_error=on_error,
         max_bytes=max_bytes,
+        replace=replace,
+        hold=hold,
         report=report,
     )
     lake = Lake.parse(target, storage_options, write_mode=write_mode)

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from pgwire_codec.lake.data_files import FileLayout, NewFile, write_data_files
-from pgwire_codec.lake.lakehouse import Lake
 from pgwire_codec.lake.runners.runner import Runner
 from pgwire_codec.lake.status import LOGGER
 from pgwire_codec.lake.table_files import DataFile, TableFiles, grouped
+from pgwire_codec.lake.table_state import TableState
 from pgwire_codec.lake.tables.column_steps import ColumnStep, changed_schema, former_names
 from pgwire_codec.lake.tables.target import Commit, CommitConflict, Target
 from pgwire_codec.lake.task_errors import ends_all, error_of
 from pgwire_codec.lake.vectors import StoredVector, serialize
-from pgwire_codec.protocol.messages import Relation
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -64,24 +63,19 @@ class _RewriteTask:
         return batch
 
 
-def keep_up(lake: Lake, runner: Runner, relations: Sequence[Relation]) -> None:
-    """Write files of some tables again, after a turn that changed them.
+def keep_up(target: Target, runner: Runner) -> None:
+    """Write files of a table again, after a turn that changed it.
 
     Raises ``PgwireError`` for an error that concerns all tables, such as a full disk. After another
     one, the table remains as it is.
     """
-    for relation in relations:
-        target = lake.open(relation)
-        if target.schema is not None and target.deletes:
-            _keep_up(target, runner)
-
-
-def _keep_up(target: Target, runner: Runner) -> None:
-    chosen = files_to_rewrite(target.files.files)
-    if not chosen:
+    if target.schema is None or not target.deletes:
         return
     try:
-        rewrite(target, runner, chosen=chosen)
+        chosen = files_to_rewrite(target.files.files)
+        if chosen:
+            record = TableState.from_target(target).record.to_text()
+            rewrite(target, runner, chosen=chosen, record=record)
     except CommitConflict as conflict:
         LOGGER.info("files of %s are not written again: %s", target.name, conflict)
     except Exception as error:
@@ -105,10 +99,12 @@ def rewrite(
     steps: Sequence[ColumnStep] = (),
     chosen: Sequence[DataFile] | None = None,
     constants: Mapping[str, pa.Scalar] | None = None,
+    record: str | None = None,
 ) -> None:
     """Write files of a table again, by default all, with its columns after some steps.
 
-    ``constants`` are values of new columns. Raises ``CommitConflict`` if another commit has changed
+    ``constants`` are values of new columns, and ``record`` are the facts that the table records
+    then. Raises ``CommitConflict`` if another commit has changed
     one of the files.
     """
     chosen = target.files.files if chosen is None else chosen
@@ -122,6 +118,7 @@ def rewrite(
             schema=schema,
             steps=steps,
             keeps_rows=not steps,
+            record=record,
         )
     )
 

@@ -1,16 +1,17 @@
 """Status of a mirror: a row for each table, in a table of its own.
 
-It is for readers, and written after the tables: it never has a commit that a table does not have.
-The tables' own commits decide which changes are applied.
+It is for people, and written after the tables. The tables' own commits decide which changes are
+applied. A mirror reads requests in it, which tables failed, and parts of the log without changes of
+a relation: these are facts about the log, whatever the table has.
 """
 
 from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Final
 
 import pyarrow as pa
@@ -25,13 +26,15 @@ LOGGER: Final = logging.getLogger("pgwire_codec.mirror")
 # States of a table.
 OK: Final = "ok"  # the mirror keeps it up to date
 INCOMPLETE: Final = "incomplete"  # the same, and some of its rows lack values
+MODIFIED: Final = "modified"  # the same, and another program has changed some of its rows
+RETRYING: Final = "retrying"  # its changes are not applied, because of an error that may pass
 SET_ASIDE: Final = "set aside"  # its changes are not applied, because of an error
 GONE: Final = "gone"  # no relation has its name now: it was renamed
 RESUMING: Final = "resuming"  # it is to be resumed with the next batch
 REPLAYING: Final = "replaying"  # its changes are to be applied again, from its first dead letter on
 
 #: States of tables that the mirror keeps up to date.
-CURRENT: Final = (OK, INCOMPLETE)
+CURRENT: Final = (OK, INCOMPLETE, MODIFIED)
 
 #: States that a user has set, until the mirror has done the work.
 REQUESTED: Final = (RESUMING, REPLAYING)
@@ -49,14 +52,16 @@ class TableStatus:
     table: str
     relation_oid: int
     state: str = OK  # one of the states above
-    error: str | None = None  # reason for which the table is set aside
+    since: datetime | None = None  # time of the first failure, if it fails
+    error: str | None = None  # reason for which it fails, or is modified
     hint: str | None = None  # what to do about that, or about ``incomplete`` columns
+    log_id: str | None = None  # of the log that it has the changes of
     commit_lsn: int | None = None  # of the last transaction that the target has
     commit_time: datetime | None = None
     #: The target has all transactions up to this commit LSN. It is the same for all tables that
     #: are :data:`CURRENT`, unless one was just resumed.
-    whole_lsn: int | None = None
-    version: int | None = None  # version of the target at ``whole_lsn``
+    complete_lsn: int | None = None
+    version: int | None = None  # version of the target after its last change
     batch: int | None = None  # number of the last micro-batch with changes of the table
     changes: int = 0  # number of its changes in that batch
     evolutions: tuple[str, ...] = ()  # changes of the target's columns, oldest first
@@ -74,30 +79,42 @@ class TableStatus:
         parts = (each.rpartition(_SINCE) for each in self.incomplete)
         return {name: parse_lsn(lsn) for name, _, lsn in parts}
 
-    def kept(self, columns: Mapping[str, int]) -> TableStatus:
-        """Return the status of a table that is up to date, but for values of some columns."""
-        incomplete = tuple(f"{name}{_SINCE}{format_lsn(lsn)}" for name, lsn in columns.items())
-        state, hint = OK, None
-        if columns:
+    def current(self, incomplete: Mapping[str, int], others: Sequence[str] = ()) -> TableStatus:
+        """Return the status of a table that has all changes.
+
+        ``incomplete`` are columns that lack values, and ``others`` commits of other programs.
+        """
+        columns = tuple(f"{name}{_SINCE}{format_lsn(lsn)}" for name, lsn in incomplete.items())
+        state, error, hint = OK, None, None
+        copy = f"pgwire-codec log add-table --table {shlex.quote(self.table)} LOG"
+        if incomplete:
             state = INCOMPLETE
             hint = (
                 "Rows from before a column was there have null in it, and the log does not have "
-                f"their values ({', '.join(incomplete)}). On the server they have others if the "
+                f"their values ({', '.join(columns)}). On the server they have others if the "
                 "column was renamed, or has a DEFAULT. Have the capture copy the table again: "
-                f"pgwire-codec log add-table --table {shlex.quote(self.table)} LOG"
+                f"{copy}"
             )
-        return replace(self, incomplete=incomplete, state=state, error=None, hint=hint)
+        if others:
+            state = MODIFIED
+            error = f"another program has changed rows: {', '.join(others)}"[:_ERROR_LENGTH]
+            copied = f"Compare it with the server's, and have the capture copy it again: {copy}"
+            hint = copied if hint is None else f"{copied}. {hint}"
+        return replace(self, incomplete=columns, state=state, since=None, error=error, hint=hint)
 
     def of_another_relation(self, oid: int) -> TableStatus:
         """Return the status when another relation has the name: its own values do not fail."""
-        return replace(self.kept({}), relation_oid=oid, whole_lsn=None)
+        return replace(self.current({}), relation_oid=oid, complete_lsn=None)
 
-    def set_aside(self, error: Exception) -> TableStatus:
+    def failed(self, error: PgwireError, *, may_pass: bool = False) -> TableStatus:
         """Return the status after an error."""
-        cause, hint = f"{type(error).__name__}: {error}", None
-        if isinstance(error, PgwireError):
-            cause, hint = error.primary, error.hint
-        return replace(self, state=SET_ASIDE, error=cause[:_ERROR_LENGTH], hint=hint)
+        return replace(
+            self,
+            state=RETRYING if may_pass else SET_ASIDE,
+            since=self.since or datetime.now(timezone.utc),
+            error=error.primary[:_ERROR_LENGTH],
+            hint=error.hint,
+        )
 
 
 _TEXTS: Final = pa.list_(pa.field("element", pa.string()))
@@ -108,13 +125,15 @@ STATUS: Final = pa.schema(
         "table": pa.string(),
         "relation_oid": pa.int64(),
         "state": pa.string(),
+        "since": pa.timestamp("us", "UTC"),
         "error": pa.string(),
         "hint": pa.string(),
+        "log_id": pa.string(),
         "commit_lsn": pa.int64(),
         "commit_lsn_text": pa.string(),
         "commit_time": pa.timestamp("us", "UTC"),
-        "whole_lsn": pa.int64(),
-        "whole_lsn_text": pa.string(),
+        "complete_lsn": pa.int64(),
+        "complete_lsn_text": pa.string(),
         "version": pa.int64(),
         "batch": pa.int64(),
         "changes": pa.int64(),
@@ -159,7 +178,7 @@ class StatusTable:
 def _to_arrow(rows: Iterable[TableStatus]) -> pa.Table:
     values = []
     for row in sorted(rows, key=lambda each: each.table):
-        lsns = {"commit_lsn_text": row.commit_lsn, "whole_lsn_text": row.whole_lsn}
+        lsns = {"commit_lsn_text": row.commit_lsn, "complete_lsn_text": row.complete_lsn}
         texts = {name: None if lsn is None else format_lsn(lsn) for name, lsn in lsns.items()}
         values.append(asdict(row) | texts)
     return pa.Table.from_pylist(values, schema=STATUS)

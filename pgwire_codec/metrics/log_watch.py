@@ -71,7 +71,7 @@ class LogWatch:
         """
         if self.end_lsn is None:
             return None
-        applied = table.whole_lsn or 0
+        applied = table.complete_lsn or 0
         if self._wanted.get(table.table, self._first) <= applied:
             return Lag(0, 0.0)
         commit_time = None

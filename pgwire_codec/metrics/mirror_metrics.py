@@ -121,7 +121,7 @@ READINGS: Final[Mapping[i.Instrument, Callable[[MirrorWatch], Values]]] = {
     i.TABLE_CHANGES: lambda watch: by_name(watch.changes),
     i.TABLE_ERRORS: lambda watch: by_name(watch.errors),
     i.TABLE_DEAD_LETTERS: lambda watch: _of_tables(watch, lambda table: table.dead_letters),
-    i.TABLE_LSN: lambda watch: _of_tables(watch, lambda table: table.whole_lsn),
+    i.TABLE_LSN: lambda watch: _of_tables(watch, lambda table: table.complete_lsn),
     i.TABLE_LAG_BYTES: lambda watch: _lag(watch, "bytes"),
     i.TABLE_LAG_SECONDS: lambda watch: _lag(watch, "seconds"),
 }

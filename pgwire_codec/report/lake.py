@@ -59,7 +59,7 @@ class LakeReader:
         self._end_lsn = end_lsn
         # A renamed table has the relation that the table of the new name has, too.
         self._lsns = {
-            each.relation_oid: each.whole_lsn or 0
+            each.relation_oid: each.complete_lsn or 0
             for each in self._tables.values()
             if each.state != GONE
         }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pgwire_codec.lake.evolution import Policy, TablePolicies
 from pgwire_codec.lake.lakehouse import Lake
 from pgwire_codec.lake.masks import Masks
-from pgwire_codec.lake.mirror_options import MirroredBatch, MirrorOptions
+from pgwire_codec.lake.mirror_options import HOLD_SECONDS, MirroredBatch, MirrorOptions
 from pgwire_codec.lake.mirroring import Mirror
 from pgwire_codec.lake.requests import replay_table as replay
 from pgwire_codec.lake.requests import resume_table as resume
@@ -46,6 +46,8 @@ def mirror(
     unrepresentable: str = "raise",
     on_error: str = "raise",
     max_bytes: int | None = None,
+    replace: bool = False,
+    hold: str | float = HOLD_SECONDS,
     report: Callable[[MirroredBatch], None] | None = None,
 ) -> Mirror:
     """Return a mirror of the tables of a log, as Delta or Iceberg tables.
@@ -77,9 +79,9 @@ def mirror(
         Names of tables, and patterns such as ``public.*``; by default all tables. New tables that
         match are mirrored from their first change on.
     checkpoint : str, optional
-        Folder, as path or URI, whose file ``lsn`` is to contain the commit LSN up to which all
-        tables are whole that are not set aside: for :class:`pgwire_codec.log.LsnFile`. Nothing else
-        is read or kept there.
+        Folder, as path or URI, whose file ``lsn`` is to contain the commit LSN up to which no table
+        needs the log any more: for :class:`pgwire_codec.log.LsnFile`. Nothing else is read or kept
+        there.
     every : str or float, optional
         Time between two micro-batches, such as ``10 seconds``, or in seconds; by default as soon as
         possible.
@@ -145,6 +147,13 @@ def mirror(
         except with ``on_error="skip"``, which leaves out the change, or with ``dead_letters``.
     max_bytes : int, optional
         Approximate bytes of messages of a micro-batch, by default of all that the log has.
+    replace : bool
+        Whether tables that have the changes of another log are replaced by those of this one, which
+        should begin with a snapshot. By default, such a lake is an error: their positions cannot be
+        compared.
+    hold : str or float
+        Time for which the LSN in ``checkpoint`` waits for a table that is set aside, so that its
+        changes are not pruned; by default ``7 days``.
     report : callable, optional
         Is called after each micro-batch, in the mirror's thread, with its result: the number
         ``batch``, the commit LSN ``until``, and the status of tables ``changed``, and of all
@@ -182,6 +191,8 @@ def mirror(
         unrepresentable=unrepresentable,
         on_error=on_error,
         max_bytes=max_bytes,
+        replace=replace,
+        hold=hold,
         report=report,
     )
     lake = Lake.parse(target, storage_options, spark, write_mode)

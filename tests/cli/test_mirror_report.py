@@ -36,14 +36,14 @@ def lines(capsys: pytest.CaptureFixture[str], *changed: TableStatus) -> list[dic
 def test_hints_name_options_of_the_command(
     capsys: pytest.CaptureFixture[str], hint: str | None, shown: str | None
 ) -> None:
-    status = TableStatus("public.t", 2).set_aside(TableError("no such `history=True`", hint=hint))
+    status = TableStatus("public.t", 2).failed(TableError("no such `history=True`", hint=hint))
     (line,) = lines(capsys, status)
     assert (line["table"], line["state"]) == ("public.t", "set aside")
     assert (line["error"], line["hint"]) == ("no such `history=True`", shown)
 
 
 def test_hints_of_incomplete_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    (line,) = lines(capsys, TableStatus("public.t", 2).kept({"note": 0x20}))
+    (line,) = lines(capsys, TableStatus("public.t", 2).current({"note": 0x20}))
     assert (line["state"], line["error"]) == ("incomplete", None)
     assert line["incomplete"] == {"note": "0/20"}
     assert "pgwire-codec log add-table --table public.t LOG" in line["hint"]

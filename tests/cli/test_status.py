@@ -46,7 +46,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def status_of(name: str, **fields: object) -> TableStatus:
-    defaults = {"whole_lsn": 10, "commit_lsn": 10, "commit_time": datetime.now(timezone.utc)}
+    defaults = {"complete_lsn": 10, "commit_lsn": 10, "commit_time": datetime.now(timezone.utc)}
     return TableStatus(name, 1, **(defaults | fields))  # type: ignore[arg-type]
 
 

@@ -42,9 +42,11 @@ class Lake:
                 table, name = row["table"], f"{row['table']}, version {version} of its status"
                 if row["state"] == SET_ASIDE:
                     faults.append(f"{name}: set aside: {row['error']}")
-                if (row["whole_lsn"] or 0) < whole.get(table, 0):
-                    faults.append(f"{name}: whole up to {row['whole_lsn']}, before {whole[table]}")
-                whole[table] = row["whole_lsn"] or 0
+                if (row["complete_lsn"] or 0) < whole.get(table, 0):
+                    faults.append(
+                        f"{name}: whole up to {row['complete_lsn']}, before {whole[table]}"
+                    )
+                whole[table] = row["complete_lsn"] or 0
                 held = [lsn for at, lsn in self.applied.get(table, []) if at <= row["version"]]
                 if (held[-1] if held else None) != row["commit_lsn"]:
                     faults.append(f"{name}: {row['commit_lsn']}, but the table has {held[-1:]}")

@@ -21,7 +21,7 @@ def version(names: str, **kinds: str) -> Any:
 
 
 def history(*names: str, renames: bool = True) -> ColumnHistory:
-    return ColumnHistory.of([version(each) for each in names], renames=renames)
+    return ColumnHistory.from_versions([version(each) for each in names], renames=renames)
 
 
 def test_a_rename_needs_a_later_column_that_keeps_its_name_and_place() -> None:
@@ -36,7 +36,7 @@ def test_a_rename_needs_a_later_column_that_keeps_its_name_and_place() -> None:
 
 def test_another_type_is_another_column() -> None:
     versions = [version("id x k"), version("id y k", y="int4")]
-    found = ColumnHistory.of(versions, renames=True)
+    found = ColumnHistory.from_versions(versions, renames=True)
     assert found == ColumnHistory({}, frozenset({"y"}), ("x",))
 
 

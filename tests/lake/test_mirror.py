@@ -9,7 +9,7 @@ import pytest
 
 from pgwire_codec import log
 from pgwire_codec.errors import OptionError, TableError
-from pgwire_codec.lake.table_job import TableJob
+from pgwire_codec.lake.table_turns import TableTurns
 from tests.support import build
 from tests.support.build import column
 from tests.support.logs import SOURCE, append
@@ -71,8 +71,12 @@ def test_status(made: MirrorOf, writer: Writer) -> None:
     made.run()
     one, two = (made.status()[f"public.t{oid}"] for oid in (1, 2))
     assert (one["relation_oid"], one["commit_lsn"], one["commit_lsn_text"]) == (1, 10, "0/A")
-    assert (two["commit_lsn"], two["whole_lsn"], two["whole_lsn_text"]) == (last, last, "0/1E")
-    assert one["whole_lsn"] == last
+    assert (two["commit_lsn"], two["complete_lsn"], two["complete_lsn_text"]) == (
+        last,
+        last,
+        "0/1E",
+    )
+    assert one["complete_lsn"] == last
     assert (one["changes"], two["changes"], two["state"], two["error"]) == (1, 1, "ok", None)
     assert two["commit_time"] is not None
     assert {"public.t1": one["version"], "public.t2": two["version"]} == made.versions()
@@ -92,7 +96,7 @@ def test_tables_without_rows(made: MirrorOf, tmp_path: Path) -> None:
         made.run("public.t1", commit_columns=True)
         assert made.rows("public.t1") == []
         one = made.status()["public.t1"]
-        assert (one["state"], one["whole_lsn"], one["commit_lsn"]) == ("ok", 10, 10)
+        assert (one["state"], one["complete_lsn"], one["commit_lsn"]) == ("ok", 10, 10)
         assert one["row_columns"] == ["_commit_lsn", "_commit_time"]
         root, leaf = relation(3, ID), relation(4, ID)
         writer.new_session()
@@ -100,7 +104,7 @@ def test_tables_without_rows(made: MirrorOf, tmp_path: Path) -> None:
         writer.flush()
         made.run(commit_columns=True)
         rows = made.status()
-        assert {name: (row["state"], row["whole_lsn"]) for name, row in rows.items()} == {
+        assert {name: (row["state"], row["complete_lsn"]) for name, row in rows.items()} == {
             f"public.t{oid}": ("ok", 20) for oid in (1, 2, 3)
         }
         assert [len(made.rows(f"public.t{oid}")) for oid in (1, 2, 3)] == [0, 0, 1]
@@ -128,11 +132,11 @@ def test_a_new_table_while_the_log_is_pruned(
 ) -> None:
     """The log before the micro-batch is not read for it, and may be gone."""
     first, second = relation(1, ID), relation(2, ID)
-    opened = TableJob.open
+    advance = TableTurns._advance
 
-    def late(job: TableJob) -> bool:
+    def late(self: TableTurns, table: Any) -> None:
         log.prune(made.log, 20)
-        return opened(job)
+        advance(self, table)
 
     with log.LogWriter(tmp_path / "log", SOURCE) as writer:
 
@@ -146,7 +150,7 @@ def test_a_new_table_while_the_log_is_pruned(
         commit(40, first, build.insert(1, "40"))
         made.run()
         commit(50, second, build.insert(2, "50"))  # in the part that has 40, too
-        monkeypatch.setattr(TableJob, "open", late)
+        monkeypatch.setattr(TableTurns, "_advance", late)
         made.run()
     assert log.Log(made.log).begin.lsn == 20
     assert {name: row["state"] for name, row in made.status().items()} == {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pgwire_codec.errors import OptionError
-from pgwire_codec.lake.table_job import TableJob
+from pgwire_codec.lake.table_turns import TableTurns
 from tests.support import build
 from tests.support.build import column
 from tests.support.mirrors import ID, MirrorOf, Writer, in_order, relation
@@ -157,9 +157,10 @@ def test_a_failure_between_the_columns_and_the_rows(
     options = {"on_schema_change": "rename"}
     new = relation(1, column("id", "int8", key=True), column("y", "int4"), K, column("n"))
     with monkeypatch.context() as patch:
-        patch.setattr(TableJob, "_commit", fail)
+        patch.setattr(TableTurns, "_commit_of", fail)
         status = follow(made, writer, new, build.insert(1, "3", "7", "c", "n"), **options)
-        assert (status["state"], status["error"]) == ("set aside", "RuntimeError: no space left")
+        error = "public.t1: RuntimeError: no space left"
+        assert (status["state"], status["error"]) == ("set aside", error)
     made.resume("public.t1")
     made.run(**options)
     assert made.status()["public.t1"]["incomplete"] == ["n since 0/14"]
@@ -275,7 +276,7 @@ def test_another_key_within_a_batch(made: MirrorOf, writer: Writer) -> None:
         {"id": 2, "x": 60, "k": "b2"},
         {"id": 3, "x": 70, "k": "d"},
     )
-    assert status["whole_lsn"] == writer.lsn
+    assert status["complete_lsn"] == writer.lsn
 
 
 def test_a_table_with_another_name_and_other_columns(made: MirrorOf, writer: Writer) -> None:

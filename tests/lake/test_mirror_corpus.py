@@ -22,7 +22,7 @@ from pgwire_codec.lake import (
     mirror_options,
     mirroring,
     rewriting,
-    table_job,
+    table_turns,
     tasks,
 )
 from pgwire_codec.lake.runners import threads
@@ -49,7 +49,7 @@ EXAMPLES: Final = {"delta": 10, "iceberg": 3, "parquet": 3}
 
 #: Limits so low that few rows take the ways of many.
 LOW: Final = (
-    (table_job, "_BUCKET_BYTES", 2000),
+    (table_turns, "_BUCKET_BYTES", 2000),
     (change_split, "_PIECE_BYTES", 200),
     (threads, "_MOST_BYTES", 0),
     (tasks, "_BUFFERED_BYTES", 0),
@@ -136,7 +136,7 @@ def write(capture: Capture, cut: Pieces, made: MirrorOf, run: Any) -> None:
 def states(made: MirrorOf) -> dict[str, tuple[Any, ...]]:
     """States of the tables, and how far they are, but of those that were renamed meanwhile."""
     return {
-        name: (row["state"], row["commit_lsn"], row["whole_lsn"], row["incomplete"])
+        name: (row["state"], row["commit_lsn"], row["complete_lsn"], row["incomplete"])
         for name, row in made.status().items()
         if row["state"] != GONE
     }

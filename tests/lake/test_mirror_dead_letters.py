@@ -12,7 +12,7 @@ import pgwire_codec as pgc
 from pgwire_codec import log
 from pgwire_codec.errors import OptionError, PgwireError, TableError
 from pgwire_codec.lake.mirror_run import MirrorRun
-from pgwire_codec.lake.table_job import TableJob
+from pgwire_codec.lake.table_turns import TableTurns
 from tests.support import build
 from tests.support.applied_tables import Table, apply
 from tests.support.build import column
@@ -124,7 +124,7 @@ def test_a_table_without_another_change(made: MirrorOf, writer: Writer) -> None:
     writer.commit(T1, build.insert(1, "2", "NaN", "new"))
     writer.flush()
     status = run(made)
-    assert (status["state"], status["dead_letters"], status["whole_lsn"]) == ("ok", 2, 20)
+    assert (status["state"], status["dead_letters"], status["complete_lsn"]) == ("ok", 2, 20)
     replay(made)
     status = run(made, **MENDED)
     assert (status["dead_letters"], letters(made)) == (0, [])
@@ -157,7 +157,7 @@ def test_a_replay(made: MirrorOf, writer: Writer) -> None:
     writer.commit(build.update(1, build.row("5", "5.50", ...)))
     writer.flush()
     status = run(made, **MENDED)
-    assert (status["state"], status["dead_letters"], status["whole_lsn"]) == ("ok", 0, 50)
+    assert (status["state"], status["dead_letters"], status["complete_lsn"]) == ("ok", 0, 50)
     assert rows(made) == [
         (1, "None", "note 1"), (2, "2.50", "new 2"), (3, "3.30", "another 3"),
         (4, "None", "another 4"), (5, "5.50", "note 5"), (6, "6.00", "sound"),
@@ -357,7 +357,7 @@ def test_a_replay_while_the_mirror_runs(made: MirrorOf, writer: Writer) -> None:
     begin(made, writer)
     run(made)
     requested: list[int] = []
-    commit = TableJob._commit
+    commit = TableTurns._commit_of
 
     def asked(*arguments: Any, **options: Any) -> Any:
         if not requested:
@@ -366,7 +366,7 @@ def test_a_replay_while_the_mirror_runs(made: MirrorOf, writer: Writer) -> None:
         return commit(*arguments, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TableJob, "_commit", asked)
+        patch.setattr(TableTurns, "_commit_of", asked)
         writer.commit(build.insert(1, "7", "7.00", "seven"))
         writer.flush()
         run(made)

@@ -12,7 +12,7 @@ from pgwire_codec import log
 from pgwire_codec.errors import PgwireError, TableError
 from pgwire_codec.lake import status
 from pgwire_codec.lake.mirror_run import MirrorRun
-from pgwire_codec.lake.table_job import TableJob
+from pgwire_codec.lake.table_turns import TableTurns
 from tests.support import build
 from tests.support.build import column
 from tests.support.logs import SOURCE, append
@@ -43,19 +43,17 @@ def check(made: MirrorOf, *names: str) -> None:
 
 def kill_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the next turn end when two tables have their changes."""
-    finish, close = TableJob.finish, TableJob.close
-    finished: list[TableJob] = []
+    finish = TableTurns._finish
+    finished: list[Any] = []
 
     def killed(self: Any, *results: Any) -> Any:
-        if results and len(finished) < 2:
-            finished.append(self)
+        if len(finished) < 2:
+            finished.append(results)
             return finish(self, *results)
-        monkeypatch.setattr(TableJob, "finish", finish)
-        monkeypatch.setattr(TableJob, "close", close)
+        monkeypatch.setattr(TableTurns, "_finish", finish)
         raise PgwireError("Killed", is_transient=True)
 
-    monkeypatch.setattr(TableJob, "finish", killed)
-    monkeypatch.setattr(TableJob, "close", killed)
+    monkeypatch.setattr(TableTurns, "_finish", killed)
 
 
 def test_killed_between_two_tables(
@@ -69,14 +67,14 @@ def test_killed_between_two_tables(
         made.run()
     before = made.commits()
     assert made.rows(NAMES[2]) != made.expected(NAMES[2])
-    assert {each["whole_lsn"] for each in made.status().values()} == {30}
+    assert {each["complete_lsn"] for each in made.status().values()} == {30}
     change(writer, 2)
     made.run()
     check(made)
     # The first two are not merged again, except for the new change.
     added = {name: count - before[name] for name, count in made.commits().items()}
     assert added == {NAMES[0]: 0, NAMES[1]: 1, NAMES[2]: 1}
-    assert {each["whole_lsn"] for each in made.status().values()} == {writer.lsn}
+    assert {each["complete_lsn"] for each in made.status().values()} == {writer.lsn}
 
 
 def test_a_column_that_came_before_a_kill(
@@ -150,7 +148,7 @@ def test_a_table_that_fails(made: MirrorOf, writer: Writer) -> None:
     made.run(on_schema_change="fail")
     check(made, NAMES[0], NAMES[2])
     row = made.status()[NAMES[1]]
-    assert (row["state"], row["whole_lsn"], row["commit_lsn"]) == ("set aside", 30, 20)
+    assert (row["state"], row["complete_lsn"], row["commit_lsn"]) == ("set aside", 30, 20)
     assert row["error"] == "the table's columns changed: add column more string"
     assert row["hint"].startswith('Use `on_schema_change="evolve"`')
     commits = made.commits()[NAMES[1]]
@@ -164,7 +162,7 @@ def test_a_table_that_fails(made: MirrorOf, writer: Writer) -> None:
     made.resume(NAMES[1])
     made.run()  # without new changes of any table
     row = made.status()[NAMES[1]]
-    assert (row["state"], row["whole_lsn"]) == ("incomplete", writer.lsn)
+    assert (row["state"], row["complete_lsn"]) == ("incomplete", writer.lsn)
     assert row["evolutions"] == ["add column more string"]
     check(made, NAMES[0], NAMES[2])
     assert [r for r in made.rows(NAMES[1]) if r["id"] > 99] == [{"id": 101, "v": 6, "more": "n"}]
@@ -341,7 +339,7 @@ def test_resumed_after_a_kill(
     assert {name: row["state"] for name, row in rows.items()} == dict.fromkeys(
         [*NAMES, "public.t4"], "ok"
     )
-    assert {row["whole_lsn"] for row in rows.values()} == {writer.lsn}
+    assert {row["complete_lsn"] for row in rows.values()} == {writer.lsn}
     assert [row["id"] for row in made.rows("public.t4")] == [1]
     check(made)
 
@@ -357,7 +355,7 @@ def test_resumed_before_a_type_that_does_not_fit(
     change(writer, 1, 2)
     made.run()
     with monkeypatch.context() as patch:
-        patch.setattr(TableJob, "_commit", fail)
+        patch.setattr(TableTurns, "_commit_of", fail)
         change(writer, 1)
         made.run("public.t1")
     change(writer, 2)
@@ -369,7 +367,7 @@ def test_resumed_before_a_type_that_does_not_fit(
     made.run()
     row = made.status()[NAMES[0]]
     assert "which does not hold string" in row["error"]
-    assert row["whole_lsn"] == lsn
+    assert lsn <= row["complete_lsn"] < writer.lsn
     assert len(made.rows(NAMES[0])) == 2
 
 
@@ -377,7 +375,7 @@ def test_an_error_that_passes(
     made: MirrorOf, writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed = []
-    commit = TableJob._commit
+    commit = TableTurns._commit_of
 
     def flaky(*arguments: Any, **options: Any) -> Any:
         if not failed:
@@ -385,7 +383,7 @@ def test_an_error_that_passes(
             raise OSError("connection lost")
         return commit(*arguments, **options)
 
-    monkeypatch.setattr(TableJob, "_commit", flaky)
+    monkeypatch.setattr(TableTurns, "_commit_of", flaky)
     change(writer, 1, 2, 3)
     made.run()
     assert failed
@@ -405,11 +403,11 @@ def test_more_tables(made: MirrorOf, writer: Writer) -> None:
     check(made)
     change(writer, 1, 3)
     made.run("public.t1")
-    assert made.status()[NAMES[2]]["whole_lsn"] < writer.lsn
+    assert made.status()[NAMES[2]]["complete_lsn"] < writer.lsn
     change(writer, 1)
     made.run()
     check(made)
-    assert {each["whole_lsn"] for each in made.status().values()} == {writer.lsn}
+    assert {each["complete_lsn"] for each in made.status().values()} == {writer.lsn}
 
 
 def test_columns_that_differ_in_case(made: MirrorOf, writer: Writer) -> None:

@@ -95,7 +95,7 @@ class Trial:
     def result(self) -> tuple[Any, ...]:
         """Rows and states of all tables."""
         states = {
-            name: (row["state"], row["commit_lsn"], row["whole_lsn"], row["incomplete"])
+            name: (row["state"], row["commit_lsn"], row["complete_lsn"], row["incomplete"])
             for name, row in self.mirror.status().items()
         }
         return {name: self.mirror.rows(name) for name in NAMES}, states

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pgwire_codec.lake import table_job
+from pgwire_codec.lake import table_turns
 from pgwire_codec.lake.runners import threads
 from tests.support import build
 from tests.support.build import column
@@ -113,7 +113,7 @@ def test_buckets_and_temporary_files(
     tmp_path: Path, writer: Writer, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = Random(seed)
-    monkeypatch.setattr(table_job, "_BUCKET_BYTES", chance.choice([100, 1000, 1 << 20]))
+    monkeypatch.setattr(table_turns, "_BUCKET_BYTES", chance.choice([100, 1000, 1 << 20]))
     monkeypatch.setattr(threads, "_MOST_BYTES", chance.choice([0, 1000, 1 << 20]))
     check(MirrorOf(None, tmp_path, "local"), Changes(seed, writer), chance)
 
@@ -126,7 +126,7 @@ def test_executors_of_spark(
     from pgwire_codec.spark import runner
 
     monkeypatch.setattr(runner, "_SMALL_BYTES", 1)
-    monkeypatch.setattr(table_job, "_BUCKET_BYTES", 500)
+    monkeypatch.setattr(table_turns, "_BUCKET_BYTES", 500)
     made = MirrorOf(spark, tmp_path, "delta")
     made.engine = "local"  # what reads the tables
     check(made, Changes(5, writer), Random(5))

@@ -84,7 +84,8 @@ def test_errors(
     with monkeypatch.context() as context, caplog.at_level(logging.WARNING):
         context.setattr(rewriting, "write_data_files", failing)
         turn(mirror, writer, build.insert(1, "10", "a"))
-        assert "t1 are not written again: ValueError: not a Parquet file" in caplog.text
+        assert "t1 are not written again: " in caplog.text
+        assert "ValueError: not a Parquet file" in caplog.text
         with pytest.raises(PgwireError, match=r"cannot write .*t1: No space left on device"):
             turn(mirror, writer, build.insert(1, "11", "a"))
     assert sizes(mirror) == [(1, 0)] * 11

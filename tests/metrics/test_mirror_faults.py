@@ -64,7 +64,7 @@ def watched(folder: Path) -> Iterator[tuple[MirrorWatch, Served]]:
 
 
 def status(table: int, whole: int, **fields: Any) -> TableStatus:
-    given: dict[str, Any] = {"whole_lsn": whole, "commit_lsn": whole, "changes": 1, **fields}
+    given: dict[str, Any] = {"complete_lsn": whole, "commit_lsn": whole, "changes": 1, **fields}
     return TableStatus(f"public.t{table}", table, **given)
 
 
@@ -111,7 +111,7 @@ def test_a_mirror_that_does_not_keep_up(writer: Writer, tmp_path: Path) -> None:
             assert page.get(i.TABLE_LAG_BYTES, table="public.t1") == 10
             assert (page.get(i.TABLE_LAG_SECONDS, table="public.t1") or 0) > 0
             assert page.get(i.TABLE_LAG_BYTES, table="public.t2") == 0  # it has no changes
-            watch.report(batch(1, 20, *(replace(each, whole_lsn=20) for each in applied)))
+            watch.report(batch(1, 20, *(replace(each, complete_lsn=20) for each in applied)))
             page = served.page()
             assert page.get(i.TABLE_LAG_BYTES, table="public.t1") == 0
             assert page.get(i.TABLE_CHANGES, table="public.t1") == 2

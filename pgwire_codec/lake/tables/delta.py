@@ -28,14 +28,14 @@ from pgwire_codec.lake.tables.column_steps import AddColumn, ColumnStep
 from pgwire_codec.lake.tables.delta_features import ENABLE_VECTORS, check_features, needed_protocol
 from pgwire_codec.lake.tables.delta_log import (
     Action,
-    DeltaState,
     commit_path,
     expired_files,
     read_state,
-    refresh,
+    refresh_once,
     to_text,
     vector_id,
 )
+from pgwire_codec.lake.tables.delta_others import follow, provenance_of, version_id
 from pgwire_codec.lake.tables.delta_schema import from_json, to_json
 from pgwire_codec.lake.tables.delta_vectors import stored_vector, write_vectors
 from pgwire_codec.lake.tables.sql import quoted
@@ -69,9 +69,9 @@ _EXPIRY_SECONDS: Final = 3600.0
 class DeltaTarget:
     """Delta table, for one stream of changes; see :class:`Target`.
 
-    A commit records the last commit LSN under ``app_id``, and the relation under
-    ``{app_id}/relation``. The ``write_mode`` is that of a new table: an existing one has deletion
-    vectors by its own properties.
+    A commit records the last commit LSN under ``app_id``, the relation under ``{app_id}/relation``,
+    and its own number under ``{app_id}/version``. The ``write_mode`` is that of a new table: an
+    existing one has deletion vectors by its own properties.
     """
 
     deletes = True
@@ -88,7 +88,7 @@ class DeltaTarget:
         self._app_id = app_id
         self._options = dict(storage_options or {})
         self._write_mode = write_mode
-        self._state: DeltaState = read_state(self.folder)
+        self._read()
         self._files: dict[str, tuple[dict[str, Any], DataFile]] = {}
         self._expires = 0.0
 
@@ -105,8 +105,20 @@ class DeltaTarget:
 
     @property
     def position(self) -> Position:
-        versions = self._state.transactions
+        versions = self._provenance.restored
+        versions = self._state.transactions if versions is None else versions
         return Position(versions.get(self._app_id), versions.get(f"{self._app_id}/relation"))
+
+    @property
+    def record(self) -> str | None:
+        text: str | None = None
+        if self._exists:
+            text = self._state.metadata["configuration"].get(self._record_name)
+        return text
+
+    @property
+    def others(self) -> Sequence[str]:
+        return self._provenance.others
 
     @property
     def version(self) -> int | None:
@@ -135,11 +147,12 @@ class DeltaTarget:
 
     def refresh(self) -> None:
         """Read the commits that were added since; or all, if the table was removed meanwhile."""
-        refresh(self.folder, self._state)
+        self._refresh()
         if self._exists and not self.folder.exists(commit_path(self._state.version)):
-            self._state = read_state(self.folder)
+            self._read()
 
     def commit(self, commit: Commit) -> None:
+        commit.check_base(self.name, self.position)
         state = self._state
         if self._exists:
             check_features(self.name, state.protocol, state.metadata, appends=commit.appends)
@@ -154,7 +167,7 @@ class DeltaTarget:
             text = "\n".join(map(to_text, [*self._actions(commit, identity), *marked]))
             path = commit_path(state.version + 1)
             if create_commit(self.folder, path, text, partial(self._has, identity)):
-                self._checkpoint()
+                self._checkpoint_if_due()
                 return
             basis.check(self.name, commit, self._basis())
 
@@ -165,17 +178,40 @@ class DeltaTarget:
     def _basis(self) -> Basis:
         state = self._state
         files = {path: vector_id(file) for path, file in state.files.items()}
-        return Basis((state.metadata, state.protocol), self.position, files)
+        return Basis((state.metadata, state.protocol), self.position, files, self.others)
 
     def _file(self, path: str) -> dict[str, Any]:
         if path not in self._state.files:
             raise TableError(f"{self.name} has no file {path}")
         return self._state.files[path]
 
+    @property
+    def _record_name(self) -> str:
+        """Name of the property with the facts that the stream records."""
+        return f"{self._app_id}.mirror"
+
+    def _read(self) -> None:
+        """Read the newest state from the beginning of the log, or from a checkpoint."""
+        state = self._state = read_state(self.folder)
+        self._provenance = provenance_of(
+            self.folder, self._app_id, state.transactions, state.version
+        )
+
+    def _refresh(self) -> list[Action]:
+        """Read the next commits; return their actions."""
+        state, found = self._state, []
+        while (actions := refresh_once(self.folder, state)) is not None:
+            found += actions
+            self._provenance = follow(
+                self._provenance, self.folder, self._app_id, state.version, actions
+            )
+        return found
+
     def _has(self, identity: str) -> bool:
         """Read the newest state; return whether a commit with an identity is new in it."""
-        actions = refresh(self.folder, self._state)
-        return any(action.get("commitInfo", {}).get("txnId") == identity for action in actions)
+        return any(
+            action.get("commitInfo", {}).get("txnId") == identity for action in self._refresh()
+        )
 
     def _actions(self, commit: Commit, identity: str) -> Iterator[Action]:
         """Yield the actions of a commit on the present state, but those of marked files."""
@@ -185,7 +221,8 @@ class DeltaTarget:
             protocol = needed_protocol(self.name, self._state.protocol, schema, marks=self.marks)
             if protocol != self._state.protocol:
                 yield {"protocol": protocol}
-            yield {"metaData": self._metadata(schema, now)}
+        if schema is not None or commit.record not in (None, self.record):
+            yield {"metaData": self._metadata(schema, commit.record, now)}
         changes = not commit.keeps_rows
         for path in list(self._state.files) if commit.replaces else commit.removed:
             yield {"remove": _removal(self._file(path), now, changes)}
@@ -226,6 +263,7 @@ class DeltaTarget:
         for name, value in (
             (self._app_id, position.commit_lsn),
             (f"{self._app_id}/relation", position.relation),
+            (version_id(self._app_id), self._state.version + 1),
         ):
             if value is not None and value != self._state.transactions.get(name):
                 yield {"txn": {"appId": name, "version": value, "lastUpdated": now}}
@@ -249,10 +287,14 @@ class DeltaTarget:
             "txnId": identity,
         }
 
-    def _metadata(self, schema: pa.Schema, now: int) -> dict[str, Any]:
+    def _metadata(self, schema: pa.Schema | None, record: str | None, now: int) -> dict[str, Any]:
+        recorded = {} if record is None else {self._record_name: record}
         if self._exists:
-            return {**self._state.metadata, "schemaString": to_json(schema)}
-        properties = {_BOUNDED: ",".join(map(quoted, bounded_columns(schema)))}
+            former = self._state.metadata
+            columns = {} if schema is None else {"schemaString": to_json(schema)}
+            return {**former, **columns, "configuration": former["configuration"] | recorded}
+        assert schema is not None, "a new table has columns"
+        properties = {**recorded, _BOUNDED: ",".join(map(quoted, bounded_columns(schema)))}
         if self.marks:
             properties[ENABLE_VECTORS] = "true"
         return {
@@ -264,6 +306,13 @@ class DeltaTarget:
             "createdTime": now,
         }
 
+    def _checkpoint_if_due(self) -> None:
+        """Write a checkpoint if the log has grown since the last one; the table has its commit."""
+        try:
+            self._checkpoint()
+        except Exception as error:  # noqa: BLE001  (readers do not need it)
+            _LOGGER.warning("no checkpoint of %s is written: %s", self.name, error)
+
     def _checkpoint(self) -> None:
         """Write a checkpoint by delta-rs if the log has grown since the last one.
 
@@ -274,9 +323,9 @@ class DeltaTarget:
             return
         import deltalake
 
+        state.commits = state.commit_bytes = 0  # after an error, the next one is due later
         table = deltalake.DeltaTable(self.folder.uri, storage_options=self._options)
         table.create_checkpoint()
-        state.commits = state.commit_bytes = 0
         if time.monotonic() > self._expires:
             self._expires = time.monotonic() + _EXPIRY_SECONDS
             try:

@@ -110,7 +110,7 @@ def read_state(folder: Folder) -> DeltaState:
                 hint="Restore the file, or remove the table, and resume it.",
             )
         if number > state.version:
-            _refresh_once(folder, state)
+            refresh_once(folder, state)
     return state
 
 
@@ -152,7 +152,7 @@ def _state_before(folder: Folder, moment: float) -> DeltaState | None:
     checkpoints = [number for number in _numbers(_CHECKPOINT, written) if number <= max(commits)]
     state = _checkpoint(folder, max(checkpoints)) if checkpoints else DeltaState()
     while state.version < max(commits):
-        if _refresh_once(folder, state) is None:
+        if refresh_once(folder, state) is None:
             return None
     return state
 
@@ -162,33 +162,50 @@ def _numbers(pattern: re.Pattern[str], names: Iterable[str]) -> list[int]:
     return [int(match[1]) for match in matches if match is not None]
 
 
-def refresh(folder: Folder, state: DeltaState) -> list[Action]:
-    """Apply the commits after a state to it; return their actions."""
-    applied = []
-    while (actions := _refresh_once(folder, state)) is not None:
-        applied += actions
-    return applied
-
-
-def _refresh_once(folder: Folder, state: DeltaState) -> list[Action] | None:
+def refresh_once(folder: Folder, state: DeltaState) -> list[Action] | None:
     """Apply the next commit to a state; return its actions, or None at the log's end."""
-    path = commit_path(state.version + 1)
-    try:
-        data = folder.read(path)
-    except FileNotFoundError:
+    data = _commit_data(folder, state.version + 1)
+    if data is None:
         return None
-    try:
-        actions: list[Action] = [json.loads(line) for line in data.splitlines() if line]
-    except ValueError as error:
-        raise TableError(
-            f"commit {folder.uri}/{path} is damaged: {error}",
-            hint="Restore the file, or remove the table, and resume it.",
-        ) from error
+    actions = _actions(folder, state.version + 1, data)
     state.apply(actions)
     state.version += 1
     state.commits += 1
     state.commit_bytes += len(data)
     return actions
+
+
+def read_commit(folder: Folder, version: int) -> list[Action] | None:
+    """Return the actions of a commit; None if it was removed."""
+    data = _commit_data(folder, version)
+    return None if data is None else _actions(folder, version, data)
+
+
+def _commit_data(folder: Folder, version: int) -> bytes | None:
+    try:
+        return folder.read(commit_path(version))
+    except FileNotFoundError:
+        return None
+
+
+def _actions(folder: Folder, version: int, data: bytes) -> list[Action]:
+    """Return the actions of a commit. Raises ``TableError`` if it is damaged."""
+    try:
+        return [json.loads(line) for line in data.splitlines() if line]
+    except ValueError as error:
+        raise TableError(
+            f"commit {folder.uri}/{commit_path(version)} is damaged: {error}",
+            hint="Restore the file, or remove the table, and resume it.",
+        ) from error
+
+
+def oldest_state(folder: Folder) -> DeltaState | None:
+    """Return the oldest version that the log still has, before its next commits; None for none."""
+    names = folder.names(LOG)
+    commits, checkpoints = _numbers(_COMMIT, names), _numbers(_CHECKPOINT, names)
+    if commits[:1] == [0]:
+        return DeltaState()
+    return _checkpoint(folder, checkpoints[0]) if checkpoints else None
 
 
 def _checkpoint(folder: Folder, version: int, parts: int | None = None) -> DeltaState:

@@ -40,7 +40,7 @@ from pgwire_codec.lake.tables.iceberg_schema import (
     plain_schema,
     to_json,
 )
-from pgwire_codec.lake.tables.iceberg_state import IcebergState, PositionProperties
+from pgwire_codec.lake.tables.iceberg_state import IcebergState, PositionProperties, Recorded
 from pgwire_codec.lake.tables.iceberg_transaction import (
     APPEND,
     DELTA,
@@ -130,7 +130,15 @@ class IcebergTarget:
 
     @property
     def position(self) -> Position:
-        return Position() if self._state is None else self._state.position
+        return self._recorded.position
+
+    @property
+    def record(self) -> str | None:
+        return self._recorded.record
+
+    @property
+    def others(self) -> Sequence[str]:
+        return self._recorded.others
 
     @property
     def version(self) -> int | None:
@@ -183,6 +191,7 @@ class IcebergTarget:
             )
 
     def commit(self, commit: Commit) -> None:
+        commit.check_base(self.name, self.position)
         identity = str(uuid.uuid4())
         if self._state is None:
             self._create(commit, identity)
@@ -218,6 +227,10 @@ class IcebergTarget:
                 raise
             _LOGGER.warning("old snapshots remain: %s", table_error(self.name, error))
         self.refresh()
+
+    @property
+    def _recorded(self) -> Recorded:
+        return Recorded() if self._state is None else self._state.recorded
 
     @property
     def _location(self) -> str:
@@ -273,7 +286,7 @@ class IcebergTarget:
             transaction = IcebergTransaction(self.name, self._iceberg, started)
             transaction.check_columns(columns)
             added = self._added(commit, columns, location, 0)
-            self._finish(transaction, FileChanges(APPEND, added), commit, Position(), identity)
+            self._finish(transaction, FileChanges(APPEND, added), commit, Recorded(), identity)
         except Exception as error:
             if java_class(error) is None:
                 raise
@@ -342,7 +355,7 @@ class IcebergTarget:
             [state.task(file) for file in unmarked if file.file.vector is not None],
             state.snapshot,
         )
-        self._finish(transaction, files, commit, state.position, identity)
+        self._finish(transaction, files, commit, state.recorded, identity)
 
     def _added(self, commit: Commit, columns: Columns, location: str, spec: int) -> list[str]:
         """Return the new data files of a commit as Iceberg parses them."""
@@ -364,19 +377,20 @@ class IcebergTarget:
         transaction: IcebergTransaction,
         files: FileChanges,
         commit: Commit,
-        before: Position,
+        before: Recorded,
         identity: str,
     ) -> None:
         """Write the snapshot, record the position, and commit."""
         lsn, relation = commit.position.commit_lsn, commit.position.relation
         position = Position(
-            before.commit_lsn if lsn is None else lsn,
-            before.relation if relation is None else relation,
+            before.position.commit_lsn if lsn is None else lsn,
+            before.position.relation if relation is None else relation,
         )
-        summary = self._properties.of_snapshot(position, identity, commit.counts)
+        recorded = Recorded(position, before.record if commit.record is None else commit.record)
+        summary = self._properties.of_snapshot(recorded, identity, commit.counts)
         transaction.change_files(files, summary)
         sequence = transaction.table.currentSnapshot().sequenceNumber()
-        transaction.commit(self._source | self._properties.of_table(position, sequence))
+        transaction.commit(self._source | self._properties.of_table(recorded, sequence))
 
     def _after_race(self, commit: Commit, before: IcebergState) -> IcebergState:
         """Return the newest state; raise ``CommitConflict`` if a commit does not fit it."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
@@ -22,6 +23,19 @@ _VECTORS: Final = 3
 _WRITE_MODE: Final = "write.merge.mode"
 
 
+#: Operations of snapshots that leave the rows as they are.
+_KEEPS_ROWS: Final = "replace"
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Position in a stream, and facts, as a table has them."""
+
+    position: Position = field(default_factory=Position)
+    record: str | None = None
+    others: tuple[str, ...] = ()  # later snapshots by which other programs changed rows
+
+
 class PositionProperties:
     """Properties of snapshots and tables that have the position in a stream.
 
@@ -36,20 +50,21 @@ class PositionProperties:
         self._sequence = f"{app_id}.sequence_number"
         self._identity = f"{app_id}.commit_id"
         self._rows = f"{app_id}.rows"
+        self._record = f"{app_id}.mirror"
 
     def of_snapshot(
-        self, position: Position, identity: str, counts: Mapping[str, int]
+        self, recorded: Recorded, identity: str, counts: Mapping[str, int]
     ) -> dict[str, str]:
         """Return those of a snapshot, with an identity to be recognized by and numbers of rows."""
         rows = {f"{self._rows}.{name}": str(count) for name, count in counts.items()}
-        return rows | self._of(position) | {self._identity: identity}
+        return rows | self._of(recorded) | {self._identity: identity}
 
-    def of_table(self, position: Position, sequence: int) -> dict[str, str]:
+    def of_table(self, recorded: Recorded, sequence: int) -> dict[str, str]:
         """Return the properties of a table whose last position has the sequence number."""
-        return self._of(position) | {self._sequence: str(sequence)}
+        return self._of(recorded) | {self._sequence: str(sequence)}
 
-    def read(self, name: str, metadata: Any) -> Position:
-        """Return the position of a table.
+    def read(self, name: str, metadata: Any) -> Recorded:
+        """Return the position of a table, and the facts that belong to it.
 
         The newest snapshot with one decides, so that a table that was rolled back gets the later
         changes again. If that snapshot is expired, the table's properties decide.
@@ -58,15 +73,18 @@ class PositionProperties:
         """
         snapshot, properties = metadata.currentSnapshot(), metadata.properties()
         if snapshot is None or properties.get(self._lsn) is None:
-            return Position()
+            return Recorded()
         sequence = snapshot.sequenceNumber()
+        others: list[str] = []
         while snapshot is not None:
             summary = snapshot.summary()
             if summary.get(self._lsn) is not None:
-                return self._position(summary)
+                return self._recorded(summary, others)
+            if snapshot.operation() != _KEEPS_ROWS:
+                others.insert(0, f"{snapshot.operation()} in snapshot {snapshot.snapshotId()}")
             parent = snapshot.parentId()
             if parent is None:
-                return Position()
+                return Recorded(others=tuple(others))
             snapshot = metadata.snapshot(parent)
         if sequence < int(properties.get(self._sequence)):
             raise TableError(
@@ -74,7 +92,7 @@ class PositionProperties:
                 "snapshots are expired: it is unknown which changes it has",
                 hint="Roll it forward again. Or remove it, and have it written again.",
             )
-        return self._position(properties)
+        return self._recorded(properties, others)
 
     def is_in(self, metadata: Any, identity: str, before: int | None) -> bool:
         """Return whether a snapshot with an identity was added after another snapshot."""
@@ -86,19 +104,21 @@ class PositionProperties:
             snapshot = None if parent is None else metadata.snapshot(parent)
         return False
 
-    def _of(self, position: Position) -> dict[str, str]:
-        properties = {}
+    def _of(self, recorded: Recorded) -> dict[str, str]:
+        position = recorded.position
+        properties = {} if recorded.record is None else {self._record: recorded.record}
         if position.commit_lsn is not None:
             properties[self._lsn] = format_lsn(position.commit_lsn)
         if position.relation is not None:
             properties[self._relation] = str(position.relation)
         return properties
 
-    def _position(self, properties: Mapping[str, str]) -> Position:
+    def _recorded(self, properties: Any, others: Sequence[str]) -> Recorded:
         relation = properties.get(self._relation)
-        return Position(
+        position = Position(
             parse_lsn(properties[self._lsn]), None if relation is None else int(relation)
         )
+        return Recorded(position, properties.get(self._record), tuple(others))
 
 
 class IcebergState:
@@ -117,7 +137,7 @@ class IcebergState:
         snapshot = self.metadata.currentSnapshot()
         #: ID of the current snapshot.
         self.snapshot: int | None = None if snapshot is None else snapshot.snapshotId()
-        self.position = properties.read(name, self.metadata)
+        self.recorded = properties.read(name, self.metadata)
         mode = self.metadata.properties().get(_WRITE_MODE)
         is_copied = mode == "copy-on-write"
         #: True if rows are deleted in vectors.
@@ -166,7 +186,8 @@ class IcebergState:
     def basis(self) -> Basis:
         """State for commits that were decided on it."""
         files = {path: scanned.file for path, scanned in self.files.items()}
-        return Basis(to_json(self.columns.schema), self.position, files)
+        recorded = self.recorded
+        return Basis(to_json(self.columns.schema), recorded.position, files, recorded.others)
 
     def file(self, path: str) -> ScannedFile:
         """Return a data file; raise ``TableError`` if the table does not have it."""

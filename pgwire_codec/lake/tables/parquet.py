@@ -53,6 +53,7 @@ class ParquetTarget:
     """
 
     deletes = marks = False
+    others = ()  # files that other programs add are rows of theirs, which no change concerns
 
     def __init__(
         self,
@@ -81,6 +82,10 @@ class ParquetTarget:
         if self._last is None:
             return Position()
         return Position(self._last["commit_lsn"], self._last["relation_oid"])
+
+    @property
+    def record(self) -> str | None:
+        return None if self._last is None else self._last["record"]
 
     @property
     def version(self) -> int | None:
@@ -119,6 +124,7 @@ class ParquetTarget:
         self._finish()
 
     def commit(self, commit: Commit) -> None:
+        commit.check_base(self.name, self.position)
         schema = self._new_schema(commit)
         if not self._is_finished:
             self._finish()  # no later commit has its files
@@ -130,6 +136,7 @@ class ParquetTarget:
             "app_id": self._app_id,
             "commit_lsn": commit.position.commit_lsn,
             "relation_oid": commit.position.relation,
+            "record": self.record if commit.record is None else commit.record,
             "schema": json.loads(to_json(schema)),
             "files": places,
             "removed": sorted({*removed} - {*places.values()}),

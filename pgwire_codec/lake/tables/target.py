@@ -53,6 +53,15 @@ class Commit:
     keeps_rows: bool = False
     #: Numbers of rows, for the table's history.
     counts: Mapping[str, int] = field(default_factory=dict)
+    #: Text of the facts that the table records from now on; None to keep those that it has.
+    record: str | None = None
+    #: Position that the table must have; None if any will do.
+    base: Position | None = None
+
+    def check_base(self, name: str, position: Position) -> None:
+        """Raise ``CommitConflict`` if a table has another position than this was decided on."""
+        if self.base is not None and self.base != position:
+            raise CommitConflict(f"another mirror wrote changes into {name}")
 
     @property
     def appends(self) -> bool:
@@ -68,6 +77,8 @@ class Basis:
     position: Position
     #: By path, what another commit of a file changes.
     files: Mapping[str, object]
+    #: Commits of other programs, of which a commit's ``record`` has those that were known.
+    others: Sequence[str] = ()
 
     def check(self, name: str, commit: Commit, newest: Basis) -> None:
         """Raise ``CommitConflict`` if a commit does not fit the newest state of a table."""
@@ -75,6 +86,8 @@ class Basis:
             raise CommitConflict(f"another commit changed the columns of {name}")
         if newest.position != self.position:
             raise CommitConflict(f"another mirror wrote changes into {name}")
+        if commit.record is not None and newest.others != self.others:
+            raise CommitConflict(f"another program changed rows of {name}")
         for path in self.files if commit.replaces else (*commit.deleted, *commit.removed):
             if path not in newest.files or newest.files[path] != self.files.get(path):
                 raise CommitConflict(f"another commit changed the file {path} of {name}")
@@ -111,7 +124,15 @@ class Target(Protocol):
 
     @property
     def position(self) -> Position:
-        """The part of the stream that it has."""
+        """The part of the stream that it has, as of a version to which it was restored."""
+
+    @property
+    def record(self) -> str | None:
+        """Text of the facts that the stream's last commit recorded; None if it has none."""
+
+    @property
+    def others(self) -> Sequence[str]:
+        """Commits by which other programs changed rows since the stream's last commit."""
 
     @property
     def version(self) -> int | None:
