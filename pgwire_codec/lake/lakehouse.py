@@ -5,18 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 import pyarrow as pa
 
 from pgwire_codec.errors import OptionError
+from pgwire_codec.lake.folder import open_folder
 from pgwire_codec.lake.status import STATUS, StatusTable
 from pgwire_codec.lake.system_table import SystemTable
 from pgwire_codec.lake.tables.delta import DeltaTarget
+from pgwire_codec.lake.tables.delta_log import commit_path as delta_commit
 from pgwire_codec.lake.tables.iceberg import IcebergTarget
 from pgwire_codec.lake.tables.iceberg_catalog import CatalogTable, check_session
 from pgwire_codec.lake.tables.parquet import ParquetTarget
+from pgwire_codec.lake.tables.parquet import commit_path as parquet_commit
 from pgwire_codec.lake.tables.sql import quoted
 from pgwire_codec.lake.tables.target import WRITE_MODES, Target, WriteMode
 from pgwire_codec.log.dead_letters import DEAD_LETTERS
@@ -34,6 +38,9 @@ LETTERS_NAME: Final = "_dead_letters"
 
 #: Name of the stream of changes in the commits of the tables.
 _APP_ID: Final = "pgwire_codec"
+
+_STATUS_LOSS: Final = "Tables that are set aside are tried again then."
+_LETTERS_LOSS: Final = "The dead letters are lost, and the log may still have their changes."
 
 # Formats of targets.
 DELTA: Final = "delta"  # in a folder
@@ -108,23 +115,35 @@ class Lake:
             self._opened[path] = self._open(path, source=source)
         return self._opened[path]
 
+    def is_at(self, relation: Relation, version: int) -> bool:
+        """Return whether a version of a table is its newest one; a folder's is not read for it."""
+        if self.format == ICEBERG:
+            return self.open(relation).version == version
+        folder = open_folder(self.path(relation), self.storage_options)
+        path = delta_commit if self.format == DELTA else parquet_commit
+        return folder.exists(path(version)) and not folder.exists(path(version + 1))
+
     def forget(self, relation: Relation) -> None:
         """Open a table again the next time, for example after an error."""
         self._opened.pop(self.path(relation), None)
 
     def status(self) -> StatusTable:
         """Return the status table, which need not exist."""
-        return StatusTable(self._own("status", STATUS_NAME, STATUS))
+        return StatusTable(self._own("status", STATUS_NAME, STATUS, _STATUS_LOSS))
 
     def dead_letters(self) -> SystemTable:
         """Return the table of dead letters, which need not exist."""
-        return self._own("dead_letters", LETTERS_NAME, DEAD_LETTERS)
+        return self._own("dead_letters", LETTERS_NAME, DEAD_LETTERS, _LETTERS_LOSS)
 
-    def _own(self, name: str, path: str, schema: pa.Schema) -> SystemTable:
-        """Return a table of the mirror's own."""
+    def _own(self, name: str, path: str, schema: pa.Schema, loss: str) -> SystemTable:
+        """Return a table of the mirror's own; ``loss`` is what is lost with it."""
         # In a catalog, only namespaces have tables.
-        names = (STATUS_NAME, name) if self.format == ICEBERG else (path,)
-        return SystemTable(self._open(self._path(*names), is_small=True), schema)
+        place = self._path(*((STATUS_NAME, name) if self.format == ICEBERG else (path,)))
+        what = "table" if self.format == ICEBERG else "folder"
+        hint = (
+            f"Stop the mirror, and remove the {what} {place}: the mirror creates it again. {loss}"
+        )
+        return SystemTable(place, partial(self._open, place, is_small=True), schema, hint)
 
     def _open(self, path: str, *, is_small: bool = False, source: str | None = None) -> Target:
         if self.format == ICEBERG:

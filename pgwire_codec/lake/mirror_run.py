@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -46,6 +48,10 @@ _TABLES: Final = 16
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 60.0
 
+#: Seconds within which a table without changes is looked at: another program may have changed it.
+_LOOK_SECONDS: Final = 60.0
+_LOOK_SECONDS_REMOTE: Final = 600.0
+
 
 class MirrorRun:
     """Applies the changes of a log to the tables of a lake.
@@ -69,6 +75,7 @@ class MirrorRun:
         self._tables = TablesWithRows(log_)
         self._without_rows: dict[int, int] = {}  # up to a commit LSN, by OID
         self._retries: dict[str, tuple[float, float]] = {}  # time of the next one, and the pause
+        self._looks = _Looks(_LOOK_SECONDS_REMOTE if lake.is_remote else _LOOK_SECONDS)
         rows = self._status.read()
         self._check_lake(rows)
         #: Commit LSN up to which all tables are complete that do not fail.
@@ -247,6 +254,15 @@ class MirrorRun:
                     requests[name] = rows[name]
                 else:
                     rows[name] = replace(rows[name], complete_lsn=whole.until)
+        quiet = [name for name in held if name not in requests and name in rows]
+        looked = self._looks.due([name for name in quiet if rows[name].state in CURRENT])
+        for name, is_same in zip(
+            looked,
+            self._threads.map(lambda name: self._is_same(rows[name], held[name]), looked),
+            strict=True,
+        ):
+            if not is_same:
+                requests[name] = rows[name]
         return {
             name: (
                 Request(name, held[name], row.state, _quiet(row)),
@@ -283,6 +299,15 @@ class MirrorRun:
             for each in self._log.plan(after, until, relation_oid=oids).changed:
                 changed |= set(oids) if each is None else each & set(oids)
         return changed
+
+    def _is_same(self, row: TableStatus, version: RelationVersion) -> bool:
+        """Return whether a table is as the mirror has left it; if not certain, it is planned."""
+        try:
+            return row.version is not None and self._context.lake.is_at(
+                version.relation, row.version
+            )
+        except Exception:  # noqa: BLE001  (what is planned opens it, and reports the error)
+            return False
 
     def _is_due(self, name: str) -> bool:
         """Return whether a table is to be tried again now."""
@@ -321,6 +346,27 @@ class MirrorRun:
             for name in set(again) & set(done) - set(replayed):
                 rows[name] = replace(rows[name], state=REPLAYING)
         return rows
+
+
+class _Looks:
+    """Chooses the tables that are looked at: all at the beginning, then each once in a while."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._last: float | None = None
+        self._names: deque[str] = deque()
+
+    def due(self, names: Sequence[str]) -> list[str]:
+        """Return those of some tables that are to be looked at now."""
+        now, last = time.monotonic(), self._last
+        self._last = now
+        if last is None:
+            return list(names)
+        count = math.ceil(len(names) * min(1.0, (now - last) / self._seconds))
+        if len(self._names) < count:
+            self._names.extend(names)
+        chosen = {self._names.popleft() for _ in range(count)}
+        return [name for name in names if name in chosen]
 
 
 def _quiet(row: TableStatus) -> Quiet | None:

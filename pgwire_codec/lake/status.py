@@ -17,7 +17,7 @@ from typing import Final
 import pyarrow as pa
 
 from pgwire_codec.errors import PgwireError
-from pgwire_codec.lake.system_table import SystemTable
+from pgwire_codec.lake.system_table import DamagedRowsError, SystemTable
 from pgwire_codec.lake.tables.target import CommitConflict
 from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 
@@ -157,8 +157,12 @@ class StatusTable:
         self._rows: dict[str, TableStatus] = {}
 
     def read(self) -> dict[str, TableStatus]:
-        """Return the rows, by table; none if it does not exist."""
-        table = self._table.read()
+        """Return the rows, by table; none if it does not exist, or its rows are damaged."""
+        try:
+            table = self._table.read()
+        except DamagedRowsError as error:
+            LOGGER.warning("the status table is written again: %s", error.primary)
+            return {}
         if table is not self._read:
             self._read, self._rows = table, _from_arrow(table.select(_NAMES))
         return dict(self._rows)

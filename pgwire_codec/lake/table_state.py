@@ -83,8 +83,10 @@ class TableState:
     def from_target(cls, target: Target) -> TableState:
         """Return the state of a table that was just opened, refreshed or committed to."""
         record = TableRecord.from_text(target.name, target.record)
-        if target.others:
-            record = replace(record, others=(*record.others, *target.others))
-        schema = target.schema
+        schema, position = target.schema, target.position
         is_empty = schema is None or target.files.is_empty
-        return cls(schema, target.position, target.version, record, is_empty)
+        others = tuple(target.others)
+        if position.commit_lsn is None and not is_empty:
+            others = others or ("rows from before the mirror",)
+        record = replace(record, others=(*record.others, *others)) if others else record
+        return cls(schema, position, target.version, record, is_empty)

@@ -7,6 +7,7 @@ After an error, a table goes on from the state that it has then.
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -30,7 +31,7 @@ from pgwire_codec.lake.status import LOGGER, OK, REPLAYING, TableStatus
 from pgwire_codec.lake.table_state import TableState
 from pgwire_codec.lake.tables.column_steps import changed_schema
 from pgwire_codec.lake.tables.target import Commit, CommitConflict, Target
-from pgwire_codec.lake.task_errors import ends_all, error_of, may_pass
+from pgwire_codec.lake.task_errors import MissingFile, ends_all, error_of, may_pass
 from pgwire_codec.lake.tasks import (
     ChangeFacts,
     DecodeTask,
@@ -159,9 +160,11 @@ class TableTurns:
             table.attempts += 1
             is_conflict = isinstance(found, CommitConflict)
             is_known = isinstance(error, PgwireError) and not is_conflict
-            most = _ATTEMPTS_AFTER_CONFLICTS if is_conflict else _ATTEMPTS
+            is_race = is_conflict and not isinstance(found, MissingFile)
+            most = _ATTEMPTS_AFTER_CONFLICTS if is_race else _ATTEMPTS
             if table.attempts < most and (may_pass(found) or not is_known):
-                LOGGER.warning("%s failed, and is tried again: %s", table.request.table, error)
+                level = logging.INFO if is_conflict else logging.WARNING
+                LOGGER.log(level, "%s failed, and is tried again: %s", table.name, found.primary)
                 time.sleep(_PAUSE * min(table.attempts, 10) * random.random())
                 return False
             table.error = found

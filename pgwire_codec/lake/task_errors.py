@@ -20,6 +20,10 @@ _LASTING_OF_STORE: Final = frozenset({
 })  # fmt: skip
 
 
+class MissingFile(CommitConflict):
+    """A file is missing that a table had: others may have its rows by now."""
+
+
 def error_of(error: Exception, place: str) -> PgwireError:
     """Return the error of a table, or that of a full disk, which concerns all tables.
 
@@ -29,7 +33,7 @@ def error_of(error: Exception, place: str) -> PgwireError:
     if isinstance(error, PgwireError):
         return error
     if isinstance(error, FileNotFoundError):
-        return CommitConflict(
+        return MissingFile(
             f"a file is missing: {error.filename or error}",
             hint="Restore the file if another program has removed it. Or remove the table, and "
             "resume it.",

@@ -141,7 +141,7 @@ class ParquetTarget:
             "files": places,
             "removed": sorted({*removed} - {*places.values()}),
         }
-        path, is_written = _commit_path(self._next), partial(self._has, record["id"])
+        path, is_written = commit_path(self._next), partial(self._has, record["id"])
         is_first = create_commit(self.folder, path, json.dumps(record), is_written)
         self._finish()
         if not is_first:
@@ -196,7 +196,7 @@ class ParquetTarget:
         """Read the last commit."""
         self._is_finished = False
         while versions := self._list():
-            path = _commit_path(versions[-1])
+            path = commit_path(versions[-1])
             try:
                 commit: Mapping[str, Any] = json.loads(self.folder.read(path))
             except FileNotFoundError:
@@ -236,9 +236,10 @@ class ParquetTarget:
         for path in self._last["removed"]:
             self.folder.remove(path)
         for older in self._versions[:-1]:
-            self.folder.remove(_commit_path(older))
+            self.folder.remove(commit_path(older))
         self._is_finished = True
 
 
-def _commit_path(version: int) -> str:
+def commit_path(version: int) -> str:
+    """Return the path of a commit in the table's folder."""
     return f"{_COMMITS}/{version:012}.json"
