@@ -158,7 +158,7 @@ class MirrorRun:
         )
 
     def _keep_up(self, relation: Relation) -> None:
-        keep_up(self._context.lake.open(relation), self._context.runner)
+        keep_up(self._context.lake, self._context.runner, relation)
 
     def _check_lake(self, rows: Mapping[str, TableStatus]) -> None:
         """Raise ``TableError`` for the lake of another log, unless it is to be replaced."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from pgwire_codec.lake.data_files import FileLayout, NewFile, write_data_files
+from pgwire_codec.lake.lakehouse import Lake
 from pgwire_codec.lake.runners.runner import Runner
 from pgwire_codec.lake.status import LOGGER
 from pgwire_codec.lake.table_files import DataFile, TableFiles, grouped
@@ -20,6 +21,7 @@ from pgwire_codec.lake.tables.column_steps import ColumnStep, changed_schema, fo
 from pgwire_codec.lake.tables.target import Commit, CommitConflict, Target
 from pgwire_codec.lake.task_errors import ends_all, error_of
 from pgwire_codec.lake.vectors import StoredVector, serialize
+from pgwire_codec.protocol.messages import Relation
 
 if TYPE_CHECKING:
     from pyroaring import BitMap64
@@ -63,26 +65,25 @@ class _RewriteTask:
         return batch
 
 
-def keep_up(target: Target, runner: Runner) -> None:
+def keep_up(lake: Lake, runner: Runner, relation: Relation) -> None:
     """Write files of a table again, after a turn that changed it.
 
     Raises ``PgwireError`` for an error that concerns all tables, such as a full disk. After another
     one, the table remains as it is.
     """
-    if target.schema is None or not target.deletes:
-        return
     try:
-        chosen = files_to_rewrite(target.files.files)
-        if chosen:
+        target = lake.open(relation)
+        is_table = target.schema is not None and target.deletes
+        if is_table and (chosen := files_to_rewrite(target.files.files)):
             record = TableState.from_target(target).record.to_text()
             rewrite(target, runner, chosen=chosen, record=record)
     except CommitConflict as conflict:
-        LOGGER.info("files of %s are not written again: %s", target.name, conflict)
+        LOGGER.info("files are not written again: %s", conflict)
     except Exception as error:
-        found = error_of(error, target.name)
+        found = error_of(error, lake.path(relation))
         if ends_all(found):
             raise found from error
-        LOGGER.warning("files of %s are not written again: %s", target.name, found)
+        LOGGER.warning("files of %s are not written again: %s", lake.path(relation), found)
 
 
 def files_to_rewrite(files: Sequence[DataFile]) -> list[DataFile]:
