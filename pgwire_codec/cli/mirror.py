@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import replace
+from dataclasses import replace as with_fields
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
@@ -34,6 +34,7 @@ from pgwire_codec.lake.mirror_options import POLL_SECONDS, MirrorOptions
 from pgwire_codec.lake.mirroring import TURN_BYTES, Mirror
 from pgwire_codec.lake.requests import replay_table, resume_table
 from pgwire_codec.lake.row_columns import RowColumns
+from pgwire_codec.lake.status import REQUESTED, RETRYING, SET_ASIDE
 from pgwire_codec.lake.tables.target import WRITE_MODES, WriteMode
 from pgwire_codec.log import Log
 
@@ -58,8 +59,9 @@ Examples:
       --conf spark.sql.catalog.lake.uri=http://localhost:8181
 
 Each change is applied once, also after a failure. SIGTERM and SIGINT (Ctrl-C) end the command after
-the running micro-batch: exit status 0. A table that fails is set aside, and the others go on. A
-table is incomplete if rows lack the values of a new column. The table _mirror in the target (for
+the running micro-batch: exit status 0. A table that fails is set aside, and the others go on; after
+an error that may pass, it is tried again. A table is incomplete if rows lack the values of a new
+column, and modified if another program has changed its rows. The table _mirror in the target (for
 Iceberg, _mirror.status) has the state of each.
 """
 
@@ -74,7 +76,8 @@ Iceberg, _mirror.status) has the state of each.
 @click.option(
     "--checkpoint",
     metavar="DIR",
-    help="Folder that records how far the tables are, for log prune --consumer file:DIR/lsn.",
+    help="Folder that records up to where no table needs the log any more, for log prune "
+    "--consumer file:DIR/lsn.",
 )
 @tables_option
 @click.option("--once", is_flag=True, help="End when the changes in the log are applied.")
@@ -153,6 +156,20 @@ Iceberg, _mirror.status) has the state of each.
     "place of setting its table aside.",
 )
 @click.option(
+    "--hold",
+    metavar="TIME",
+    default="7 days",
+    show_default=True,
+    help="Time for which the LSN in --checkpoint waits for a table that is set aside. Afterwards, "
+    "log prune may remove its changes.",
+)
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Replace the tables of another log by those of this one, which should begin with a "
+    "snapshot. Default: such a lake is an error.",
+)
+@click.option(
     "--resume",
     multiple=True,
     metavar="TABLE",
@@ -210,7 +227,7 @@ def mirror(
             if last:
                 manager.status(summary(last[0]))
 
-        options = replace(valid, report=show)
+        options = with_fields(valid, report=show)
         with ExitStack() as context:
             settings = settings_of_workers() | conf
             lake, workers = context.enter_context(
@@ -247,6 +264,8 @@ def mirror_options(
     history: bool,
     dead_letters: bool,
     unrepresentable: str | None,
+    hold: str,
+    replace: bool = False,
 ) -> MirrorOptions:
     """Return the options of a mirror by those of the command.
 
@@ -265,6 +284,8 @@ def mirror_options(
         row_columns=RowColumns(commit_columns, soft_deletes, history),
         dead_letters=dead_letters,
         unrepresentable=unrepresentable or "raise",
+        hold=hold,
+        replace=replace,
         max_bytes=TURN_BYTES if runner == "local" else None,
     )
 
@@ -292,10 +313,10 @@ def _check(tables: Sequence[TableStatus], unnamed: int) -> None:
 
     ``unnamed`` is the number of messages that do not decode and belong to no known table.
     """
-    aside = [each.table for each in tables if each.state == "set aside"]
+    aside = [each.table for each in tables if each.state in (SET_ASIDE, RETRYING, *REQUESTED)]
     if aside:
         raise TableError(
-            f"{format_count(len(aside), 'table')} set aside: {', '.join(aside)}",
+            f"{format_count(len(aside), 'table')} set aside or not complete: {', '.join(aside)}",
             hint="Their errors are in the table _mirror of the target. Resume them with --resume, "
             "or those of `pgwire-codec run` with `pgwire-codec resume`.",
         )

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from pgwire_codec.cli.arguments import name_options
 from pgwire_codec.format import format_count, format_duration, format_number, printable
+from pgwire_codec.lake.status import INCOMPLETE, MODIFIED, RETRYING
 from pgwire_codec.protocol.lsn import format_lsn
 
 if TYPE_CHECKING:
@@ -41,8 +42,9 @@ def summary(batch: MirroredBatch) -> str:
     text = f"applied micro-batch {batch.batch}, up to {format_lsn(batch.until)}, to "
     text += format_count(len(batch.tables), "table")
     text += f"; set aside: {', '.join(aside)}" if aside else ""
-    incomplete = [each.table for each in batch.tables if each.state == "incomplete"]
-    text += f"; incomplete: {', '.join(incomplete)}" if incomplete else ""
+    for state in (RETRYING, INCOMPLETE, MODIFIED):
+        names = [each.table for each in batch.tables if each.state == state]
+        text += f"; {state}: {', '.join(names)}" if names else ""
     lacking = sum(each.dead_letters for each in batch.tables)
     return f"{text}; left out: {format_count(lacking, 'change')}" if lacking else text
 

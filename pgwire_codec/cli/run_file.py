@@ -38,7 +38,7 @@ SHARED: Final = (LOG, METRICS)
 #: Options that end a command, that request something once, or that change its output.
 LEFT_OUT: Final = {
     "capture": ("until-lsn", "idle-seconds", "json"),
-    "mirror": ("once", "resume", "replay", "json"),
+    "mirror": ("once", "replace", "resume", "replay", "json"),
 }
 
 #: Functions that check the values of options together, and the values that these do not take.
@@ -49,7 +49,17 @@ _CHECKS: Final[Mapping[str, tuple[Callable[..., object], tuple[str, ...]]]] = {
     ),
     "mirror": (
         mirror_options,
-        ("log", "conf", "resume", "replay", "as_json", "checkpoint", "tables", "address"),
+        (
+            "log",
+            "conf",
+            "replace",
+            "resume",
+            "replay",
+            "as_json",
+            "checkpoint",
+            "tables",
+            "address",
+        ),
     ),
 }
 

@@ -16,8 +16,9 @@ Examples:
   pgwire-codec status shop.toml
   pgwire-codec status --json shop.toml
 
-The exit status is 0 if all is well; 3 if a part cannot be read now, such as a server that is down;
-4 if the slot is lost or missing, or a table lacks changes. The highest one counts.
+The exit status is 0 if all is well; 3 if a part cannot be read now, such as a server that is down,
+or if a table is incomplete, modified, tried again or behind the log; 4 if the slot is lost or
+missing, or a table is set aside. The highest one counts.
 """
 
 

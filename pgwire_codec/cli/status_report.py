@@ -15,7 +15,7 @@ from rich.text import Text
 from pgwire_codec.capture import with_password_command
 from pgwire_codec.capture.lag import Lag, Sample, Samples, read_slot
 from pgwire_codec.capture.slot_status import SlotStatus
-from pgwire_codec.cli import PERMANENT
+from pgwire_codec.cli import PERMANENT, RETRY
 from pgwire_codec.cli.arguments import name_options
 from pgwire_codec.cli.capture import capture
 from pgwire_codec.cli.failure import exit_code_of
@@ -30,7 +30,7 @@ from pgwire_codec.format import (
     format_timestamp,
     printable,
 )
-from pgwire_codec.lake.status import SET_ASIDE, TableStatus
+from pgwire_codec.lake.status import GONE, OK, SET_ASIDE, TableStatus
 from pgwire_codec.log import Log
 from pgwire_codec.log.statistics import LogStatistics, statistics_of
 from pgwire_codec.protocol.epoch import EPOCH_MICROSECONDS
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 _Part = TypeVar("_Part")
 
 _LOST: Final = "lost"  # pg_replication_slots.wal_status
+
+#: Seconds after the log's last commit from which on a table without it is behind.
+_BEHIND_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +83,22 @@ class FileStatus:
             slot = self.slot[1]
             codes.append(PERMANENT if slot is None or slot.wal_status == _LOST else 0)
         if isinstance(self.tables, list):
-            codes += [PERMANENT for table in self.tables if _remedy(self.file, table) is not None]
+            codes += map(self._code_of, self.tables)
         return max(codes, default=0)
+
+    def _code_of(self, table: TableStatus) -> int:
+        if _remedy(self.file, table) is not None:
+            return PERMANENT
+        if table.state == GONE:
+            return 0
+        return RETRY if table.state != OK or self.is_behind(table) else 0
+
+    def is_behind(self, table: TableStatus) -> bool:
+        """Return whether a table lacks changes that the log has had for some time."""
+        if isinstance(self.log, PgwireError) or self.log.commit_time is None:
+            return False
+        age = datetime.now(timezone.utc) - _time(self.log.commit_time)
+        return bool(self.lag_bytes(table)) and age.total_seconds() > _BEHIND_SECONDS
 
     @property
     def lag(self) -> Lag | None:

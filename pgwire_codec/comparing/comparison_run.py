@@ -13,7 +13,14 @@ from typing import Final
 from pgwire_codec.changes.identity import column_names
 from pgwire_codec.comparing.compared_columns import ComparedColumns, uncompared_columns
 from pgwire_codec.comparing.log_changes import ChangedRows, changed_rows, unlogged_relations
-from pgwire_codec.comparing.result import FAILED, GONE, SET_ASIDE, Comparison, TableComparison
+from pgwire_codec.comparing.result import (
+    DIFFERS,
+    FAILED,
+    GONE,
+    SET_ASIDE,
+    Comparison,
+    TableComparison,
+)
 from pgwire_codec.comparing.row_differences import (
     BUCKETS,
     Balance,
@@ -32,6 +39,7 @@ from pgwire_codec.lake import status
 from pgwire_codec.lake.lakehouse import Lake
 from pgwire_codec.lake.row_types import ROW_TYPES
 from pgwire_codec.lake.runners.runner import Runner
+from pgwire_codec.lake.status import TableStatus
 from pgwire_codec.lake.table_names import TableNames, no_table
 from pgwire_codec.lake.task_errors import error_of
 from pgwire_codec.log import Log
@@ -116,7 +124,12 @@ class ComparisonRun:
                 break
         for check in self._left:
             check.give_up()
-        results = [check.result for check in self._checks.values() if check.result is not None]
+        rows = self._lake.status().read()
+        results = [
+            _with_cause(check.result, rows.get(check.table))
+            for check in self._checks.values()
+            if check.result is not None
+        ]
         return Comparison(tuple(sorted(results, key=lambda result: result.table)))
 
     @property
@@ -202,7 +215,7 @@ class ComparisonRun:
             row = rows.get(name)
             if name not in server.tables:
                 check.result = TableComparison(name, GONE)
-            elif row is not None and row.state == status.SET_ASIDE:
+            elif row is not None and row.state in (status.SET_ASIDE, status.RETRYING):
                 check.result = TableComparison(
                     name, SET_ASIDE, target_lsn=row.commit_lsn, error=row.error, hint=row.hint
                 )
@@ -312,6 +325,13 @@ def _drop_changed(read: dict[str, Reading], server: ServerState) -> None:
     """Remove the readings of tables that were truncated or altered: they are of no snapshot."""
     for name in server.changed():
         read.pop(name, None)
+
+
+def _with_cause(result: TableComparison, row: TableStatus | None) -> TableComparison:
+    """Return a result, of a table that differs with what other programs did to it."""
+    if row is None or row.state != status.MODIFIED or result.state != DIFFERS:
+        return result
+    return replace(result, error=row.error, hint=row.hint)
 
 
 @contextmanager

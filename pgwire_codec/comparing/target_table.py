@@ -16,6 +16,7 @@ from pgwire_codec.lake.row_columns import CHANGE, DELETED
 from pgwire_codec.lake.row_types import row_schema
 from pgwire_codec.lake.status import TableStatus
 from pgwire_codec.lake.table_files import TableFiles, grouped
+from pgwire_codec.lake.table_state import TableRecord
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.protocol.quoting import qualified_name
 
@@ -95,28 +96,30 @@ def open_version(lake: Lake, relation: Relation, status: TableStatus | None) -> 
 
     Raises ``TableError`` for a history.
     """
-    row_columns = () if status is None else status.row_columns or ()
+    target = lake.open(relation)
+    record = TableRecord.from_text(target.name, target.record)
+    row_columns = record.row_columns or ()
     if CHANGE in row_columns or lake.has_histories_only:
         raise TableError(
             f"the target of {qualified_name(relation.namespace, relation.name)} has its history, "
             "which is not compared",
             hint="Compare a target that has its rows.",
         )
-    target = lake.open(relation)
     position, schema = target.position, row_schema(target.schema or pa.schema([]))
     lsn = position.commit_lsn or 0
-    if status is not None and (status.relation_oid, status.commit_lsn) == (
+    log_id = None if record.log is None else record.log.log_id
+    if status is not None and (status.log_id, status.relation_oid, status.commit_lsn) == (
+        log_id,
         position.relation,
         position.commit_lsn,
     ):
         lsn = max(lsn, status.complete_lsn or 0)
-    masks = () if status is None else status.masks or ()
     return TargetTable(
         target.version,
         schema,
         target.files,
         lsn,
         position.relation,
-        frozenset(map(masked_column, masks)),
+        frozenset(map(masked_column, record.masks or ())),
         DELETED in row_columns and DELETED in schema.names,
     )

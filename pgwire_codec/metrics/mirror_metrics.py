@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from pgwire_codec.lake.status import TableStatus
     from pgwire_codec.metrics.log_watch import LogWatch
 
-_STATES: Final = ("ok", "incomplete", "set aside", "resuming", "replaying", "gone")
+_STATES: Final = (
+    "ok", "incomplete", "modified", "retrying", "set aside", "resuming", "replaying", "gone",
+)  # fmt: skip
 
 
 class MirrorWatch:
