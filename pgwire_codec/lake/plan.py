@@ -235,10 +235,11 @@ class _Planner:
 
     def _record(self, relation: Relation, former: TableRecord, columns_lsn: int) -> TableRecord:
         """Return the facts about a table that is written now."""
-        options = self._options
+        options, names = self._options, _names(relation)
         return replace(
             former,
             log=self._log.identity,
+            incomplete={name: lsn for name, lsn in former.incomplete.items() if name in names},
             masks=options.masks.recorded(self._request.table, relation),
             row_columns=options.row_columns.names,
             columns_lsn=max(columns_lsn, former.columns_lsn),
@@ -331,11 +332,11 @@ class _Planner:
             for step in steps
             if isinstance(step, AddColumn) and rows.masks.get(step.name, "").startswith(CONSTANT)
         }
-        record = self._record(relation, record, piece.in_force[-1].commit_lsn)
+        record = replace(record, incomplete=former | new)
         return Alter(
             tuple(steps),
             constants,
-            replace(record, incomplete=former | new),
+            self._record(relation, record, piece.in_force[-1].commit_lsn),
             (*map(str, steps), *dropped),
         )
 

@@ -42,18 +42,23 @@ def check(made: MirrorOf, *names: str) -> None:
 
 
 def kill_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the next turn end when two tables have their changes."""
-    finish = TableTurns._finish
+    """Have the next turn end when two tables have their changes, or before the status is written."""
+    finish, write = TableTurns._finish, MirrorRun._write
     finished: list[Any] = []
 
-    def killed(self: Any, *results: Any) -> Any:
-        if len(finished) < 2:
-            finished.append(results)
-            return finish(self, *results)
+    def killed() -> None:
         monkeypatch.setattr(TableTurns, "_finish", finish)
+        monkeypatch.setattr(MirrorRun, "_write", write)
         raise PgwireError("Killed", is_transient=True)
 
-    monkeypatch.setattr(TableTurns, "_finish", killed)
+    def finish_or_die(self: Any, *results: Any) -> Any:
+        if len(finished) == 2:
+            killed()
+        finished.append(results)
+        return finish(self, *results)
+
+    monkeypatch.setattr(TableTurns, "_finish", finish_or_die)
+    monkeypatch.setattr(MirrorRun, "_write", lambda *_: killed())
 
 
 def test_killed_between_two_tables(
