@@ -94,7 +94,7 @@ def format_share(part: float, whole: float) -> str:
 
 def printable(text: str) -> str:
     """Return a text with an escape in place of each character that could move a cursor."""
-    return "".join(map(_printable_character, text))
+    return text if text.isprintable() else "".join(map(_printable_character, text))
 
 
 def _printable_character(character: str) -> str:

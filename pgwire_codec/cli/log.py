@@ -261,7 +261,7 @@ def _show(found: LogStatistics) -> None:
         console.print(_tables(found))
     for relation in found.relations:
         if words := _renames(relation):
-            console.print(printable(f"relation {relation.oid}: {words}"))
+            console.print(Text(printable(f"relation {relation.oid}: {words}")))
 
 
 def _tables(found: LogStatistics) -> Table:

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from pgwire_codec.cli.metrics import joined_endpoint
-from pgwire_codec.cli.run_file import file_argument, read_run_file
+from pgwire_codec.cli.run_file import file_argument, read_run_file, readable_secret
 from pgwire_codec.cli.signals import recorded_signals
 from pgwire_codec.cli.supervisor import Supervisor
 
@@ -51,6 +51,8 @@ def run(context: click.Context, file: Path, once: bool, stop_seconds: float) -> 
     folder.
     """
     found = read_run_file(file)
+    if (warning := readable_secret(found)) is not None:
+        click.echo(f"warning: {warning}", err=True)
     commands = found.arguments
     if found.metrics is not None:
         commands = {name: [*each, _METRICS] for name, each in commands.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from typing import Any, Final
 import click
 from click.types import FloatParamType, IntParamType
 
+from pgwire_codec.capture.connection.dsn import has_password
 from pgwire_codec.cli import PERMANENT, USAGE
 from pgwire_codec.cli.arguments import name_options
 from pgwire_codec.cli.capture import capture, log_capture
@@ -148,6 +150,19 @@ def read_run_file(path: Path) -> RunFile:
             found.arguments[command] = arguments
             found.values[command] = _parsed(path, command, arguments)
     return found
+
+
+def readable_secret(found: RunFile) -> str | None:
+    """Return a warning if a file contains a password, and others than its owner may read it."""
+    if os.name == "nt" or not found.path.stat().st_mode & 0o044:
+        return None
+    dsn = found.values.get("capture", {}).get("dsn", "")
+    if not has_password(dsn):
+        return None
+    return (
+        f"{found.path} contains a password, and other users may read it\n"
+        f"hint: Type: chmod 600 {shlex.quote(str(found.path))}"
+    )
 
 
 @contextmanager

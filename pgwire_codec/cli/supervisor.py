@@ -325,7 +325,7 @@ class _Child:
             if rest and (not data or len(rest) >= _LONGEST_LINE):
                 lines, rest = [*lines, rest], b""
             for line in lines:
-                click.echo(f"{self._prefix}{line.decode('utf-8', 'replace')}", err=err)
+                click.echo(f"{self._prefix}{printable(line.decode('utf-8', 'replace'))}", err=err)
             if not data:
                 self._selector.unregister(output)
                 output.close()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pgwire_codec.errors import LogError
+from pgwire_codec.log.local_store import LocalStore
 from pgwire_codec.log.store import Store, open_store
-from pgwire_codec.log.store_errors import writing
+from pgwire_codec.log.store_errors import MissingFileError, writing
 from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 
 if TYPE_CHECKING:
@@ -120,15 +121,17 @@ class LsnFile:
             raise LogError(f"{self} contains {text[:40]!r}, not an LSN") from None
 
     def write_lsn(self, lsn: int) -> None:
-        """Replace the LSN in the file. It need not exist, nor its folder.
+        """Replace the LSN in the file, durably. It need not exist, nor its folder.
 
-        Raises ``LogError`` when it cannot be written.
+        On a local disk, only its owner may read a file or folder that is created. The permissions
+        of those that exist are kept. Raises ``LogError`` when it cannot be written.
         """
         store, name = self._place()
-        location = os.fspath(self.location)
-        if "://" not in location:
-            with writing(location):
-                Path(location).parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(store, LocalStore):
+            with writing(self.location):
+                store.make_directory()
+            with suppress(MissingFileError):
+                store = store.with_mode_of(name)
         store.write(name, f"{format_lsn(lsn)}\n".encode())
 
     def _place(self) -> tuple[Store, str]:

@@ -42,9 +42,9 @@ _OF_SEGMENT: Final = re.compile(r"([0-9]{20}(?:-[0-9]{20})?)(\.arrow|\.json)")
 _OF_INDEX: Final = re.compile(r"([0-9]{20})\.index")
 _TEMPORARY: Final = re.compile(
     r"([0-9]{20}\.(arrow|index)|([0-9]{20}|watermark|manifest|types|snapshot-plan|snapshot-rows)"
-    r"\.json)\.tmp"
+    r"\.json)\.[0-9a-f]{32}\.tmp"
 )
-_TEMPORARY_OF_JOINED: Final = re.compile(r"[0-9]{20}-[0-9]{20}\.json\.tmp")
+_TEMPORARY_OF_JOINED: Final = re.compile(r"[0-9]{20}-[0-9]{20}\.json\.[0-9a-f]{32}\.tmp")
 
 _File = TypeVar("_File")
 

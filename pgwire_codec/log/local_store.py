@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import sys
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -75,8 +76,9 @@ class LocalStore:
         """Return the store with the permissions that a file has for those that are created."""
         path = self._directory / name
         with reading(path):
-            mode = stat.S_IMODE(path.stat().st_mode)
-        return LocalStore(self._directory, mode)
+            mode = path.lstat().st_mode
+        # A symbolic link has none of its own, and is replaced.
+        return self if stat.S_ISLNK(mode) else LocalStore(self._directory, stat.S_IMODE(mode))
 
     def names(self) -> list[str]:
         with reading(self._directory):
@@ -111,14 +113,20 @@ class LocalStore:
 
     def write(self, name: str, data: bytes | pa.Buffer) -> None:
         path = self._directory / name
-        temporary = self._directory / (name + _TEMPORARY)
+        # Others that may write to the directory cannot guess it, nor do writers share it.
+        temporary = self._directory / f"{name}.{uuid.uuid4().hex}{_TEMPORARY}"
         with writing(path):
-            with self._open_new(temporary, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-            self._sync_directory()
+            try:
+                with self._open_new(temporary) as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                temporary.replace(path)
+            except Exception:
+                with suppress(OSError):  # the first error is the one that matters
+                    temporary.unlink()
+                raise
+            sync_directory(self._directory)
 
     def overwrite(self, name: str, data: bytes) -> None:
         path = self._directory / name
@@ -135,7 +143,7 @@ class LocalStore:
     def create(self, name: str) -> LocalAppender:
         path = self._directory / name
         with writing(path):
-            return LocalAppender(path, self._open_new(path, "xb"), self._sync_directory)
+            return LocalAppender(path, self._open_new(path))
 
     def finish(self, name: str, length: int, end: bytes) -> None:
         path = self._directory / name
@@ -152,12 +160,12 @@ class LocalStore:
             with writing(path), suppress(FileNotFoundError):
                 path.unlink()
         with writing(self._directory):
-            self._sync_directory()
+            sync_directory(self._directory)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
         with creating(self._directory):
-            self._make_directory()
+            self.make_directory()
         with self._lock_of(LOCK, self._being_written):
             yield
 
@@ -202,41 +210,54 @@ class LocalStore:
             is_transient=True,
         )
 
-    def _make_directory(self) -> None:
+    def make_directory(self) -> None:
+        """Create the directory durably, with its parents, if it does not exist."""
         search = (self._file_mode & 0o444) >> 2  # those who may read may search
-        self._directory.parent.mkdir(parents=True, exist_ok=True)
+        _make_parents(self._directory.parent)
         with suppress(FileExistsError):
             self._directory.mkdir(mode=0o700)
             self._directory.chmod(0o700 | self._file_mode | search)
+            sync_directory(self._directory.parent)
         if not self._directory.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
-    def _open_new(self, path: Path, how: str) -> BinaryIO:
+    def _open_new(self, path: Path) -> BinaryIO:
+        """Create a file, which must not exist: not even as a symbolic link."""
+
         def opener(name: str, flags: int) -> int:
-            descriptor = os.open(name, flags, self._file_mode)
+            descriptor = os.open(name, flags | _NOFOLLOW, self._file_mode)
             if sys.platform != "win32":
                 os.fchmod(descriptor, self._file_mode)  # whatever the umask
             return descriptor
 
-        return open(path, how, opener=opener)  # type: ignore[return-value]
+        return open(path, "xb", opener=opener)
 
-    def _sync_directory(self) -> None:
-        if sys.platform == "win32":  # which makes directories durable itself
-            return
-        descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory durable."""
+    if sys.platform == "win32":  # which makes directories durable itself
+        return
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _make_parents(directory: Path) -> None:
+    """Create a directory and its parents durably, with the usual permissions."""
+    if not directory.exists():
+        _make_parents(directory.parent)
+        directory.mkdir(exist_ok=True)
+        sync_directory(directory.parent)
 
 
 class LocalAppender:
     """A new file on a local disk. See :class:`Appender`."""
 
-    def __init__(self, path: Path, file: BinaryIO, sync_directory: Any) -> None:
+    def __init__(self, path: Path, file: BinaryIO) -> None:
         self._path = path
         self._file = file
-        self._sync_directory = sync_directory
         self._is_new = True
 
     def write(self, data: Any) -> None:
@@ -250,7 +271,7 @@ class LocalAppender:
             self._file.flush()
             os.fsync(self._file.fileno())
             if self._is_new:
-                self._sync_directory()
+                sync_directory(self._path.parent)
                 self._is_new = False
 
     def close(self) -> None:

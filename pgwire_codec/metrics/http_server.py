@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import errno
+import logging
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from io import StringIO
 from socketserver import TCPServer, ThreadingMixIn
-from typing import Any, Final
+from time import monotonic
+from typing import IO, Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from pgwire_codec.errors import OptionError, PgwireError
+from pgwire_codec.format import printable
 
-_REQUEST_SECONDS: Final = 10.0  # in which a client has to send its request
+_LOGGER: Final = logging.getLogger("pgwire_codec.metrics")
+_SILENT_SECONDS: Final = 10.0  # in which a client has to send, or to take, the next bytes
+_REQUEST_SECONDS: Final = 30.0  # for a request and its response
+_MOST_CONNECTIONS: Final = 32
+_CUT_SECONDS: Final = 1.0  # in which a connection that is cut ends
 _TRANSIENT: Final = (errno.EADDRINUSE, errno.EADDRNOTAVAIL)
 
 #: Function that begins a response of WSGI.
@@ -64,7 +74,7 @@ class HttpServer:
 
     def serve(self, answer: Answer) -> None:
         """Begin to answer requests."""
-        self._server.set_app(answer)
+        self._server.set_app(_guarded(answer))
         self._thread.start()
 
 
@@ -96,10 +106,13 @@ def _listen(host: str, port: int) -> _Server:
 
 
 class _Handler(WSGIRequestHandler):
-    timeout = _REQUEST_SECONDS
+    timeout = _SILENT_SECONDS
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the name is Python's)
         pass
+
+    def get_stderr(self) -> IO[str]:
+        return StringIO()  # of the traceback when a client does not take its response
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -109,9 +122,58 @@ class _Server(ThreadingMixIn, WSGIServer):
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         self.address_family = found[0][0]
         address: Any = found[0][4]
+        self._ends: dict[socket.socket, float] = {}  # latest end of each connection, oldest first
+        self._free = threading.Semaphore(_MOST_CONNECTIONS)
         super().__init__(address[:2], _Handler)
 
     def server_bind(self) -> None:
         TCPServer.server_bind(self)  # without HTTPServer's search for the host's full name
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
         self.setup_environ()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._free.acquire(blocking=False):
+            # Clients that hold a connection for long do not lock out others.
+            for oldest in list(self._ends)[:1]:
+                _cut(oldest)
+            if not self._free.acquire(timeout=_CUT_SECONDS):
+                self.shutdown_request(request)
+                return
+        self._ends[request] = monotonic() + _REQUEST_SECONDS
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        if self._ends.pop(request, None) is not None:
+            self._free.release()
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        now = monotonic()
+        for request, end in list(self._ends.items()):
+            if now >= end:
+                _cut(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):  # the client is slow or gone
+            _LOGGER.warning("could not answer a request for metrics: %s", printable(repr(error)))
+
+
+def _cut(connection: socket.socket) -> None:
+    """End the reads and writes of a connection, whichever thread waits in them."""
+    with suppress(OSError):  # it has ended
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def _guarded(answer: Answer) -> Answer:
+    """Return an application that answers an error with status 500, and logs it."""
+
+    def guarded(environ: dict[str, Any], start: Start) -> Iterable[bytes]:
+        try:
+            return answer(environ, start)
+        except Exception as error:  # noqa: BLE001  (whatever a page fails of)
+            path = environ["PATH_INFO"]
+            _LOGGER.warning("could not answer %s: %s", printable(path), printable(repr(error)))
+            return plain_text(start, "500 Internal Server Error", "failed: see the process's log")
+
+    return guarded

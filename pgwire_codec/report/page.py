@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -29,6 +30,7 @@ from pgwire_codec.report.time_charts import OPERATIONS, time_charts
 
 _PACKAGE: Final = "pgwire_codec.report"
 _MAX_TABLES: Final = 100
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _FILTERS: Final[dict[str, Any]] = {
     "number": formats.format_number,
     "count_of": formats.format_count,
@@ -94,6 +96,7 @@ def _environment() -> Environment:
         loader=PackageLoader(_PACKAGE),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_without_control_characters,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -105,6 +108,13 @@ def _environment() -> Environment:
         "operations_bar": _operations_bar,
     }
     return environment
+
+
+def _without_control_characters(value: Any) -> Any:
+    """Escape the control characters of a text, but for tabs and line ends."""
+    if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
+        return value
+    return _CONTROL.sub(lambda found: formats.printable(found[0]), value)
 
 
 def _tiles(findings: Findings) -> Iterator[Tile]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -12,7 +13,14 @@ import pytest
 
 from pgwire_codec.cli import USAGE
 from pgwire_codec.cli.failure import Failure
-from pgwire_codec.cli.run_file import COMMANDS, LEFT_OUT, SHARED, options_of, read_run_file
+from pgwire_codec.cli.run_file import (
+    COMMANDS,
+    LEFT_OUT,
+    SHARED,
+    options_of,
+    read_run_file,
+    readable_secret,
+)
 from pgwire_codec.cli.run_template import literal, render
 from tests.support.commands import run
 
@@ -165,3 +173,21 @@ def test_literals(text: str) -> None:
     value = {"text": text, "list": [text, text], "pairs": {text: text}, "flag": True, "number": 2}
     lines = "\n".join(f"{name} = {literal(each)}" for name, each in value.items())
     assert tomllib.loads(lines) == value
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other permissions")
+def test_a_password_that_others_can_read(tmp_path: Path) -> None:
+    path = written(tmp_path, 'log = "l"\n[mirror]\nto = "delta:lake"')
+    path.chmod(0o644)
+    assert readable_secret(read_run_file(path)) is None
+    path = written(tmp_path, SMALL.replace("slot", 'dsn = "host=db password=secret"\nslot', 1))
+    path.chmod(0o600)
+    assert readable_secret(read_run_file(path)) is None
+    path.chmod(0o640)
+    warning = readable_secret(read_run_file(path))
+    assert warning is not None
+    assert warning.splitlines() == [
+        f"{path} contains a password, and other users may read it",
+        f"hint: Type: chmod 600 {path}",
+    ]
+    assert "secret" not in warning

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from pgwire_codec import log
-from pgwire_codec.log import compaction, joining
+from pgwire_codec.log import compaction, joining, local_store
 from pgwire_codec.log.local_store import LocalStore
 from tests.log.test_relations import check as check_relations
 from tests.support import build, corpus
@@ -131,14 +132,16 @@ def before_each_change(patch: pytest.MonkeyPatch, act: Callable[[], None]) -> No
         (Path, "replace"),
         (Path, "unlink"),
         (LocalStore, "_open_new"),
-        (LocalStore, "_sync_directory"),
+        (local_store, "sync_directory"),
         (os, "fsync"),
     ):
         patch.setattr(owner, name, wrapped(getattr(owner, name)))
 
 
 def files(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir()}
+    """Return the content of each file, of temporary ones without the random part of their names."""
+    found = {path.name: path.read_bytes() for path in directory.iterdir()}
+    return {re.sub(r"\.[0-9a-f]{32}\.tmp", ".tmp", name): data for name, data in found.items()}
 
 
 def states(directory: Path, copy: Path, size: int) -> list[dict[str, bytes]]:

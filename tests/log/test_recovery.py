@@ -271,11 +271,11 @@ def test_a_sidecar_that_the_watermark_does_not_know_of(tmp_path: Path) -> None:
 
 def test_files_that_nobody_acknowledged(tmp_path: Path) -> None:
     left(tmp_path)
-    (tmp_path / "watermark.json.tmp").write_bytes(b"{")
+    (tmp_path / f"watermark.json.{0:032x}.tmp").write_bytes(b"{")
     (tmp_path / "other.tmp").write_bytes(b"of somebody else")
     assert data_of(tmp_path) == MESSAGES[:2]
     reopen(tmp_path)
-    assert not (tmp_path / "watermark.json.tmp").exists()
+    assert not (tmp_path / f"watermark.json.{0:032x}.tmp").exists()
     end = log.Log(tmp_path).end.ordinal
     (tmp_path / f"{end:020}.arrow").write_bytes(b"half a segment")  # the next one, just begun
     assert data_of(tmp_path) == MESSAGES[:2] + MESSAGES

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
+import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -140,6 +144,64 @@ def test_a_position_is_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(log.LogError, match=r"cannot write .*file/lsn: "):
         log.LsnFile(tmp_path / "file" / "lsn").write_lsn(1)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other permissions")
+def test_permissions_of_a_position(tmp_path: Path) -> None:
+    """A new file or folder is its owner's, and an existing one keeps its permissions."""
+    path = tmp_path / "checkpoint" / "lsn"
+    log.LsnFile(path).write_lsn(1)
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (path, path.parent)] == [0o600, 0o700]
+    path.chmod(0o640)
+    path.parent.chmod(0o750)
+    log.LsnFile(path).write_lsn(2)
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (path, path.parent)] == [0o640, 0o750]
+
+
+def test_a_position_does_not_follow_links(tmp_path: Path) -> None:
+    """Another user who may write to the folder cannot have another file overwritten."""
+    victim = tmp_path / "victim"
+    victim.write_text("theirs")
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    for name in ("lsn.tmp", "lsn"):
+        (folder / name).symlink_to(victim)
+    log.LsnFile(folder / "lsn").write_lsn(1 << 33)
+    assert victim.read_text() == "theirs"
+    assert not (folder / "lsn").is_symlink()
+
+
+def test_a_position_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    consumer = log.LsnFile(tmp_path / "lsn")
+    consumer.write_lsn(1)
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        with pytest.raises(log.LogError, match=r"cannot write .*lsn: No space left"):
+            consumer.write_lsn(2)
+    assert [path.name for path in tmp_path.iterdir()] == ["lsn"]
+    assert consumer.read_lsn() == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the names of descriptors")
+def test_a_position_is_on_disk_with_its_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is synced before its name, and each new folder after what it contains."""
+    synced: list[str] = []
+    sync = os.fsync
+
+    def record(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        synced.append("file" if path.suffix == ".tmp" else str(path.relative_to(tmp_path)))
+        sync(descriptor)
+
+    monkeypatch.setattr("os.fsync", record)
+    log.LsnFile(tmp_path / "of" / "mirror" / "lsn").write_lsn(1)
+    assert synced == [".", "of", "file", "of/mirror"]
 
 
 def test_a_consumer_that_has_read_what_came_meanwhile(folder: Path, tmp_path: Path) -> None:

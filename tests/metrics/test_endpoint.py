@@ -11,6 +11,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from pgwire_codec.errors import OptionError, PgwireError
+from pgwire_codec.metrics import http_server
 from pgwire_codec.metrics.endpoint import Endpoint
 from pgwire_codec.metrics.http_server import parse_address
 from tests.support.metric_pages import Served
@@ -120,6 +121,61 @@ def test_a_client_that_sends_nothing_blocks_nobody(endpoint: Endpoint) -> None:
             connection = socket.create_connection(("127.0.0.1", endpoint.port))
             idle.enter_context(closing(connection))
         assert Served(endpoint.port).get("/healthz")[0] == 200
+
+
+def test_slow_clients_are_cut(monkeypatch: pytest.MonkeyPatch, endpoint: Endpoint) -> None:
+    """One that sends a byte now and then is never silent, and has an end all the same."""
+    monkeypatch.setattr(http_server, "_REQUEST_SECONDS", 0.05)
+    endpoint.serve(State())
+    with socket.create_connection(("127.0.0.1", endpoint.port)) as connection:
+        connection.settimeout(10)
+        connection.sendall(b"GET /healthz")
+        assert connection.recv(1) == b""
+
+
+def test_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A further client takes the connection of the one that has held it for longest."""
+    monkeypatch.setattr(http_server, "_MOST_CONNECTIONS", 3)
+    with Endpoint("127.0.0.1:0") as endpoint, ExitStack() as idle:
+        endpoint.serve(State())
+        clients = [socket.create_connection(("127.0.0.1", endpoint.port)) for _ in range(9)]
+        for connection in clients:
+            idle.enter_context(closing(connection))
+            connection.settimeout(10)
+        for connection in clients[:6]:
+            assert connection.recv(1) == b""
+        assert Served(endpoint.port).get("/healthz")[0] == 200
+        assert clients[6].recv(1) == b""
+        serving = [each for each in threading.enumerate() if "process_request" in each.name]
+        assert len(serving) <= 3
+
+
+def test_failures_are_logged_in_a_line(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, endpoint: Endpoint
+) -> None:
+    class Failing(State):
+        @property
+        def failure(self) -> str | None:  # type: ignore[override]
+            raise ValueError("no such\x1b[2J table")
+
+    endpoint.serve(Failing())
+    assert Served(endpoint.port).get("/healthz") == (500, "failed: see the process's log\n")
+    [record] = caplog.records
+    assert record.getMessage() == (r"could not answer /healthz: ValueError('no such\x1b[2J table')")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_client_that_takes_nothing_prints_nothing(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server._Handler, "timeout", 0.05)
+    with http_server.HttpServer("127.0.0.1:0") as server:
+        server.serve(lambda _, start: http_server.plain_text(start, "200 OK", "x" * (1 << 25)))
+        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+            connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            while any("process_request" in each.name for each in threading.enumerate()):
+                pass
+    assert capfd.readouterr() == ("", "")
 
 
 def test_the_end_frees_the_address() -> None:

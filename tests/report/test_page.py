@@ -367,3 +367,12 @@ def test_a_pruned_log(tmp_path: Path) -> None:
 )
 def test_the_page_contains_no_secret(uri: str) -> None:
     assert name_of(uri) == "shop.log"
+
+
+def test_control_characters_are_escaped(tmp_path: Path) -> None:
+    """A name that moves a terminal's cursor does not, when the page is shown there."""
+    evil = "t\x1b[2J\x07\x9b1m"
+    messages = transaction(relation(7, column(evil), name=evil), insert(7, "1"))
+    text = report.render(report.gather(written(tmp_path / "log", *messages)))
+    assert all(character.isprintable() or character in "\n\t" for character in text)
+    assert r"t\u001b[2J\u0007\u009b1m" in text
