@@ -311,6 +311,125 @@ class TestTables:
         found = findings(ready, publication=["p", "q"], snapshot=False)
         assert found["column_lists"].level == "error"
 
+    def refused(self, made: Database, text: str, code: str) -> Finding:
+        """The finding on the table ``r``, whose updates and deletes the server refuses."""
+        made.execute("INSERT INTO r (k, v) VALUES (1, 'a')")
+        for statement in ("UPDATE r SET v = 'b'", "DELETE FROM r"):
+            with pytest.raises(psycopg2.Error, match=text):
+                made.execute(statement)
+        finding = only(made, publication="p")
+        assert (finding.code, finding.level) == (code, "error")
+        assert "public.r" in finding.text
+        return finding
+
+    def allowed(self, made: Database, finding: Finding) -> None:
+        self.mended(made, finding, publication="p")
+        made.execute("UPDATE r SET v = 'b'", "DELETE FROM r")
+
+    @pytest.mark.since(15, "column lists")
+    @pytest.mark.parametrize(
+        ("identity", "published"),
+        [
+            ("DEFAULT", "r (v)"),
+            ("DEFAULT", "r (v) WHERE (k > 0)"),
+            ("USING INDEX r_by_w", "r (k, v)"),
+            ("FULL", "r (k, v)"),
+            ("FULL", "r (v, w)"),
+        ],
+    )
+    def test_column_lists_without_the_identity(
+        self, ready: Database, identity: str, published: str
+    ) -> None:
+        ready.execute(
+            "CREATE TABLE r (k int PRIMARY KEY, v text, w int NOT NULL DEFAULT 1)",
+            "CREATE UNIQUE INDEX r_by_w ON r (w)",
+            f"ALTER TABLE r REPLICA IDENTITY {identity}",
+            f"ALTER PUBLICATION p ADD TABLE {published}",
+        )
+        text = "Column list used by the publication does not cover"
+        self.allowed(ready, self.refused(ready, text, "column_list_identity"))
+
+    @pytest.mark.since(15, "row filters")
+    def test_row_filters_on_other_columns(self, ready: Database) -> None:
+        ready.execute(
+            "CREATE TABLE r (k int PRIMARY KEY, v text, w text)",
+            "ALTER PUBLICATION p ADD TABLE r (k, v) WHERE (v <> 'x' AND k > 0)",
+        )
+        text = "Column used in the publication WHERE expression is not part"
+        finding = self.refused(ready, text, "row_filter_identity")
+        assert "make a unique index on its columns" in finding.remedy[0]
+        assert finding.remedy[0].count('"k", "v"') == 1
+        ready.execute(
+            "TRUNCATE r",
+            "ALTER PUBLICATION p DROP TABLE r",
+            "ALTER PUBLICATION p ADD TABLE r WHERE (v <> 'x' AND k > 0)",
+        )
+        self.allowed(ready, self.refused(ready, text, "row_filter_identity"))
+
+    @pytest.mark.since(15, "column lists")
+    def test_a_partition_whose_identity_the_roots_list_lacks(self, ready: Database) -> None:
+        ready.execute(
+            "CREATE TABLE r (k int PRIMARY KEY, v text, w int NOT NULL DEFAULT 1)"
+            " PARTITION BY LIST (k)",
+            "CREATE TABLE leaf (w int NOT NULL DEFAULT 1, v text, k int NOT NULL)",
+            "ALTER TABLE r ATTACH PARTITION leaf FOR VALUES IN (1)",
+            "CREATE UNIQUE INDEX leaf_by_w ON leaf (w)",
+            "ALTER TABLE leaf REPLICA IDENTITY USING INDEX leaf_by_w",
+            "CREATE PUBLICATION roots FOR TABLE r (k, v) WITH (publish_via_partition_root)",
+            "INSERT INTO r VALUES (1)",
+        )
+        with pytest.raises(psycopg2.Error, match="Column list used by the publication"):
+            ready.execute("DELETE FROM r")
+        finding = findings(ready, publication="roots")["column_list_identity"]
+        assert "public.leaf" in finding.text
+        for statement in finding.remedy:
+            ready.execute(statement)
+        ready.execute("DELETE FROM r")
+
+    @pytest.mark.since(18, "publish_generated_columns")
+    @pytest.mark.parametrize(
+        ("generated", "identity"),
+        [("STORED", "FULL"), ("STORED", "USING INDEX r_by_g"), ("VIRTUAL", "FULL")],
+    )
+    @pytest.mark.parametrize("published", ["ALL TABLES", "TABLE r"])
+    def test_generated_columns_that_are_not_published(
+        self, pg: Database, generated: str, identity: str, published: str
+    ) -> None:
+        pg.execute(
+            "CREATE TABLE r (k int PRIMARY KEY, v text,"
+            f" g int NOT NULL GENERATED ALWAYS AS (k + 1) {generated})",
+            *(["CREATE UNIQUE INDEX r_by_g ON r (g)"] if generated == "STORED" else []),
+            f"ALTER TABLE r REPLICA IDENTITY {identity}",
+        )
+        before = only(pg)
+        assert (before.code, before.level) == ("generated_identity", "error")
+        assert "public.r (g)" in before.text
+        pg.execute(f"CREATE PUBLICATION p FOR {published}")
+        text = "Replica identity must not contain unpublished generated columns"
+        self.allowed(pg, self.refused(pg, text, "generated_identity"))
+
+    @pytest.mark.since(18, "publish_generated_columns")
+    def test_generated_columns_that_are_published(self, pg: Database) -> None:
+        pg.execute(
+            "CREATE TABLE r (k int PRIMARY KEY, v int GENERATED ALWAYS AS (k + 1) STORED)",
+            "CREATE TABLE keyed (k int PRIMARY KEY, v int GENERATED ALWAYS AS (k + 1) VIRTUAL)",
+            "ALTER TABLE r REPLICA IDENTITY FULL",
+            "CREATE PUBLICATION p FOR ALL TABLES WITH (publish_generated_columns = stored)",
+            "INSERT INTO r VALUES (1)",
+            "DELETE FROM r",
+        )
+        assert findings(pg, publication="p") == {}
+
+    def test_an_identity_whose_index_was_dropped(self, ready: Database) -> None:
+        ready.execute(
+            "CREATE TABLE r (k int PRIMARY KEY, v text, w int NOT NULL DEFAULT 1)",
+            "CREATE UNIQUE INDEX r_by_w ON r (w)",
+            "ALTER TABLE r REPLICA IDENTITY USING INDEX r_by_w",
+            "ALTER TABLE r DROP w",
+            "ALTER PUBLICATION p ADD TABLE r",
+        )
+        self.allowed(ready, self.refused(ready, "replica identity", "replica_identity"))
+
     @pytest.mark.parametrize("publication", [(), ("p",)])
     def test_a_role_that_may_not_read(self, ready: Database, publication: tuple[str, ...]) -> None:
         role = ready.create_role("REPLICATION")

@@ -14,7 +14,7 @@ _FULL: Final = "f"
 _SHOWN: Final = 3  # partitions in a text
 
 #: Names of the columns that identify a row by an identity other than FULL and NOTHING.
-_KEY: Final = (
+KEY_COLUMNS: Final = (
     "(SELECT array_agg(a.attname::text ORDER BY k.place) FROM pg_index i,"
     " unnest(i.indkey::int2[]) WITH ORDINALITY k(number, place), pg_attribute a"
     " WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL"
@@ -138,7 +138,7 @@ def _includes(leaf: _Identity, root: _Identity) -> bool:
 def _identities(cursor: Any, oids: Sequence[int]) -> dict[int, _Identity]:
     cursor.execute(
         "SELECT c.oid, format('%%I.%%I', n.nspname, c.relname), c.relreplident::text,"
-        f" coalesce({_KEY}, '{{}}')"
+        f" coalesce({KEY_COLUMNS}, '{{}}')"
         " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " WHERE c.oid = ANY(%s::oid[])",
         (list(oids),),

@@ -10,6 +10,7 @@ from pgwire_codec.capture.catalog.partition_identities import lesser_identities,
 from pgwire_codec.capture.catalog.publications import require_publications
 from pgwire_codec.capture.catalog.published_tables import check_readable, published_tables
 from pgwire_codec.capture.checks.finding import Finding, error, listed, of_error, warning
+from pgwire_codec.capture.checks.refused_changes import check_refused
 from pgwire_codec.errors import CaptureError
 from pgwire_codec.protocol.quoting import quote_identifier
 
@@ -76,6 +77,7 @@ def check_tables(cursor: Any, publications: Sequence[str], *, snapshot: bool) ->
         published = changing = [oid for (oid,) in cursor.fetchall()]
         yield from _check_unlogged(cursor)
     yield from _check_identities(_tables(cursor, changing))
+    yield from check_refused(cursor, publications)
     yield from _check_partitions(cursor, publications)
     if snapshot:
         try:
