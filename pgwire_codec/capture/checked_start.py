@@ -137,6 +137,9 @@ class CheckedStart:
         last = log.segment(len(log) - 1).header.source if len(log) else log.source
         # A transaction may be streamed or not, depending on what else is decoded.
         options = {k: v for k, v in last.plugin_options.items() if k != "streaming"}
+        if self._request.options.binary:
+            # No value is compared, and one that exceeds 1 GB as text may be why the form changes.
+            options["binary"] = "true"
         end = writer.end_lsn
         capture = self._start(writer, repeated=options)
         try:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg2
 import pytest
 
-from pgwire_codec.capture import Capture, peek
+from pgwire_codec import log
+from pgwire_codec.capture import Capture, PluginOptions, peek
+from pgwire_codec.capture.connection.error_hints import capture_error_of_code
 from pgwire_codec.errors import CaptureError, OptionError
 from tests.support.error_style import check_style
+from tests.support.log_captures import capture_into
 from tests.support.servers import (
     QUICK_AND_STEADY,
     Database,
@@ -352,3 +356,49 @@ def test_a_failed_peek_leaves_the_connection_usable(ready: Database) -> None:
         assert cursor.fetchone() == (1,)
     finally:
         connection.close()
+
+
+@pytest.mark.parametrize(
+    ("sqlstate", "text"),
+    [
+        ("XX000", "invalid memory alloc request size 1200000003 (associated LSN 0/21F7AC0)"),
+        ("54000", "out of memory (Cannot enlarge string buffer containing 9 bytes by 8 more.)"),
+        ("54000", "string buffer exceeds maximum allowed length (1073741823 bytes)"),
+    ],
+)
+def test_a_row_that_is_too_large(sqlstate: str, text: str) -> None:
+    error = capture_error_of_code(sqlstate, text, "s")
+    assert not error.is_transient
+    assert error.primary == f"the server cannot send a row, which exceeds 1 GB: {text}"
+    assert "Capture with `binary=True`" in check_style(error)[1]
+
+
+@pytest.mark.thorough
+def test_a_value_whose_text_exceeds_a_gigabyte(tmp_path: Path) -> None:
+    """A log in text goes on in binary form, and then in text again."""
+    size = 600_000_000
+    with TemporaryServer(settings=QUICK_AND_STEADY) as server, database(server) as made:
+        made.execute(
+            "CREATE TABLE t (k int PRIMARY KEY, v bytea)", "CREATE PUBLICATION p FOR TABLE t"
+        )
+        made.create_slot()
+
+        def capture(folder: str = "log", *, binary: bool = False, **options: Any) -> None:
+            chosen = PluginOptions("p", binary=binary)
+            capture_into(made, tmp_path / folder, options=chosen, **options).run(until_lsn="now")
+
+        made.execute("INSERT INTO t VALUES (0, 'a')")
+        capture()
+        made.execute(f"INSERT INTO t SELECT 1, repeat('x', {size})::bytea")
+        with pytest.raises(CaptureError, match=r"exceeds 1 GB: .*associated LSN .*`binary=True`"):
+            capture()
+        capture(binary=True)
+        made.execute("INSERT INTO t VALUES (2, 'b')")
+        capture()
+        batches = log.Log(tmp_path / "log").read("public.t")
+        assert [batch.new["v"].lengths.tolist() for batch in batches] == [[4], [size], [4]]
+        new = {"slot": "copied", "create_slot": True, "snapshot": True}
+        with pytest.raises(CaptureError, match=r"exceeds 1 GB: .*COPY of \"public\"\.\"t\""):
+            capture("text", **new)
+        capture("binary", binary=True, **new)
+        made.execute("SELECT pg_drop_replication_slot('copied')")

@@ -15,6 +15,7 @@ import psycopg2
 import pytest
 
 from pgwire_codec import log
+from pgwire_codec.capture import Capture, PluginOptions
 from pgwire_codec.errors import CaptureError
 from tests.support.log_captures import applied, capture_into, flush_lsn
 from tests.support.servers import QUICK_AND_STEADY, Database, TemporaryServer, database
@@ -181,6 +182,35 @@ class TestRepeated:
             capture(made, tmp_path, publication="q")
             assert len(applied(tmp_path, "public.t", "k").rows) == 5
             assert list(applied(tmp_path, "public.other", "k").rows) == [(2,)]
+
+    @pytest.mark.parametrize("before", [False, True])
+    def test_another_form_than_that_of_the_log(
+        self,
+        server: TemporaryServer,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        before: bool,
+    ) -> None:
+        """No value is compared, and a value can exceed 1 GB as text: binary if either is."""
+        asked: list[str | None] = []
+        repeat = Capture.repeat
+
+        def record(self: Capture, options: Any) -> Capture:
+            asked.append(options.get("binary"))
+            return repeat(self, options)
+
+        monkeypatch.setattr(Capture, "repeat", record)
+        with made_on(server) as made:
+            insert(made, range(5), "a")
+            capture(made, tmp_path, options=PluginOptions(made.publication, binary=before))
+            confirmed = confirmed_by_server(made)
+            server.restart("immediate")
+            assert confirmed_by_server(made) < confirmed
+            insert(made, range(5, 6), "b")
+            now = PluginOptions(made.publication, binary=not before)
+            capture(made, tmp_path, options=now)
+            assert asked == ["true"]
+            assert len(applied(tmp_path, "public.t", "k").rows) == 6
 
     def test_values_that_no_arrow_type_has(self, server: TemporaryServer, tmp_path: Path) -> None:
         """Their transactions are the server's all the same."""

@@ -31,10 +31,10 @@ def warn_at_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def capture_into(made: Database, folder: Path, **options: Any) -> LogCapture:
-    """Return a capture of the database's slot and publication."""
-    return LogCapture(
-        made.dsn, folder, **{"slot": made.slot, "publication": made.publication, **options}
-    )
+    """Return a capture of the database's slot and publication, if no ``options`` name another."""
+    if "options" not in options:
+        options.setdefault("publication", made.publication)
+    return LogCapture(made.dsn, folder, **{"slot": made.slot, **options})
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from pgwire_codec.errors import CaptureError
@@ -31,6 +32,17 @@ _TRANSIENT: Final = (
 #: In an error of a stream: the server stops, and cannot wait for a standby that does not follow it.
 #: Until then it only warns, and sends nothing (NeedToWaitForStandbys in walsender.c).
 _STANDBY_SLOTS: Final = "synchronized_standby_slots"
+
+#: In errors of values and messages beyond the server's limit, 1 GB: MaxAllocSize in memutils.h. As
+#: text, a bytea has twice its bytes. The publication that counts is that of the change's time.
+_TOO_LARGE: Final = re.compile(
+    "invalid memory alloc request size|string buffer exceeds|Cannot enlarge string buffer"
+)
+_TOO_LARGE_HINT: Final = (
+    "Capture with `binary=True`, if you do not yet: the text of a bytea is twice as long. If the "
+    "row itself exceeds 1 GB, leave the column out of the publication, then drop the slot, and "
+    "begin a new log with a snapshot."
+)
 
 _REOPEN: Final = "Open the capture again: whatever was not confirmed is sent again."
 _ENDED: Final = ("the server ended the stream", _REOPEN)
@@ -114,6 +126,8 @@ def capture_error_of_code(
     primary, hint = "the server reported an error", server_hint
     if sqlstate in _EXPLANATIONS:
         primary, hint = (each.format(slot=slot) for each in _EXPLANATIONS[sqlstate])
+    if _TOO_LARGE.search(text):
+        primary, hint = "the server cannot send a row, which exceeds 1 GB", _TOO_LARGE_HINT
     stops_without_standby = _STANDBY_SLOTS in text
     if stops_without_standby:
         primary = "the server ended the stream"

@@ -148,7 +148,7 @@ def copy_rows(
     libpq, pointer = load_libpq(), connection.pgconn_ptr
     if not libpq.PQsendQuery(pointer, command.encode()):
         raise _lost(libpq, pointer)
-    _check_result(libpq, pointer, _COPY_OUT)
+    _check_result(libpq, pointer, _COPY_OUT, table)
     head = insert_head(table.relation.oid, len(table.sendable))
     kinds = bytes(b"tb"[is_] for is_ in table.sendable)
     reader = open_reader(libpq, pointer, connection.fileno(), head, kinds, binary=binary)
@@ -159,13 +159,13 @@ def copy_rows(
             raise _lost(libpq, pointer)
         is_last = outcome == ReadOutcome.ENDED
         if is_last:
-            _check_result(libpq, pointer, _COMMAND_OK)
-            _check_result(libpq, pointer, None)
+            _check_result(libpq, pointer, _COMMAND_OK, table)
+            _check_result(libpq, pointer, None, table)
         yield (messages, offsets), is_last
 
 
-def _check_result(libpq: Any, connection: int, status: int | None) -> None:
-    """Take the next result of a statement; raise its error if it has another status."""
+def _check_result(libpq: Any, connection: int, status: int | None, table: PublishedTable) -> None:
+    """Take the next result of a table's COPY; raise its error if it has another status."""
     result = libpq.PQgetResult(connection)
     try:
         found = libpq.PQresultStatus(result) if result else None
@@ -176,6 +176,7 @@ def _check_result(libpq: Any, connection: int, status: int | None) -> None:
         sqlstate, text, hint = server_error(libpq, result)
         if not (sqlstate or text):
             raise CaptureError(f"COPY ended with the status {found} in place of {status}")
+        text = f"{text} (COPY of {table.name})"
         raise capture_error_of_code(sqlstate or CONNECTION_LOST, text, "", hint or None)
     finally:
         if result:
