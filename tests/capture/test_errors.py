@@ -370,7 +370,7 @@ def test_a_row_that_is_too_large(sqlstate: str, text: str) -> None:
     error = capture_error_of_code(sqlstate, text, "s")
     assert not error.is_transient
     assert error.primary == f"the server cannot send a row, which exceeds 1 GB: {text}"
-    assert "Capture with `binary=True`" in check_style(error)[1]
+    assert "Capture with --binary" in check_style(error)[1]
 
 
 @pytest.mark.thorough
@@ -390,7 +390,7 @@ def test_a_value_whose_text_exceeds_a_gigabyte(tmp_path: Path) -> None:
         made.execute("INSERT INTO t VALUES (0, 'a')")
         capture()
         made.execute(f"INSERT INTO t SELECT 1, repeat('x', {size})::bytea")
-        with pytest.raises(CaptureError, match=r"exceeds 1 GB: .*associated LSN .*`binary=True`"):
+        with pytest.raises(CaptureError, match=r"exceeds 1 GB: .*associated LSN .*--binary"):
             capture()
         capture(binary=True)
         made.execute("INSERT INTO t VALUES (2, 'b')")

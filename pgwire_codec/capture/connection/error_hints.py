@@ -39,7 +39,7 @@ _TOO_LARGE: Final = re.compile(
     "invalid memory alloc request size|string buffer exceeds|Cannot enlarge string buffer"
 )
 _TOO_LARGE_HINT: Final = (
-    "Capture with `binary=True`, if you do not yet: the text of a bytea is twice as long. If the "
+    "Capture with --binary, if you do not yet: the text of a bytea is twice as long. If the "
     "row itself exceeds 1 GB, leave the column out of the publication, then drop the slot, and "
     "begin a new log with a snapshot."
 )
