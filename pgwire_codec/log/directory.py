@@ -23,7 +23,7 @@ from pgwire_codec.log.bounds import (
 from pgwire_codec.log.checked_json import RESTORE
 from pgwire_codec.log.index_file import INDEX
 from pgwire_codec.log.joined_segments import JoinedSegments
-from pgwire_codec.log.local_store import LOCK
+from pgwire_codec.log.local_store import LOCK, LocalStore
 from pgwire_codec.log.object_store import REQUESTS
 from pgwire_codec.log.segment import (
     SEGMENT,
@@ -37,6 +37,7 @@ from pgwire_codec.log.sidecar import segment_from_bytes
 from pgwire_codec.log.snapshot_record import PLAN, ROWS
 from pgwire_codec.log.store import Store
 from pgwire_codec.log.store_errors import MissingFileError
+from pgwire_codec.log.type_record import TYPES
 
 _OF_SEGMENT: Final = re.compile(r"([0-9]{20}(?:-[0-9]{20})?)(\.arrow|\.json)")
 _OF_INDEX: Final = re.compile(r"([0-9]{20})\.index")
@@ -168,6 +169,19 @@ def _classify_files(store: Store) -> Directory:
     if not is_empty and not "".join(readable[:1]).startswith(first):
         _miss(store, found, first + SEGMENT)
     return found
+
+
+def folders_in_place_of_files(store: Store) -> list[str]:
+    """Return the folders that have the name of a log's file, which cannot be written then."""
+    if not isinstance(store, LocalStore):
+        return []  # an object store has no folders
+    return [
+        name
+        for name in store.folders()
+        if _OF_SEGMENT.fullmatch(name)
+        or _OF_INDEX.fullmatch(name)
+        or name in (MANIFEST, WATERMARK, TYPES, PLAN, ROWS)
+    ]
 
 
 def read_sidecar(store: Store, name: str, manifest: Manifest | None) -> Segment:

@@ -95,6 +95,9 @@ class IndexChecker:
     def _difference(self, name: str) -> str | None:
         """Return the difference of a file from the segments, as far as they are known."""
         file = self._read(name)
+        first = file.rows.column("first_ordinal")[0].as_py() if len(file.rows) else None
+        if first is None or segment_name(first) != name:
+            return "its first segment is not the one that it is named after"
         actual = file.rows.append_column("tables", file.tables)
         for number, (ordinal, end) in enumerate(ordinal_ranges(file.rows)):
             if self._is_old(ordinal, end):

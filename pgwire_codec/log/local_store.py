@@ -81,10 +81,17 @@ class LocalStore:
         return self if stat.S_ISLNK(mode) else LocalStore(self._directory, stat.S_IMODE(mode))
 
     def names(self) -> list[str]:
+        return self._entries(os.DirEntry.is_file)
+
+    def folders(self) -> list[str]:
+        """Return the names of the folders in the directory, ascending."""
+        return self._entries(os.DirEntry.is_dir)
+
+    def _entries(self, is_wanted: Callable[[os.DirEntry[str]], bool]) -> list[str]:
         with reading(self._directory):
             try:
                 with os.scandir(self._directory) as entries:
-                    return sorted(entry.name for entry in entries if entry.is_file())
+                    return sorted(entry.name for entry in entries if is_wanted(entry))
             except (FileNotFoundError, NotADirectoryError):
                 return []
 

@@ -20,6 +20,7 @@ from pgwire_codec.log.directory import (
     Directory,
     check_end,
     classify_files,
+    folders_in_place_of_files,
     not_a_log,
     read_sidecar,
 )
@@ -139,8 +140,14 @@ def _verify_files(
             check_end(store, found, checker.end)
         except LogError as error:
             checker.damage.append(Damage(segment_name(checker.end) + SEGMENT, None, str(error)))
+    damaged = {each.file for each in checker.damage}
+    folders = folders_in_place_of_files(store)
+    checker.damage += [
+        Damage(name, None, "a folder, not a file") for name in folders if name not in damaged
+    ]
     try:
-        TypeRecord(store).read()
+        if TYPES not in folders:
+            TypeRecord(store).read()
     except LogError as error:
         checker.damage.append(Damage(TYPES, None, str(error)))
     repaired: list[str] = []
