@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 EXTRA ?= dev
 SIZE ?= full
+MINUTES ?= 10
+RUNNER ?= local
 FUZZ_SECONDS ?= 600
 RUNS ?= 100
 RESTARTS ?= 20
@@ -24,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help venv test thorough quick test-spark test-postgresql crash soak lint sanitize fuzz demo demo-spark bench \
-	bench-versions bench-peers bench-wheel bench-compare bench-page bench-capture bench-log bench-spark bench-lake bench-size wheel image test-arm64 docs changelog tutorial clean
+	bench-versions bench-peers bench-wheel bench-compare bench-page bench-capture bench-log bench-spark bench-lake bench-fresh bench-size wheel image test-arm64 docs changelog tutorial clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -159,6 +161,9 @@ bench-spark: $(VENV)/bench ## measure Spark beside what it takes at the least, a
 
 bench-lake: $(VENV)/bench ## measure mirrors and their peers beside decoding and Parquet's writer
 	$(BIN)/python -m benchmarks.lake_speed $(SIZE) $(if $(filter full,$(SIZE)),docs,build/benchmarks)
+
+bench-fresh: $(VENV)/bench ## measure the age of rows in a lake beside a living server (MINUTES=10 RUNNER=local OPTIONS=…)
+	$(BIN)/python -m benchmarks.fresh_rows $(MINUTES) $(RUNNER) docs $(OPTIONS)
 
 bench-size: $(VENV)/bench ## measure large logs: planning, skipping, and many tables on Spark
 	$(BIN)/python -m benchmarks.large_logs $(SIZE) $(if $(filter full,$(SIZE)),docs,build/benchmarks)

@@ -13,13 +13,13 @@ from benchmarks.peers.programs import NotMeasuredError
 
 RUNNERS = ("local", "spark")
 
-_CLI = (sys.executable, "-c", "from pgwire_codec.cli import main; main()")
+CLI = (sys.executable, "-c", "from pgwire_codec.cli import main; main()")
 
 
 def capture(dsn: str, slot: str, log: Path) -> list[str]:
     """Return the command that copies the tables of the publication ``p`` into a log."""
     source = ["--dsn", dsn, "--slot", slot, "--publication", "p", "--log", str(log)]
-    return [*_CLI, "capture", *source, "--snapshot", "--until-lsn", "now", "--json"]
+    return [*CLI, "capture", *source, "--snapshot", "--until-lsn", "now", "--json"]
 
 
 def mirror(log: Path, target: Path, runner: str) -> list[str]:
@@ -34,7 +34,7 @@ def mirror(log: Path, target: Path, runner: str) -> list[str]:
         for name, value in SETTINGS.items():
             options += ["--conf", f"{name}={value}"]
     source = ["--log", str(log), "--to", f"delta:{target}", "--runner", runner]
-    return [*_CLI, "mirror", *source, "--once", "--json", *options]
+    return [*CLI, "mirror", *source, "--once", "--json", *options]
 
 
 def peer(name: str, *arguments: str | Path) -> list[str]:

@@ -13,9 +13,10 @@ PAGE = "benchmarks-lake.md"
 TEXT = """\
 # Benchmarks of the lake
 
-`make bench-lake` writes this page and measures all of its figures in one run ({size} data,
-{date}), on {machine}. Each measurement is in a process of its own. `a / b` are seconds by the
-clock, and CPU seconds of all processes: this Python, Java and Python workers, ended ones included.
+`make bench-lake` writes this page, except for the age of rows, and measures all of its figures in
+one run ({size} data, {date}), on {machine}. Each measurement is in a process of its own. `a / b`
+are seconds by the clock, and CPU seconds of all processes: this Python, Java and Python workers,
+ended ones included.
 
 - The *limit* decodes the log in one thread, and writes the rows to a Parquet file for each table,
   by pyarrow's writer with its default options. It reduces and merges nothing. It is measured

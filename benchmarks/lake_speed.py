@@ -22,6 +22,7 @@ from benchmarks import (
     lake_peers,
     lake_scan,
     lake_spark,
+    sections,
 )
 from benchmarks.lake_cost import in_child
 from benchmarks.machine import machine
@@ -79,7 +80,7 @@ def main(size: str, folder: str) -> None:
     )
     print(page)
     if size == "full":
-        Path(folder, lake_page.PAGE).write_text(page, "utf-8")
+        sections.write_all(Path(folder, lake_page.PAGE), page)
 
 
 def _tables(place: Path, made: Size) -> Iterator[tuple[str, str]]:

@@ -28,3 +28,12 @@ def write(page: Path, heading: str | None, text: str) -> None:
     page.parent.mkdir(parents=True, exist_ok=True)
     parts = (part.rstrip() + "\n" for part in (first, *found.values()) if part.strip())
     page.write_text("\n".join(parts), "utf-8")
+
+
+def write_all(page: Path, text: str) -> None:
+    """Replace the sections of a text, and the part before them; leave the page's others."""
+    first, *others = re.split(r"(?m)^(?=## )", text)
+    write(page, None, first)
+    for part in others:
+        heading, _, content = part.partition("\n")
+        write(page, heading.removeprefix("## "), content.lstrip("\n"))
