@@ -340,7 +340,7 @@ def _runs(
     for segment, part in _parts(log, start, last_number):
         if part.first_ordinal >= ordinals.end:
             break
-        if part.first_ordinal < ordinals.first:
+        if part.end_ordinal <= ordinals.first:
             tracker.apply(part.summary, part.first_ordinal)
             continue
         is_needed = relations is None or part.may_change(relations)

@@ -6,6 +6,7 @@ If a file is damaged or missing, nothing is changed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -28,7 +29,7 @@ from pgwire_codec.log.directory import (
     read_manifest,
 )
 from pgwire_codec.log.index_file import index_batch, index_row
-from pgwire_codec.log.ipc_file import END, combined, read_batches, read_header
+from pgwire_codec.log.ipc_file import END, SegmentBatch, combined, read_batches, read_header
 from pgwire_codec.log.sealed_segments import SealedSegments
 from pgwire_codec.log.segment import SEGMENT, SIDECAR, Segment, segment_name
 from pgwire_codec.log.segment_builder import SegmentBuilder
@@ -153,9 +154,7 @@ def read_growing(
         builder = begun
     rest = data[builder.bytes :]
     batches = read_batches(rest, builder.bytes, path, builder.header.encoding)
-    # A part ends where it would with each batch by itself.
-    for batch in combined(batches, lambda: part_bytes - builder.part_message_bytes):
-        builder.add(batch.records, data[batch.start : batch.stop])
+    add_batches(builder, batches, part_bytes, data)
     if builder.messages != watermark.messages:
         raise LogError(
             f"{path} has {builder.messages} messages in its first {watermark.bytes} bytes, and the "
@@ -163,6 +162,19 @@ def read_growing(
             hint=RESTORE,
         )
     return builder
+
+
+def add_batches(
+    builder: SegmentBuilder,
+    batches: Iterable[SegmentBatch],
+    part_bytes: int,
+    data: pa.Buffer,
+    offset: int = 0,
+) -> None:
+    """Add record batches of a file, whose bytes from an offset on are given, to a description."""
+    # A part ends where it would with each batch by itself.
+    for batch in combined(batches, lambda: part_bytes - builder.part_message_bytes):
+        builder.add(batch.records, data[batch.start - offset : batch.stop - offset])
 
 
 def _unacknowledged(store: Store, found: Directory, end: int) -> list[str]:

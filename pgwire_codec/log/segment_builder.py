@@ -62,7 +62,7 @@ class SegmentBuilder:
         self._times: tuple[np.datetime64, np.datetime64] | None = None
         self._tracker = StateTracker(header.before, scope)
         self._counter = TableCounter(Decoder.codec, scope, header.before.carry)
-        self._parts: list[SegmentPart] = []
+        self.parts: list[SegmentPart] = []  # that have ended
         self._waiting: list[pa.RecordBatch] = []  # to be described: they cost the same as one
         self._waiting_bytes = 0
         self._delivered_lsn: int | None = None  # after the last batch, once it was asked for
@@ -118,7 +118,7 @@ class SegmentBuilder:
             self._describe()
             summary = self._summariser.summary()
             self._tracker.apply(summary, self._part_first)
-            self._parts.append(self._part(summary, self._tracker.carry.delivered_lsn))
+            self.parts.append(self._part(summary, self._tracker.carry.delivered_lsn))
             self._begin_part(new_session=False)
 
     def begin_session(self) -> None:
@@ -190,12 +190,12 @@ class SegmentBuilder:
     def _closed_parts(self) -> tuple[StateTracker, list[SegmentPart]]:
         """Return the state and the parts as if the current part ended here."""
         if not self._part_messages:
-            return self._tracker, self._parts
+            return self._tracker, self.parts
         self._describe()
         tracker = self._tracker.copy()
         summary = self._summariser.summary()
         tracker.apply(summary, self._part_first)
-        return tracker, [*self._parts, self._part(summary, tracker.carry.delivered_lsn)]
+        return tracker, [*self.parts, self._part(summary, tracker.carry.delivered_lsn)]
 
     def _part(self, summary: Summary, delivered_lsn: int) -> SegmentPart:
         return SegmentPart(

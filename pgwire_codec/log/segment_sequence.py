@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pgwire_codec.errors import LogError
 from pgwire_codec.log.bounds import Manifest
 from pgwire_codec.log.directory import Directory, check_end, not_a_log, read_directory
+from pgwire_codec.log.growing_reader import GrowingReader
 from pgwire_codec.log.index import LogIndex
 from pgwire_codec.log.partition import LogPosition
-from pgwire_codec.log.recovery import read_growing
 from pgwire_codec.log.sealed_segments import SealedSegments
 from pgwire_codec.log.segment import Segment, first_ordinal_of
-from pgwire_codec.log.segment_builder import PART_BYTES, SegmentBuilder
 from pgwire_codec.log.source import LogSource
 from pgwire_codec.log.state import StateTracker
 from pgwire_codec.log.store import open_store
@@ -28,6 +27,9 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 _Result = TypeVar("_Result")
+
+#: Sealed segments whose parts stay as they were read while these grew.
+_READERS: Final = 2
 
 
 class SegmentSequence:
@@ -49,7 +51,8 @@ class SegmentSequence:
         self._store = open_store(uri, filesystem)
         self._directory = Directory(None, None)
         self._sealed = SealedSegments(self._store, self._directory)
-        self._builder: SegmentBuilder | None = None
+        self._reader: GrowingReader | None = None
+        self._sealed_readers: dict[str, GrowingReader] = {}
         self._begin: LogPosition | None = None
         self.refresh()
 
@@ -60,9 +63,11 @@ class SegmentSequence:
             raise not_a_log(self._store)
         names = [*found.sealed, *([] if found.growing is None else [found.growing])]
         self._sealed.update(found)
-        if self._builder is not None and self._builder.header.name != found.growing:
-            self._builder = None
-        self._grown: Segment | None = None
+        if self._reader is not None and self._reader.name != found.growing:
+            self._sealed_readers[self._reader.name] = self._reader
+            for name in list(self._sealed_readers)[:-_READERS]:
+                del self._sealed_readers[name]
+            self._reader = None
         self._user_types: tuple[UserType, ...] | None = None
         if self._begin is not None and names[:1] != self._names[:1]:
             self._begin = None
@@ -90,7 +95,11 @@ class SegmentSequence:
 
         Raises ``LogError`` when it is damaged, or does not follow the one before it.
         """
-        return self._sealed[number] if number < len(self._sealed) else self._grow()
+        if number >= len(self._sealed):
+            return self._grow()
+        segment = self._sealed[number]
+        reader = self._sealed_readers.get(segment.name)
+        return segment if reader is None else reader.complete(segment)
 
     def scope_before(self, number: int) -> Scope:
         """Return the relations known before a segment, or after the last one: a copy.
@@ -101,8 +110,8 @@ class SegmentSequence:
         if number <= len(self._sealed):
             return scope
         self._grow()
-        assert self._builder is not None
-        scope.update(self._builder.declared)
+        assert self._reader is not None
+        scope.update(self._reader.declared)
         return scope
 
     @property
@@ -215,11 +224,11 @@ class SegmentSequence:
     def _grow(self) -> Segment:
         """Return the growing segment, as far as it may be read."""
         assert self._watermark is not None
-        if self._grown is None:
-            begun = self._builder or self.scope_before(len(self._sealed))
-            self._builder = read_growing(self._store, self._watermark, PART_BYTES, begun)
-            self._grown = self._builder.segment(sealed=False)
-        return self._grown
+        assert self._growing is not None
+        if self._reader is None:
+            scope = self.scope_before(len(self._sealed))
+            self._reader = GrowingReader(self._store, self._growing, scope)
+        return self._reader.read(self._watermark)
 
 
 def _begin(log: SegmentSequence) -> LogPosition:

@@ -101,6 +101,50 @@ class Summary:
         return events or ()
 
 
+@dataclass(frozen=True, slots=True)
+class JoinedSummary:
+    """Summary of two consecutive parts.
+
+    Attributes
+    ----------
+    summary : Summary
+        Effect of both on a carry.
+    committed : int
+        Number of changes of the plain transactions that are whole in both parts together and in
+        neither alone, less those delivered before.
+    """
+
+    summary: Summary
+    committed: int
+
+
+def join(first: Summary, second: Summary, in_block: bool, delivered_lsn: int) -> JoinedSummary:
+    """Return the summary of two consecutive parts of a session, of which the second goes on.
+
+    ``in_block`` is whether the first begins inside a stream block, and ``delivered_lsn`` the commit
+    LSN of the last transaction delivered before it. Raises a part's ``DecodeError``.
+    """
+    if second.new_session:
+        raise ValueError("a part that begins a session cannot be joined to the one before it")
+    in_block = in_block and not first.new_session
+    recorder = _Recorder(in_block, delivered_lsn)
+    for part in (first, second):
+        recorder.replay(part.events(recorder.in_block))
+        if part.ends_in_block is not None:
+            recorder.in_block = part.ends_in_block
+    events = recorder.events()
+    known = first.relations is not None and second.relations is not None
+    summary = Summary(
+        first.messages + second.messages,
+        None if in_block else events,
+        events if in_block else None,
+        recorder.in_block,
+        first.new_session,
+        tuple(sorted({*first.relations, *second.relations})) if known else None,  # type: ignore[misc]
+    )
+    return JoinedSummary(summary, recorder.committed)
+
+
 class Summariser:
     """Summarise a part that comes in pieces; see :func:`pgwire_codec.summarise`.
 
@@ -227,6 +271,21 @@ class _Recorder:
             place = segment.stop
         self._singly(events.iterate(place, len(part)), table)
         self.in_block = table.streaming
+
+    def replay(self, events: Iterable[Event]) -> None:
+        """Record the events of another recorder as if its messages came here."""
+        for event in events:
+            if isinstance(event, Advance):
+                self._begun = self._block = None
+                self._advance(event.commit_lsn)
+            elif isinstance(event, ChangeCount):
+                if event.xid is not None:
+                    self._open_block(StreamStart(event.xid, event.first_segment))
+                self._count(event.position, event.first)
+                if event.xid is not None:
+                    self._block = None
+            else:
+                self._message(event)
 
     def _singly(
         self, events: Iterable[tuple[int, ChangeRun | LogicalMessage]], table: MessageTable

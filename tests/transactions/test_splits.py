@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import cache
+from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pgwire_codec as pgc
-from pgwire_codec.transactions.summary import Summariser
+from pgwire_codec.transactions.plan import fold
+from pgwire_codec.transactions.summary import Summariser, Summary, join
 from tests.support import corpus
 from tests.support.examples import in_turn
 from tests.support.implementations import Implementation
+from tests.transactions.test_runs import streams
 
 DENSE = [c for c in corpus.oldest_and_newest() if c.scenario in ("immediate", "traps", "dml")]
 DENSE.append(corpus.capture("types.pg18.v1-text"))  # consecutive small transactions
@@ -244,3 +248,107 @@ def test_a_head_that_is_cut_off_does_not_decode(codec: Implementation, streaming
     with pytest.raises(pgc.DecodeError) as caught:
         summariser.add([head[:-1]])
     assert caught.value.code == "truncated"
+
+
+@dataclass
+class Joinable:
+    """A part with what is known when it is summarised in its place, and its joined messages."""
+
+    begins_in_block: bool
+    delivered_lsn: int
+    messages: list[bytes]
+    lsns: list[int]
+    summary: Summary
+    committed: int
+
+    def join(self, other: Joinable) -> Joinable:
+        joined = join(self.summary, other.summary, self.begins_in_block, self.delivered_lsn)
+        return replace(
+            self,
+            messages=self.messages + other.messages,
+            lsns=self.lsns + other.lsns,
+            summary=joined.summary,
+            committed=self.committed + other.committed + joined.committed,
+        )
+
+
+def joinable(parts: Iterable[tuple[list[bytes], Any]], on_error: str = "raise") -> list[Joinable]:
+    carry, found = pgc.Carry(), []
+    for messages, lsns in parts:
+        summariser = Summariser(
+            pgc.Decoder.codec,
+            on_error=on_error,
+            new_session=False,
+            in_block=carry.in_block,
+            delivered_lsn=carry.delivered_lsn,
+        )
+        summariser.add(messages)
+        part = Joinable(
+            carry.in_block,
+            carry.delivered_lsn,
+            messages,
+            list(lsns),
+            summariser.summary(),
+            summariser.committed,
+        )
+        found.append(part)
+        carry = fold(carry, part.summary, on_error=on_error)
+    return found
+
+
+def join_some(parts: list[Joinable], draw: Callable[[int], int], count: int) -> list[Joinable]:
+    """Join neighbours, some of them joined already, until there are so many."""
+    while len(parts) > count:
+        at = draw(len(parts) - 2)
+        parts = [*parts[:at], parts[at].join(parts[at + 1]), *parts[at + 2 :]]
+    return parts
+
+
+@settings(max_examples=40)
+@given(data=st.data())
+def test_joined_parts_are_one_part(data: st.DataObject) -> None:
+    capture = data.draw(st.sampled_from(DENSE))
+    cuts = data.draw(st.lists(st.integers(0, len(capture.messages)), max_size=60))
+    fine = joinable(pieces(capture, cuts))
+    random = data.draw(st.randoms())
+    count = data.draw(st.integers(1, 4))
+    parts = join_some(fine, lambda last: random.randint(0, last), count)
+    plan = pgc.plan([part.summary for part in parts])
+    decoder = pgc.Decoder()
+    changes = [
+        decoder.decode_part(part.messages, how, np.array(part.lsns, np.uint64))
+        for part, how in zip(parts, plan.parts, strict=True)
+    ]
+    assert rows(changes) == serial(capture)[0]
+    assert transactions(changes) == serial(capture)[1]
+    at_once = joinable([(part.messages, part.lsns) for part in parts])
+    for ours, theirs in zip(parts, at_once, strict=True):
+        assert ours.committed == theirs.committed
+        assert ours.summary.relations == theirs.summary.relations
+        assert ours.summary.ends_in_block == theirs.summary.ends_in_block
+        assert len(events(ours)) <= len(events(theirs)) + 2
+    assert without_clock(plan.carry) == without_clock(serial(capture)[3])
+
+
+def events(part: Joinable) -> tuple[Any, ...]:
+    return part.summary.events(part.begins_in_block)
+
+
+@settings(max_examples=40)
+@given(streams(), st.randoms())
+def test_joined_parts_of_messages_out_of_order(messages: list[bytes], random: Random) -> None:
+    cuts = sorted(random.choices(range(len(messages) + 1), k=min(len(messages), 12)))
+    edges = [0, *cuts, len(messages)]
+    made = [(messages[a:b], [0] * (b - a)) for a, b in itertools.pairwise(edges)]
+    fine = joinable(made, "skip")
+    (joined,) = join_some(fine, lambda last: random.randint(0, last), 1)
+    (at_once,) = joinable([(messages, [0] * len(messages))], "skip")
+    carries = [fold(pgc.Carry(), part.summary, on_error="skip") for part in (joined, at_once)]
+    assert without_clock(carries[0]) == without_clock(carries[1])
+    assert joined.committed <= at_once.committed  # which counts a repeated transaction again
+
+
+def test_a_session_is_not_joined_to_another_one() -> None:
+    first, second = (pgc.summarise([], new_session=True) for _ in range(2))
+    with pytest.raises(ValueError, match="begins a session"):
+        join(first, second, False, 0)
