@@ -6,8 +6,8 @@ Each piece is read and merged by itself.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Final
 
 from pgwire_codec.changes.identity import PossibleLeaves, column_names, key_columns
@@ -108,18 +108,10 @@ class LogRange:
         with self._lock:
             return self._history.between(oid, after, until)
 
-    def versions(self, oid: int) -> list[RelationVersion]:
+    def versions(self, oid: int) -> Sequence[RelationVersion]:
         """Return all versions of a relation."""
         with self._lock:
-            return self._versions.get(oid, [])
-
-    @cached_property
-    def _versions(self) -> dict[int, list[RelationVersion]]:
-        """All versions of each relation: a log of many tables has many."""
-        versions: dict[int, list[RelationVersion]] = {}
-        for version in self._log.versions:
-            versions.setdefault(version.relation.oid, []).append(version)
-        return versions
+            return self._log.versions_of(oid)
 
     def plan(self, oid: int, after: int, until: int) -> LogPlan:
         """Plan the decoding of a relation's changes between two commit LSNs."""

@@ -106,10 +106,11 @@ class Directory:
         return 0 if self.manifest is None else self.manifest.end_ordinal or 0
 
 
-def read_directory(store: Store, known: Manifest | None = None) -> Directory:
+def read_directory(store: Store, known: Directory | None = None) -> Directory:
     """Classify the files of a log; raise ``LogError`` for the first missing or damaged one.
 
-    ``known`` is the manifest as it was read before, if it was.
+    With ``known``, the result of an earlier call, the files are listed only if some were added or
+    removed meanwhile that a reader needs. The other lists of the result are those of ``known``.
     """
     found = classify_files(store, known)
     for problem in found.problems.values():
@@ -117,25 +118,33 @@ def read_directory(store: Store, known: Manifest | None = None) -> Directory:
     return found
 
 
-def classify_files(store: Store, known: Manifest | None = None) -> Directory:
+def classify_files(store: Store, known: Directory | None = None) -> Directory:
     """Classify the files of a log, and collect the errors of missing and damaged ones.
 
-    ``known`` is the manifest as it was read before, if it was: that saves a request.
+    ``known`` is as for :func:`read_directory`.
     """
-    before = known or _read(store, MANIFEST, manifest_from_bytes, {})
+    if known is None or known.manifest is None:
+        before = _read(store, MANIFEST, manifest_from_bytes, {})
+    else:
+        before = known.manifest
     while True:
-        found = _classify_files(store)
+        found = _classify_files(store, known)
         after = found.manifest
         if before is None or after is None or before.compactions == after.compactions:
             return found
         before = after  # the list may lack a joined segment, and some that it has replaced
+        known = None
 
 
-def _classify_files(store: Store) -> Directory:
+def _classify_files(store: Store, known: Directory | None) -> Directory:
     problems: dict[str, LogError] = {}
     # This order matters. The segment that the watermark names is in the list, growing or already
     # sealed, and a segment that was pruned before the listing is before the manifest's beginning.
     watermark = _read(store, WATERMARK, watermark_from_bytes, problems)
+    if known is not None and watermark is not None and _has_same_segments(known, watermark):
+        if _read(store, MANIFEST, manifest_from_bytes, problems) == known.manifest:
+            return replace(known, watermark=watermark)
+        problems.pop(MANIFEST, None)  # it is read again
     names = store.names()
     manifest = _read(store, MANIFEST, manifest_from_bytes, problems)
     found = Directory(manifest, watermark, problems=problems)
@@ -182,6 +191,19 @@ def folders_in_place_of_files(store: Store) -> list[str]:
         or _OF_INDEX.fullmatch(name)
         or name in (MANIFEST, WATERMARK, TYPES, PLAN, ROWS)
     ]
+
+
+def _has_same_segments(known: Directory, watermark: Watermark) -> bool:
+    """Return whether a log with this watermark has the segments that are known.
+
+    Unless the manifest has changed, too: pruning and compactions change it.
+    """
+    before = known.watermark
+    if before is None or known.manifest is None or watermark.log_id != before.log_id:
+        return False
+    # A segment is sealed before the watermark names the next one; it can be read as before.
+    same = watermark.segment == before.segment
+    return same and (watermark.segment is not None or watermark.end_ordinal == before.end_ordinal)
 
 
 def read_sidecar(store: Store, name: str, manifest: Manifest | None) -> Segment:

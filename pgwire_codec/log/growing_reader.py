@@ -7,9 +7,9 @@ from dataclasses import replace
 import pyarrow as pa
 
 from pgwire_codec.log.bounds import Watermark
-from pgwire_codec.log.ipc_file import END, check_extent, read_batches
+from pgwire_codec.log.ipc_file import END, check_extent
 from pgwire_codec.log.part_joining import join_small_parts
-from pgwire_codec.log.recovery import add_batches, read_growing
+from pgwire_codec.log.recovery import add_messages, read_growing
 from pgwire_codec.log.segment import SEGMENT, Extent, Segment
 from pgwire_codec.log.segment_builder import PART_BYTES, SegmentBuilder
 from pgwire_codec.log.store import Store
@@ -67,9 +67,7 @@ class GrowingReader:
             data = self._store.read_buffer(self._file, start, end - start)
             for extent in new:
                 check_extent(data[extent.offset - start : extent.stop - start], extent, self._label)
-            rest = data[builder.bytes - start :]
-            batches = read_batches(rest, builder.bytes, self._label, builder.header.encoding)
-            add_batches(builder, batches, PART_BYTES, data, start)
+            add_messages(builder, data[builder.bytes - start :], self._label, PART_BYTES)
             self._segment = self._described(builder)
         assert self._segment is not None
         if self._segment.messages != sealed.messages:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import cached_property
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ from pgwire_codec._impl import decode_message
 from pgwire_codec.log.commit_times import ALL_TIMES, TimeRange
 from pgwire_codec.log.index_file import SCHEMA, IndexFile
 from pgwire_codec.log.numbers import is_known, numbers, to_array
-from pgwire_codec.transactions.carry import RelationVersion, Scope
+from pgwire_codec.transactions.carry import RelationVersion, Scope, unique_versions
 
 #: Scopes that an index keeps: callers ask for a few places in turns.
 _SCOPES: Final = 6
@@ -68,7 +69,12 @@ class LogIndex:
         return int(self._starts[-1])
 
     def scope_before(self, number: int) -> Scope:
-        """Return the relations known before a segment, or after the last one: a copy."""
+        """Return the relations known before a segment, or after the last one.
+
+        The scope must not be changed.
+        """
+        if number in self._scopes:
+            return self._scopes[number]
         at = max(known for known in list(self._scopes) if known <= number)
         scope = self._scopes[at].copy()
         first = int(np.searchsorted(self._starts, at, side="right")) - 1
@@ -83,16 +89,16 @@ class LogIndex:
         if len(self._scopes) > _SCOPES:  # the first one is that before all segments
             _, oldest, *_ = list(self._scopes)
             self._scopes.pop(oldest, None)
-        return scope.copy()
+        return scope
 
-    @property
+    @cached_property
     def versions(self) -> tuple[RelationVersion, ...]:
         """All versions of relations known before the first segment or in the segments."""
         found = [version for _, version in self._known.relations.values()]
         for batch in self._batches:
             for row in self._rows_with(batch, "definitions"):
                 found += _definitions(batch, row)
-        return tuple(dict.fromkeys(found))
+        return unique_versions(found)
 
     def with_changes(self, relations: Collection[int], start: int, stop: int) -> list[int]:
         """Return the numbers of the segments in a range that have changes of some relations.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -24,6 +23,11 @@ END: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 #: Record batches with fewer bytes of messages are combined: a decoder has a fixed cost for each.
 _COMBINED_BYTES: Final = 1 << 20
+
+#: Record batches up to this size are not compressed: it would take longer, and gain nothing.
+_UNCOMPRESSED_BYTES: Final = 384
+
+_SCHEMA_BYTES: Final = {encoding: schema.serialize().size for encoding, schema in STORED.items()}
 
 _Value = TypeVar("_Value")
 _Result = TypeVar("_Result")
@@ -73,16 +77,17 @@ def encode_batch(
 ) -> pa.Buffer:
     """Return the bytes that append a record batch of messages to a file."""
     stored = to_stored(batch, encoding)
+    if stored.nbytes <= _UNCOMPRESSED_BYTES:
+        return stored.serialize()
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, stored.schema, options=options) as writer:
         writer.write_batch(stored)
     file = sink.getvalue()
-    begin = stored.schema.serialize().size
+    begin = _SCHEMA_BYTES[encoding]
     return file.slice(begin, file.size - begin - len(END))
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentBatch:
+class SegmentBatch(NamedTuple):
     """A record batch of a segment, and the position of its bytes in the file."""
 
     records: pa.RecordBatch
@@ -113,12 +118,84 @@ def read_batches(
     LogError
         For the first batch that cannot be read, with its position.
     """
-    reader = pa.BufferReader(data)
-    while reader.tell() < data.size:
-        start = offset + reader.tell()
+    for batch in _stored_batches(data, offset, file, encoding):
+        _check_known([batch], batch.records, file)
+        messages = from_stored(batch.records, encoding, with_time=with_time)
+        yield SegmentBatch(messages, batch.start, batch.stop)
+
+
+def read_combined(
+    data: pa.Buffer,
+    offset: int,
+    file: str,
+    encoding: Encoding,
+    *,
+    with_time: bool = True,
+    capacity: Callable[[], int] | None = None,
+) -> Iterator[SegmentBatch]:
+    """Read as :func:`read_batches`, and combine runs of small record batches.
+
+    Frequent flushes write such. ``capacity`` returns the message bytes that end the present run, if
+    they are less than 1 MB.
+    """
+    run: list[SegmentBatch] = []
+    size = 0
+    for batch in _stored_batches(data, offset, file, encoding):
+        added = message_bytes(batch.records)
+        if run and added >= _COMBINED_BYTES:
+            yield _combined(run, file, encoding, with_time)
+            run, size = [], 0
+        run.append(batch)
+        size += added
+        if size >= (_COMBINED_BYTES if capacity is None else min(_COMBINED_BYTES, capacity())):
+            yield _combined(run, file, encoding, with_time)
+            run, size = [], 0
+    if run:
+        yield _combined(run, file, encoding, with_time)
+
+
+def _combined(
+    run: list[SegmentBatch], file: str, encoding: Encoding, with_time: bool
+) -> SegmentBatch:
+    """Return the messages of stored record batches as one batch."""
+    records = run[0].records
+    if len(run) > 1:
+        records = pa.concat_batches([batch.records for batch in run])
+    _check_known(run, records, file)
+    starts = np.cumsum([0, *(len(batch.records) for batch in run[:-1])])
+    messages = from_stored(records, encoding, with_time=with_time, starts=starts)
+    return SegmentBatch(messages, run[0].start, run[-1].stop)
+
+
+def _check_known(run: list[SegmentBatch], records: pa.RecordBatch, file: str) -> None:
+    """Raise ``LogError`` for the first of some stored batches with a null; they are ``records``."""
+    if not _has_nulls(records):
+        return
+    start = next(batch.start for batch in run if _has_nulls(batch.records))
+    raise _without_messages(file, start)
+
+
+def _has_nulls(stored: pa.RecordBatch) -> bool:
+    return any(stored.column(number).null_count for number in (0, 1, 3))
+
+
+def _without_messages(file: str, start: int) -> LogError:
+    return LogError(
+        f"{file} is damaged: the record batch at byte {start} has no messages", hint=RESTORE
+    )
+
+
+def _stored_batches(
+    data: pa.Buffer, offset: int, file: str, encoding: Encoding
+) -> Iterator[SegmentBatch]:
+    """Read record batches as they are stored; see :func:`read_batches`."""
+    reader, schema = pa.BufferReader(data), STORED[encoding]
+    stop = 0
+    while stop < data.size:
+        start = stop
         try:
             message: Any = pa.ipc.read_message(reader)
-            records = pa.ipc.read_record_batch(message, STORED[encoding])
+            records = pa.ipc.read_record_batch(message, schema)
             records.validate(full=True)  # above all, offsets outside the buffers
         except MemoryError:
             raise
@@ -126,42 +203,13 @@ def read_batches(
             if _NO_THREAD in str(error):
                 raise MemoryError(str(error)) from error
             raise LogError(
-                f"{file} is damaged: invalid record batch at byte {start}: {error}", hint=RESTORE
+                f"{file} is damaged: invalid record batch at byte {offset + start}: {error}",
+                hint=RESTORE,
             ) from error
-        if records.num_rows == 0 or any(records.column(i).null_count for i in (0, 1, 3)):
-            raise LogError(
-                f"{file} is damaged: the record batch at byte {start} has no messages", hint=RESTORE
-            )
-        messages = from_stored(records, encoding, with_time=with_time)
-        yield SegmentBatch(messages, start, offset + reader.tell())
-
-
-def combined(
-    batches: Iterable[SegmentBatch], capacity: Callable[[], int] | None = None
-) -> Iterator[SegmentBatch]:
-    """Combine runs of small record batches, such as frequent flushes write.
-
-    Parameters
-    ----------
-    batches : iterable of SegmentBatch
-        Consecutive ones.
-    capacity : callable, optional
-        Returns the message bytes that end the present run, if they are less than 1 MB.
-    """
-    run: list[SegmentBatch] = []
-    size = 0
-    for batch in batches:
-        added = message_bytes(batch.records)
-        if run and added >= _COMBINED_BYTES:
-            yield _concatenated(run)
-            run, size = [], 0
-        run.append(batch)
-        size += added
-        if size >= (_COMBINED_BYTES if capacity is None else min(_COMBINED_BYTES, capacity())):
-            yield _concatenated(run)
-            run, size = [], 0
-    if run:
-        yield _concatenated(run)
+        if records.num_rows == 0:
+            raise _without_messages(file, offset + start)
+        stop = reader.tell()
+        yield SegmentBatch(records, offset + start, offset + stop)
 
 
 def message_bytes(records: pa.RecordBatch) -> int:
@@ -169,13 +217,6 @@ def message_bytes(records: pa.RecordBatch) -> int:
     column = records.column("data")
     offsets = np.frombuffer(column.buffers()[1], np.int32)
     return int(offsets[column.offset + len(column)] - offsets[column.offset])
-
-
-def _concatenated(run: list[SegmentBatch]) -> SegmentBatch:
-    if len(run) == 1:
-        return run[0]
-    records = pa.concat_batches([batch.records for batch in run])
-    return SegmentBatch(records, run[0].start, run[-1].stop)
 
 
 def check_extent(data: pa.Buffer, extent: Extent, file: str) -> None:
@@ -228,8 +269,8 @@ def read_extents(
     def read(extent: Extent) -> list[pa.RecordBatch]:
         part = data[extent.offset - start : extent.stop - start]
         check_extent(part, extent, label)
-        batches = read_batches(part, extent.offset, label, encoding, with_time=with_time)
-        return [batch.records for batch in combined(batches)]
+        batches = read_combined(part, extent.offset, label, encoding, with_time=with_time)
+        return [batch.records for batch in batches]
 
     yield from chain.from_iterable(_one_ahead(read, extents))
 

@@ -35,6 +35,9 @@ _DIFFERENCES: Final = pa.schema(
     ]
 )
 
+#: Start of the only record batch.
+_ONE_BATCH: Final = np.zeros(1, np.int64)
+
 _WITHOUT_TIME: Final = pa.schema([field for field in SCHEMA if field.name != "time"])
 
 #: The columns in the file of a segment.
@@ -70,18 +73,26 @@ def to_stored(records: pa.RecordBatch, encoding: Encoding) -> pa.RecordBatch:
 
 
 def from_stored(
-    records: pa.RecordBatch, encoding: Encoding, *, with_time: bool = True
+    records: pa.RecordBatch,
+    encoding: Encoding,
+    *,
+    with_time: bool = True,
+    starts: npt.NDArray[np.int64] = _ONE_BATCH,
 ) -> pa.RecordBatch:
     """Return messages that a segment stores, in the columns of :data:`SCHEMA`.
 
     Without ``with_time``, the column ``time`` is left out if it would have to be computed.
+    ``starts`` are the rows at which the record batches begin of which ``records`` consists.
     """
     if encoding == "plain":
         return records
     ordinal, lsn, time, data = records.columns
-    columns = {"ordinal": _ordinals(ordinal), "lsn": _sums(lsn, SCHEMA.field("lsn").type)}
+    columns = {
+        "ordinal": _ordinals(ordinal, starts),
+        "lsn": _sums(lsn, SCHEMA.field("lsn").type, starts),
+    }
     if with_time:
-        columns["time"] = _sums(time, SCHEMA.field("time").type)
+        columns["time"] = _sums(time, SCHEMA.field("time").type, starts)
     columns["data"] = data
     schema = SCHEMA if with_time else _WITHOUT_TIME
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=schema)
@@ -89,7 +100,9 @@ def from_stored(
 
 def _steps(values: pa.Array) -> pa.Array:
     known = is_known(values) if values.null_count else None
-    steps = np.diff(numbers(values.drop_null().view(pa.int64())), prepend=np.int64(0))
+    plain = numbers((values if known is None else values.drop_null()).view(pa.int64()))
+    steps = plain.copy()
+    np.subtract(plain[1:], plain[:-1], out=steps[1:])
     if known is not None:
         found = np.zeros(len(values), np.int64)
         found[known] = steps
@@ -97,14 +110,20 @@ def _steps(values: pa.Array) -> pa.Array:
     return to_array(steps, pa.int64(), known)
 
 
-def _ordinals(steps: pa.Array) -> pa.Array:
+def _ordinals(steps: pa.Array, starts: npt.NDArray[np.int64]) -> pa.Array:
     found = numbers(steps)
-    if not (found[1:] == 1).all():
-        return _sums(steps, steps.type)
-    first = int(found[0]) if len(found) else 0
-    return column(np.arange(first, first + len(found)), "ordinal")  # a tenth of the time
+    first = found[:1]
+    expected = np.ones(len(found), np.int64)
+    expected[starts[: len(found)]] = first + starts[: len(found)]
+    if not (found == expected).all():
+        return _sums(steps, steps.type, starts)
+    return column(first + np.arange(len(found)), "ordinal")  # a tenth of the time
 
 
-def _sums(steps: pa.Array, kind: pa.DataType) -> pa.Array:
+def _sums(steps: pa.Array, kind: pa.DataType, starts: npt.NDArray[np.int64]) -> pa.Array:
     known = is_known(steps) if steps.null_count else None
-    return to_array(np.cumsum(numbers(steps)), kind, known)
+    sums = np.cumsum(numbers(steps))
+    if len(starts) > 1:  # each record batch begins with the difference from 0
+        before = np.concatenate([[0], sums[starts[1:] - 1]])
+        sums -= np.repeat(before, np.diff(starts, append=len(sums)))
+    return to_array(sums, kind, known)

@@ -7,6 +7,7 @@ sidecars contain where it began. Of the earlier parts, only those with such chan
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -16,13 +17,14 @@ import numpy.typing as npt
 
 from pgwire_codec.errors import LogError, OptionError
 from pgwire_codec.log.commit_times import ALL_TIMES, TimeRange
+from pgwire_codec.log.part_states import PartState
 from pgwire_codec.log.partition import LogPartition, LogPlan
 from pgwire_codec.log.segment import Segment, SegmentPart
 from pgwire_codec.log.segment_sequence import SegmentSequence
 from pgwire_codec.log.state import StateTracker
 from pgwire_codec.protocol.epoch import unix_microseconds
 from pgwire_codec.protocol.lsn import format_lsn
-from pgwire_codec.transactions.carry import Carry, RelationVersion
+from pgwire_codec.transactions.carry import RelationVersion, unique_versions
 from pgwire_codec.transactions.committed import Committed
 from pgwire_codec.transactions.plan import Outcome, PartPlan, plan_parts
 from pgwire_codec.transactions.resolver import Key
@@ -118,11 +120,13 @@ def plan_range(
     *,
     max_partition_bytes: int,
     on_error: str,
+    with_versions: bool = True,
 ) -> LogPlan:
     """Plan the decoding of a range; see :meth:`pgwire_codec.log.Log.plan`.
 
     ``relations`` are the OIDs of the relations whose changes are needed; None: those of all.
-    ``times`` are the commit times of the transactions that are needed.
+    ``times`` are the commit times of the transactions that are needed. The plan has no versions
+    without ``with_versions``: there can be many.
     """
     to_end = until is None
     after, until = _bounds(log, after, until)
@@ -131,9 +135,11 @@ def plan_range(
     planned = LogPlan([], [], (), after, until)
     versions: list[RelationVersion] = []
     for start, ordinals in _stretches(log, after, until, to_end, relations, times):
-        carry, runs = _runs(log, start, ordinals, relations, times, max_partition_bytes)
-        versions += _known(carry, relations)
-        delivered = carry.delivered_lsn
+        state, runs = _runs(log, start, ordinals, relations, times, max_partition_bytes)
+        if with_versions:
+            versions += _known(state, relations)
+        delivered = state.log.carry.delivered_lsn
+        carry = state.log.carry.with_scope(state.scope.branch())
         plans, resolver = plan_parts(
             [[part.summary for part in run.parts] for run in runs], carry, on_error=on_error
         )
@@ -153,17 +159,18 @@ def plan_range(
                 )
                 planned.partitions.append(partition)
                 planned.changed.append(run.changed)
-    found = dict.fromkeys(versions)
+    if not with_versions:
+        return planned
     if relations is not None:
-        found = {each: None for each in found if each.relation.oid in relations}
-    return replace(planned, versions=tuple(found))
+        versions = [version for version in versions if version.relation.oid in relations]
+    return replace(planned, versions=unique_versions(versions))
 
 
-def _known(carry: Carry, relations: Collection[int] | None) -> list[RelationVersion]:
-    """Return the versions of relations that a carry has, for all or for open transactions."""
-    opened = (*carry.prepared.values(), *carry.streams.values())
+def _known(state: PartState, relations: Collection[int] | None) -> list[RelationVersion]:
+    """Return the versions of relations known in a state, for all or for open transactions."""
+    opened = (*state.log.carry.prepared.values(), *state.log.carry.streams.values())
     found = []
-    for known in (carry.scope.relations, *(each.scope.relations for each in opened)):
+    for known in (state.scope.relations, *(each.scope.relations for each in opened)):
         wanted = known if relations is None else relations
         found += [known[oid][1] for oid in wanted if oid in known]
     return found
@@ -199,7 +206,7 @@ def _stretches(
     segments with such commits, each with the ones before it since their transactions began.
     """
     if relations is None and times == ALL_TIMES:
-        ordinals = _find(log, after, until, to_end)
+        ordinals = _find(log, log.number_at(after), len(log) - 1, after, until, to_end)
         start = log.number_of(ordinals.first)
         if start < 0:
             raise LogError(
@@ -210,8 +217,9 @@ def _stretches(
         return
     for first, last in _segments_with(log, relations, times, after, None if to_end else until):
         log.prefetch(range(first, last + 1))
-        ordinals = _commits(log, first, last, after, until, to_end)
-        yield first, ordinals
+        ordinals = _find(log, first, last, after, until, to_end)
+        begin = log.segment(first).first_ordinal
+        yield first, replace(ordinals, first=max(ordinals.first, begin))
 
 
 def _segments_with(
@@ -264,22 +272,6 @@ def _consecutive(wanted: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
     return [(first, stop - 1) for first, stop in changes.reshape(-1, 2).tolist()]
 
 
-def _commits(
-    log: SegmentSequence, first: int, last: int, after: int, until: int, to_end: bool
-) -> _OrdinalRange:
-    """Return the ordinals of some segments as far as transactions of a range may be in them."""
-    begin = log.segment(first).header
-    before, commits, end = begin.before.carry.delivered_lsn, None, begin.first_ordinal
-    for _, part in _parts(log, first, last):
-        if before >= until and not to_end:
-            break
-        is_inside = _reaches(part, before, after)
-        if commits is None and is_inside and (after < until or to_end):
-            commits = part.first_ordinal
-        before, end = part.delivered_lsn, part.end_ordinal
-    return _OrdinalRange(begin.first_ordinal, end if commits is None else commits, end)
-
-
 def _reaches(part: SegmentPart, before: int, after: int) -> bool:
     """Return whether a part may have messages after the commit with an LSN.
 
@@ -293,30 +285,32 @@ def _reaches(part: SegmentPart, before: int, after: int) -> bool:
     )
 
 
-def _find(log: SegmentSequence, after: int, until: int, to_end: bool) -> _OrdinalRange:
-    """Find the ordinals at which the transactions of a range begin and commit.
+def _find(
+    log: SegmentSequence, start: int, last: int, after: int, until: int, to_end: bool
+) -> _OrdinalRange:
+    """Find the ordinals at which the transactions of a range begin and commit, in some segments.
 
-    With ``to_end``, the range includes everything to the end of the log.
+    With ``to_end``, the range includes everything to the end of the last segment.
     """
-    start = log.number_at(after)
-    first = commits = None
+    first = commits = tracker = None
 
     def on_commit(committed: Committed, opened: int) -> None:
         nonlocal first
         if after < committed.commit_lsn <= until:
             first = opened if first is None else min(first, opened)
 
-    tracker = StateTracker(log.segment(start).header.before, on_commit=on_commit)
-    end = log.segment(start).first_ordinal
-    for _, part in _parts(log, start):
-        before = tracker.carry.delivered_lsn
+    header = log.segment(start).header
+    before, end = header.before.carry.delivered_lsn, header.first_ordinal
+    for number, place, part in _numbered_parts(log, start, last):
         if before >= until and not to_end:
             break
-        is_inside = _reaches(part, before, after)
-        if commits is None and is_inside and (after < until or to_end):
+        if tracker is None and _reaches(part, before, after) and (after < until or to_end):
             commits = part.first_ordinal
-        tracker.apply(part.summary, part.first_ordinal)
-        end = part.end_ordinal
+            state = log.state_before(number, place)
+            tracker = StateTracker(state.log, on_commit=on_commit)
+        if tracker is not None:
+            tracker.apply(part.summary, part.first_ordinal)
+        before, end = part.delivered_lsn, part.end_ordinal
     if commits is None:
         commits = end
     return _OrdinalRange(commits if first is None else min(first, commits), commits, end)
@@ -329,20 +323,23 @@ def _runs(
     relations: Collection[int] | None,
     times: TimeRange,
     max_bytes: int,
-) -> tuple[Carry, list[_PartRun]]:
-    """Return the parts of a range in runs, and the carry before the first.
+) -> tuple[PartState, list[_PartRun]]:
+    """Return the parts of a range in runs, and the state before the first.
 
     Each part before the first commit is a run of its own, because most of them will not be read.
     """
-    tracker = StateTracker(log.segment(start).header.before, log.scope_before(start))
-    runs: list[_PartRun] = []
     last_number = max(log.number_of(ordinals.end - 1), start)
-    for segment, part in _parts(log, start, last_number):
+    number = min(max(log.number_of(ordinals.first), start), last_number)
+    ends = [part.end_ordinal for part in log.segment(number).parts]
+    place = bisect_right(ends, ordinals.first)
+    state = log.state_before(number, place)
+    runs: list[_PartRun] = []
+    for segment_number, at, part in _numbered_parts(log, number, last_number):
+        if segment_number == number and at < place:
+            continue
         if part.first_ordinal >= ordinals.end:
             break
-        if part.end_ordinal <= ordinals.first:
-            tracker.apply(part.summary, part.first_ordinal)
-            continue
+        segment = log.segment(segment_number)
         is_needed = relations is None or part.may_change(relations)
         may_commit = part.may_commit(times)
         last = runs[-1] if runs else None
@@ -356,17 +353,16 @@ def _runs(
             last.parts.append(part)
         else:
             runs.append(_PartRun(segment, [part], is_needed, may_commit))
-    return tracker.carry.copy(), runs
+    return state, runs
 
 
-def _parts(
-    log: SegmentSequence, start: int, last: int | None = None
-) -> Iterator[tuple[Segment, SegmentPart]]:
-    """Yield the parts from a segment on, up to the last one."""
-    for number in range(start, len(log) if last is None else last + 1):
-        segment = log.segment(number)
-        for part in segment.parts:
-            yield segment, part
+def _numbered_parts(
+    log: SegmentSequence, start: int, last: int
+) -> Iterator[tuple[int, int, SegmentPart]]:
+    """Yield the parts from a segment to the last one, with the number of each, and its place."""
+    for number in range(start, last + 1):
+        for place, part in enumerate(log.segment(number).parts):
+            yield number, place, part
 
 
 def _in_range(part: PartPlan, after: int, until: int, times: TimeRange) -> dict[Key, Outcome]:

@@ -16,7 +16,7 @@ from pgwire_codec.changes.display import html_table, html_text, names_text
 from pgwire_codec.decoder import PartDecoder
 from pgwire_codec.errors import LogError, OptionError
 from pgwire_codec.format import format_count
-from pgwire_codec.log.commit_times import TimeRange, time_range
+from pgwire_codec.log.commit_times import ALL_TIMES, TimeRange, time_range
 from pgwire_codec.log.ipc_file import read_extents
 from pgwire_codec.log.log_changes import LogChanges
 from pgwire_codec.log.partition import (
@@ -110,6 +110,11 @@ class Log(SegmentSequence):
         lsn : int, optional
             By default that of :attr:`end`. The result for an LSN stays the same when the log grows.
 
+        Returns
+        -------
+        Scope
+            Must not be changed. It can be the same object as for another LSN, if it is equal.
+
         Raises
         ------
         LogError
@@ -199,6 +204,27 @@ class Log(SegmentSequence):
         times = time_range(starting_time, ending_time)
         return self._plan(after, until, relations, times, max_partition_bytes, on_error)
 
+    def changed_relations(
+        self, after: LogPosition | int | None = None, until: LogPosition | int | None = None
+    ) -> frozenset[int] | None:
+        """Return the OIDs of the relations that may have changes in a range; None: any may.
+
+        Parameters
+        ----------
+        after, until : LogPosition or int, optional
+            As in :meth:`plan`.
+
+        Raises
+        ------
+        DecodeError, LogError
+            As from :meth:`plan`.
+        """
+        plan = self._plan(
+            after, until, None, ALL_TIMES, PARTITION_BYTES, "raise", with_versions=False
+        )
+        known = [changed for changed in plan.changed if changed is not None]
+        return None if len(known) < len(plan.changed) else frozenset().union(*known)
+
     def _plan(
         self,
         after: LogPosition | int | None,
@@ -207,6 +233,8 @@ class Log(SegmentSequence):
         times: TimeRange,
         max_partition_bytes: int,
         on_error: str,
+        *,
+        with_versions: bool = True,
     ) -> LogPlan:
         bounds = (
             None if after is None else commit_lsn_of(after, "after"),
@@ -221,6 +249,7 @@ class Log(SegmentSequence):
                 times,
                 max_partition_bytes=max_partition_bytes,
                 on_error=on_error,
+                with_versions=with_versions,
             )
         )
 
@@ -362,7 +391,7 @@ class Log(SegmentSequence):
         decoder = Decoder(options=options)
         if not self.begin.ordinal:
             return decoder
-        carry = self.segment(0).header.before.carry.with_scope(self.scope_before(0))
+        carry = self.segment(0).header.before.carry.with_scope(self.scope_before(0).copy())
         carry.delivered_lsn = self.begin.lsn  # transactions that are not whole count as delivered
         return decoder.for_part(PartPlan(carry, {}))
 

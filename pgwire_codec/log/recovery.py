@@ -6,7 +6,6 @@ If a file is damaged or missing, nothing is changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -29,7 +28,7 @@ from pgwire_codec.log.directory import (
     read_manifest,
 )
 from pgwire_codec.log.index_file import index_batch, index_row
-from pgwire_codec.log.ipc_file import END, SegmentBatch, combined, read_batches, read_header
+from pgwire_codec.log.ipc_file import END, read_combined, read_header
 from pgwire_codec.log.sealed_segments import SealedSegments
 from pgwire_codec.log.segment import SEGMENT, SIDECAR, Segment, segment_name
 from pgwire_codec.log.segment_builder import SegmentBuilder
@@ -115,7 +114,8 @@ def _read(store: Store) -> tuple[Directory, Segment | None, Scope, list[pa.Recor
         sealed = SealedSegments(store, found)
         try:
             last = sealed[-1] if len(sealed) else None
-            return found, last, sealed.index.scope_before(len(sealed)), sealed.rows_without_file()
+            scope = sealed.index.scope_before(len(sealed)).copy()
+            return found, last, scope, sealed.rows_without_file()
         except MissingFileError:
             was = found.manifest
             if was is None or read_manifest(store).compactions == was.compactions:
@@ -152,9 +152,7 @@ def read_growing(
         builder = SegmentBuilder(header, begun, data[:length], part_bytes)
     else:
         builder = begun
-    rest = data[builder.bytes :]
-    batches = read_batches(rest, builder.bytes, path, builder.header.encoding)
-    add_batches(builder, batches, part_bytes, data)
+    add_messages(builder, data[builder.bytes :], path, part_bytes)
     if builder.messages != watermark.messages:
         raise LogError(
             f"{path} has {builder.messages} messages in its first {watermark.bytes} bytes, and the "
@@ -164,16 +162,15 @@ def read_growing(
     return builder
 
 
-def add_batches(
-    builder: SegmentBuilder,
-    batches: Iterable[SegmentBatch],
-    part_bytes: int,
-    data: pa.Buffer,
-    offset: int = 0,
-) -> None:
-    """Add record batches of a file, whose bytes from an offset on are given, to a description."""
+def add_messages(builder: SegmentBuilder, data: pa.Buffer, file: str, part_bytes: int) -> None:
+    """Add the record batches that follow in a segment's file to its description."""
+    offset, encoding = builder.bytes, builder.header.encoding
+
     # A part ends where it would with each batch by itself.
-    for batch in combined(batches, lambda: part_bytes - builder.part_message_bytes):
+    def capacity() -> int:
+        return part_bytes - builder.part_message_bytes
+
+    for batch in read_combined(data, offset, file, encoding, capacity=capacity):
         builder.add(batch.records, data[batch.start - offset : batch.stop - offset])
 
 

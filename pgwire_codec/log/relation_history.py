@@ -6,10 +6,9 @@ after the commit that it has, in the order of commits, also if a version comes t
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from pgwire_codec.log.reader import Log
@@ -58,18 +57,13 @@ class RelationHistory:
         after = max(after, log.begin.lsn)
         start, end = (self._relations_at(lsn).get(oid) for lsn in (after, until))
         found = [] if start is None else [VersionInForce(after, start[1])]
-        if self._versions[oid] > 1:
+        if len(log.versions_of(oid)) > 1:
             if (after, until) not in self._found:
                 self._found[after, until] = _read(log, after, until)
             found += self._found[after, until].get(oid, [])
         if end is not None and not (found and found[-1].relation == end[1].relation):
             found.append(VersionInForce(until, end[1]))
         return [each for place, each in enumerate(found) if not place or _differ(found, place)]
-
-    @cached_property
-    def _versions(self) -> Counter[int]:
-        """Number of different versions of each relation in the log."""
-        return Counter(version.relation.oid for version in self._log.versions)
 
 
 def _differ(found: list[VersionInForce], place: int) -> bool:
@@ -82,12 +76,15 @@ def _read(log: Log, after: int, until: int) -> dict[int, list[VersionInForce]]:
     found: dict[int, list[VersionInForce]] = {}
     if not len(log):
         return found
-    first = log.number_at(after)
-    held = {oid: version for oid, (_, version) in log.scope_before(first).relations.items()}
-    streamed: set[int] = set()  # relations that transactions declared for themselves
+    first, place = _start(log, after)
+    known = log.state_before(first, place)
+    held = {oid: version for oid, (_, version) in known.scope.relations.items()}
+    opened = (*known.log.carry.streams.values(), *known.log.carry.prepared.values())
+    # Relations that transactions declared for themselves.
+    streamed = {oid for transaction in opened for oid in transaction.scope.relations}
     new: list[RelationVersion] = []  # after the last commit
     committed = 0
-    for resolver in _events(log, first):
+    for resolver in _events(log, first, place):
         carry = resolver.carry
         declared = {version.relation.oid for version in resolver.versions}
         resolver.versions.clear()
@@ -111,12 +108,25 @@ def _read(log: Log, after: int, until: int) -> dict[int, list[VersionInForce]]:
     return found
 
 
-def _events(log: Log, first: int) -> Iterator[Resolver]:
-    """Yield the state after each event from a segment on."""
-    carry = log.segment(first).header.before.carry.with_scope(log.scope_before(first))
-    resolver = Resolver(carry, _NullListener())
+def _start(log: Log, after: int) -> tuple[int, int]:
+    """Return the numbers of a segment and of its part from which on to read, for a commit LSN.
+
+    Before it, nothing commits after the LSN, and no plain transaction is open.
+    """
+    number = log.number_at(after)
+    parts = log.segment(number).parts
+    place = next((at for at, part in enumerate(parts) if part.delivered_lsn > after), len(parts))
+    while place and log.state_before(number, place).log.carry.plain is not None:
+        place -= 1
+    return number, place
+
+
+def _events(log: Log, first: int, place: int) -> Iterator[Resolver]:
+    """Yield the state after each event from a part of a segment on."""
+    known = log.state_before(first, place)
+    resolver = Resolver(known.log.carry.with_scope(known.scope.branch()), _NullListener())
     for number in range(first, len(log)):
-        for part in log.segment(number).parts:
+        for part in log.segment(number).parts[place if number == first else 0 :]:
             if part.summary.new_session:
                 resolver.new_session()
             for event in part.summary.events(resolver.carry.in_block):

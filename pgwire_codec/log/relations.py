@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 from pgwire_codec.errors import LogError, OptionError, TableError
 from pgwire_codec.format import suggest_table
 from pgwire_codec.protocol.lsn import format_lsn
-from pgwire_codec.transactions.carry import Carry, RelationVersion, Scope
+from pgwire_codec.transactions.carry import RelationVersion, Scope
 from pgwire_codec.transactions.plan import apply_summary
 from pgwire_codec.transactions.resolver import Resolver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pgwire_codec.log.segment import Segment
+    from pgwire_codec.log.part_states import PartState
+    from pgwire_codec.log.segment import Segment, SegmentPart
     from pgwire_codec.log.segment_sequence import SegmentSequence
 
 
@@ -67,12 +68,11 @@ def relations_at(log: SegmentSequence, lsn: int) -> Scope:
     delivered = lsn
     while delivered > log.pruned_lsn:
         number = log.number_at(delivered)
-        segment = log.segment(number)
-        found = _relations_in(segment, log.scope_before(number), delivered)
+        found = _relations_in(log, number, delivered)
         if found is not None:
             return found
         # The transaction before that LSN commits in an earlier segment.
-        delivered = segment.header.before.carry.delivered_lsn
+        delivered = log.segment(number).header.before.carry.delivered_lsn
     return log.scope_before(0)
 
 
@@ -183,34 +183,50 @@ def _unknown_name(table: str, known: Sequence[LoggedRelation]) -> TableError:
     return TableError(f"the messages have no table {table!r}", hint=suggest_table(table, names))
 
 
-def _relations_in(segment: Segment, scope: Scope, lsn: int) -> Scope | None:
-    """Return the scope after the segment's last commit up to an LSN, or None without such one.
-
-    ``scope`` is that before the segment, and is changed.
-    """
-    before = segment.header.before.carry
-    last = None
-    in_block = before.in_block
-    for number, part in enumerate(segment.parts):
-        if part.summary.new_session:
-            in_block = False
-        for index, event in enumerate(part.summary.events(in_block)):
+def _relations_in(log: SegmentSequence, number: int, lsn: int) -> Scope | None:
+    """Return the scope after a segment's last commit up to an LSN, or None without such one."""
+    segment = log.segment(number)
+    parts = segment.parts
+    later = next((at for at, part in enumerate(parts) if part.delivered_lsn > lsn), len(parts))
+    # Only a new session can repeat transactions that were delivered before.
+    if any(part.summary.new_session for part in parts[later + 1 :]):
+        later = len(parts)
+    in_block = _in_block_before(segment)
+    before = segment.header.before.carry.delivered_lsn
+    for place in range(min(later, len(parts) - 1), -1, -1):
+        last = None
+        events = parts[place].summary.events(in_block[place])
+        for index, event in enumerate(events):
             commit_lsn = getattr(event, "commit_lsn", None)
-            if commit_lsn is not None and before.delivered_lsn < commit_lsn <= lsn:
-                last = number, index
+            if commit_lsn is not None and before < commit_lsn <= lsn:
+                last = index
+        if last == len(events) - 1 and events:
+            return log.state_before(number, place + 1).scope
+        if last is not None:
+            return _after_event(log.state_before(number, place), parts[place], last + 1)
+    return None
+
+
+def _in_block_before(segment: Segment) -> list[bool]:
+    """Return, for each part of a segment, whether it begins inside a stream block."""
+    in_block = segment.header.before.carry.in_block
+    found = []
+    for part in segment.parts:
+        in_block = in_block and not part.summary.new_session
+        found.append(in_block)
         if part.summary.ends_in_block is not None:
             in_block = part.summary.ends_in_block
-    if last is None:
-        return None
-    number, index = last
-    resolver = Resolver(before.with_scope(scope), _NullListener())
-    for part in segment.parts[: number + 1]:
-        if part.summary.new_session:
-            resolver.new_session()
-        stop = index + 1 if part is segment.parts[number] else None
-        apply_summary(part.summary, resolver, skip=True, stop=stop)
-    carry: Carry = resolver.carry
-    return carry.scope
+    return found
+
+
+def _after_event(before: PartState, part: SegmentPart, stop: int) -> Scope:
+    """Return the relations known after the first events of a part."""
+    scope = before.scope.branch()
+    resolver = Resolver(before.log.carry.with_scope(scope), _NullListener())
+    if part.summary.new_session:
+        resolver.new_session()
+    apply_summary(part.summary, resolver, skip=True, stop=stop)
+    return before.scope.with_changes(scope.changes())
 
 
 class _NullListener:

@@ -182,7 +182,7 @@ class SealedSegments:
         if first < stop:
             self.prefetch(range(first, stop))
             before = [(self._rows[name], 0, 1) for name in self.names[start:first]]
-            scope = LogIndex([*pieces, *before], known).scope_before(first)
+            scope = LogIndex([*pieces, *before], known).scope_before(first).copy()
         for number in range(first, stop):
             segment = self[number]
             declared = segment.declared(scope)

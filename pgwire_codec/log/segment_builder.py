@@ -17,7 +17,7 @@ from pgwire_codec.log.state import LogState, StateTracker
 from pgwire_codec.log.table_counts import TableCounter
 from pgwire_codec.parallel import summarise_pieces
 from pgwire_codec.protocol.tags import COMMITS
-from pgwire_codec.transactions.carry import RelationVersion, Scope
+from pgwire_codec.transactions.carry import RelationVersion, Scope, unique_versions
 from pgwire_codec.transactions.summary import Summariser, Summary
 
 #: Message bytes of a part, by default.
@@ -65,6 +65,8 @@ class SegmentBuilder:
         self.parts: list[SegmentPart] = []  # that have ended
         self._waiting: list[pa.RecordBatch] = []  # to be described: they cost the same as one
         self._waiting_bytes = 0
+        #: Number of versions of relations that were sent, and those that were not valid before.
+        self._declared: tuple[int, tuple[RelationVersion, ...]] = (0, ())
         self._delivered_lsn: int | None = None  # after the last batch, once it was asked for
         self._begin_part(new_session=header.new_session)
 
@@ -146,12 +148,8 @@ class SegmentBuilder:
         """Return the description of the segment up to the last batch."""
         tracker, parts = self._closed_parts()
         first, last = (None, None) if self._times is None else self._times
-        known = self._scope.relations
-        declared: list[RelationVersion] = []
-        for version in dict.fromkeys(tracker.versions):
-            oid = version.relation.oid
-            if oid not in known or known[oid][1] != version:
-                declared.append(version)
+        if len(tracker.versions) != self._declared[0]:
+            self._declared = len(tracker.versions), self._unknown(tracker.versions)
         return Segment(
             header=self.header,
             sealed=sealed,
@@ -167,8 +165,17 @@ class SegmentBuilder:
             delivered_lsn=tracker.carry.delivered_lsn,
             parts=tuple(parts),
             tables=self._counter.counts(),
-            versions=tuple(declared),
+            versions=self._declared[1],
             opened=tracker.state.opened,
+        )
+
+    def _unknown(self, versions: list[RelationVersion]) -> tuple[RelationVersion, ...]:
+        """Return those of some versions that were not valid before the segment."""
+        known = self._scope.relations
+        return tuple(
+            version
+            for version in unique_versions(versions)
+            if known.get(version.relation.oid, (0, None))[1] != version
         )
 
     def _begin_part(self, *, new_session: bool) -> None:

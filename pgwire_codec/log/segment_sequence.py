@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from pgwire_codec.errors import LogError
-from pgwire_codec.log.bounds import Manifest
+from pgwire_codec.log.bounds import Manifest, Watermark
 from pgwire_codec.log.directory import Directory, check_end, not_a_log, read_directory
 from pgwire_codec.log.growing_reader import GrowingReader
 from pgwire_codec.log.index import LogIndex
+from pgwire_codec.log.part_states import PartState, PartStates
 from pgwire_codec.log.partition import LogPosition
 from pgwire_codec.log.sealed_segments import SealedSegments
 from pgwire_codec.log.segment import Segment, first_ordinal_of
@@ -19,7 +20,7 @@ from pgwire_codec.log.state import StateTracker
 from pgwire_codec.log.store import open_store
 from pgwire_codec.log.store_errors import MissingFileError
 from pgwire_codec.log.type_record import TypeRecord
-from pgwire_codec.transactions.carry import RelationVersion, Scope
+from pgwire_codec.transactions.carry import RelationVersion, Scope, unique_versions
 from pgwire_codec.transactions.committed import Committed
 from pgwire_codec.types import TypeRegistry, UserType, default_registry, registry_with
 
@@ -54,11 +55,24 @@ class SegmentSequence:
         self._reader: GrowingReader | None = None
         self._sealed_readers: dict[str, GrowingReader] = {}
         self._begin: LogPosition | None = None
+        self._states = PartStates()
+        self._versions: tuple[object, object, tuple[RelationVersion, ...]] = (None, None, ())
+        self._versions_by_oid: dict[int, list[RelationVersion]] | None = None
+        self._watermark: Watermark | None
+        self._user_types: tuple[UserType, ...] | None
         self.refresh()
 
     def refresh(self) -> None:
         """Read the log's directory again, for what was flushed, pruned or joined meanwhile."""
-        found = read_directory(self._store, self._directory.manifest)
+        found = read_directory(self._store, self._directory)
+        if found.sealed is not self._directory.sealed:
+            self._take_segments(found)
+        self._directory = found
+        self._watermark = found.watermark
+        self._user_types = None
+
+    def _take_segments(self, found: Directory) -> None:
+        """Take note of segments that were begun, sealed, pruned or joined meanwhile."""
         if not found.is_log:
             raise not_a_log(self._store)
         names = [*found.sealed, *([] if found.growing is None else [found.growing])]
@@ -68,13 +82,10 @@ class SegmentSequence:
             for name in list(self._sealed_readers)[:-_READERS]:
                 del self._sealed_readers[name]
             self._reader = None
-        self._user_types: tuple[UserType, ...] | None = None
         if self._begin is not None and names[:1] != self._names[:1]:
             self._begin = None
         self._names = names
-        self._directory = found
         self.manifest = found.manifest or Manifest(found.watermark.log_id, 0)  # type: ignore[union-attr]
-        self._watermark = found.watermark
         self._growing = found.growing
 
     @property
@@ -102,17 +113,22 @@ class SegmentSequence:
         return segment if reader is None else reader.complete(segment)
 
     def scope_before(self, number: int) -> Scope:
-        """Return the relations known before a segment, or after the last one: a copy.
+        """Return the relations known before a segment, or after the last one.
 
-        Raises ``LogError`` when a sidecar that declares some is damaged.
+        The scope must not be changed. Raises ``LogError`` when a sidecar that declares some is
+        damaged.
         """
         scope = self._sealed.index.scope_before(min(number, len(self._sealed)))
         if number <= len(self._sealed):
             return scope
         self._grow()
         assert self._reader is not None
-        scope.update(self._reader.declared)
-        return scope
+        return scope.with_changes(self._reader.declared)
+
+    def state_before(self, number: int, place: int) -> PartState:
+        """Return the state before one of a segment's parts, or after the last one."""
+        segment = self.segment(number)
+        return self._states.before(segment, place, lambda: self.scope_before(number))
 
     @property
     def segments(self) -> list[Segment]:
@@ -171,10 +187,23 @@ class SegmentSequence:
     @property
     def versions(self) -> tuple[RelationVersion, ...]:
         """All versions of relations that the log contains, in order."""
-        found = list(self._unless_compacted(lambda: self._sealed.index.versions))
-        if self._growing is not None:
-            found += self._grow().versions
-        return tuple(dict.fromkeys(found))
+        sealed = self._unless_compacted(lambda: self._sealed.index.versions)
+        growing = () if self._growing is None else self._grow().versions
+        known, grown, found = self._versions
+        if known is not sealed or grown is not growing:
+            found = unique_versions([*sealed, *growing])
+            self._versions = sealed, growing, found
+            self._versions_by_oid = None
+        return found
+
+    def versions_of(self, oid: int) -> Sequence[RelationVersion]:
+        """Return the versions of one relation, in order; none of an unknown one."""
+        versions = self.versions
+        if self._versions_by_oid is None:
+            self._versions_by_oid = {}
+            for version in versions:
+                self._versions_by_oid.setdefault(version.relation.oid, []).append(version)
+        return self._versions_by_oid.get(oid, ())
 
     def number_of(self, ordinal: int) -> int:
         """Return the number of the segment for an ordinal; -1 before all segments."""

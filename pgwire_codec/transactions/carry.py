@@ -7,7 +7,7 @@ are open (and their subtransactions), never with messages or with transactions t
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Collection, MutableMapping
+from collections.abc import Collection, Iterable, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeVar
 
@@ -34,6 +34,21 @@ class RelationVersion:
     def qualified_name(self) -> str:
         """``schema.table`` as PostgreSQL quotes it; a table of pg_catalog has its bare name."""
         return qualified_name(self.relation.namespace, self.relation.name)
+
+
+def unique_versions(versions: Iterable[RelationVersion]) -> tuple[RelationVersion, ...]:
+    """Return versions of relations, each once, in the order in which they first come.
+
+    To hash a version takes much longer than to compare it with the others of its relation.
+    """
+    found: dict[int, list[RelationVersion]] = {}
+    unique = []
+    for version in versions:
+        of_relation = found.setdefault(version.relation.oid, [])
+        if version not in of_relation:
+            of_relation.append(version)
+            unique.append(version)
+    return tuple(unique)
 
 
 class Position(NamedTuple):
@@ -83,6 +98,14 @@ class Scope:
         self.relations.update(changes.relations)
         self.types.update(changes.types)
         self.names.update(changes.names)
+
+    def with_changes(self, changes: Scope) -> Scope:
+        """Return the scope after the changes of a branch: the same one without changes."""
+        if not (changes.relations or changes.types or changes.names):
+            return self
+        found = self.copy()
+        found.update(changes)
+        return found
 
     def only(self, relations: Collection[int], types: Collection[int]) -> Scope:
         """Return the Relations and Types of these OIDs, without the names of others."""

@@ -371,6 +371,7 @@ def test_a_list_of_files_during_the_removal(
 
     monkeypatch.setattr(LocalStore, "names", raced)
     if opened:
+        reader._directory.watermark = None  # so that the files are listed again
         reader.refresh()
     else:
         reader = log.Log(directory)

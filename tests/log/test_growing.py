@@ -18,8 +18,10 @@ import pgwire_codec as pgc
 from pgwire_codec import log
 from pgwire_codec.errors import LogError
 from pgwire_codec.log import ipc_file, part_joining
+from pgwire_codec.log.local_store import LocalStore
+from pgwire_codec.log.state import StateTracker
 from tests.support import corpus
-from tests.support.build import T, insert, streamed, transaction, wire
+from tests.support.build import T, column, insert, relation, streamed, transaction, wire
 from tests.support.examples import examples
 from tests.support.logs import SOURCE, append
 from tests.transactions.test_splits import rows, serial
@@ -42,14 +44,15 @@ class Counts:
 @pytest.fixture
 def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
     found = Counts()
-    read = ipc_file.from_stored
+    read = ipc_file._stored_batches
 
-    def count(records: Any, *arguments: Any, **options: Any) -> Any:
-        found.batches += 1
-        found.messages += len(records)
-        return read(records, *arguments, **options)
+    def count(*arguments: Any) -> Any:
+        for batch in read(*arguments):
+            found.batches += 1
+            found.messages += len(batch.records)
+            yield batch
 
-    monkeypatch.setattr(ipc_file, "from_stored", count)
+    monkeypatch.setattr(ipc_file, "_stored_batches", count)
     return found
 
 
@@ -241,3 +244,76 @@ def opened(directory: Path) -> Iterator[Any]:
             file.write(bytes([byte[0] ^ 1]))
 
     yield change
+
+
+def test_a_refresh_lists_the_files_when_segments_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[int] = []
+    names = LocalStore.names
+
+    def list_names(store: LocalStore) -> list[str]:
+        found = names(store)
+        listed.append(len(found))
+        return found
+
+    with log.LogWriter(tmp_path, SOURCE) as writer:
+        append(writer, wire([T]))
+        writer.flush()
+        reader = log.Log(tmp_path)
+        monkeypatch.setattr(LocalStore, "names", list_names)
+        for number in range(20):
+            append(writer, one_row(number))
+            writer.flush()
+            reader.refresh()
+            assert reader.end.lsn == 100 + number
+        assert listed == []
+        writer.seal()
+        reader.refresh()
+        assert (len(listed), len(reader)) == (1, 1)
+        append(writer, one_row(20))
+        writer.flush()
+        reader.refresh()
+        assert (len(listed), len(reader)) == (2, 2)
+        writer.seal()
+        reader.refresh()
+        listed.clear()
+        log.prune(tmp_path, 119)
+        reader.refresh()
+        assert len(reader) == 1
+        reader.refresh()
+    assert decode(reader.plan()) == [120]
+
+
+def test_many_relations_do_not_matter_to_a_turn(tmp_path: Path) -> None:
+    """A turn applies the events of new parts, and returns what it knows of other relations."""
+    tables = [relation(oid, column("id", "int4", key=True), name=f"t{oid}") for oid in range(2, 99)]
+    with log.LogWriter(tmp_path, SOURCE) as writer:
+        append(writer, wire([T, *transaction(*tables, lsn=1)]))
+        writer.flush()
+        reader = log.Log(tmp_path)
+        reader.plan()
+        versions, scope = reader.versions, reader.relations_at()
+        assert len(versions) == len(scope.relations) == 98
+        applied: list[int] = []
+        with pytest.MonkeyPatch.context() as patch:
+            apply = StateTracker.apply
+
+            def count(tracker: StateTracker, summary: Any, ordinal: int) -> None:
+                applied.append(len(summary.events(False)))
+                apply(tracker, summary, ordinal)
+
+            patch.setattr(StateTracker, "apply", count)
+            end = reader.end
+            for number in range(1, 30):
+                append(writer, one_row(number))
+                writer.flush()
+                reader.refresh()
+                after, end = end, reader.end
+                applied.clear()
+                assert reader.changed_relations(after, end) == {1}
+                assert decode(reader.plan(after, end, relation_oid=1)) == [100 + number]
+                assert number == 1 or sum(applied) <= 12
+                assert reader.relations_at(end.lsn) is reader.relations_at(after.lsn)
+                assert reader.versions is versions
+                assert len(reader.versions_of(1)) == 1

@@ -236,7 +236,12 @@ def test_a_log_grows_after_its_index(tmp_path: Path) -> None:
                 writer.flush()
                 reader = reader or log.Log(tmp_path)
                 reader.refresh()
-                assert reader.relations_at() == log.Log(tmp_path).relations_at()
+                ours, theirs = (each.relations_at() for each in (reader, log.Log(tmp_path)))
+                # Their clocks only order the relations of one reader.
+                assert {oid: version for oid, (_, version) in ours.relations.items()} == {
+                    oid: version for oid, (_, version) in theirs.relations.items()
+                }
+                assert list(map(ours.named, ours.names)) == list(map(theirs.named, ours.names))
         assert len(index_files(tmp_path)) == (number + 1) // 2
     assert reader is not None
     reader.refresh()

@@ -16,7 +16,7 @@ import pytest
 
 import pgwire_codec as pgc
 from pgwire_codec import log
-from pgwire_codec.log import segment_sequence
+from pgwire_codec.log import growing_reader
 from pgwire_codec.log.reader import Log
 from tests.support import build
 from tests.support.logs import SOURCE
@@ -91,7 +91,7 @@ def test_the_growing_segment_counts(folder: Path, monkeypatch: pytest.MonkeyPatc
         )
         writer.flush()
         planned = log.Retention(max_bytes=sum(sizes))
-        monkeypatch.setattr(segment_sequence, "read_growing", None)
+        monkeypatch.setattr(growing_reader, "read_growing", None)
         assert planned.needless_lsn(log.Log(folder)) == 100
         monkeypatch.undo()
         assert kept(folder, max_bytes=sum(sizes))[0] == 200
