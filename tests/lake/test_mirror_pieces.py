@@ -11,6 +11,7 @@ import pytest
 
 from pgwire_codec import log
 from pgwire_codec.lake.log_range import pieces_of
+from pgwire_codec.log import segment_sequence
 from pgwire_codec.log.relation_history import RelationHistory
 from tests.support import build
 from tests.support.build import column
@@ -77,8 +78,8 @@ def test_many_tables_read_the_versions_of_relations_once(
     def counted(name: str, get: Any) -> Any:
         return lambda *arguments: [lists.append(name), get(*arguments)][1]
 
-    versions = property(counted("versions", log.Log.versions.fget))
-    monkeypatch.setattr(log.Log, "versions", versions)
+    unique = counted("versions", segment_sequence.unique_versions)
+    monkeypatch.setattr(segment_sequence, "unique_versions", unique)
     monkeypatch.setattr(log.Log, "relations_at", counted("known", log.Log.relations_at))
     mirror = MirrorOf(None, tmp_path, "local")
     mirror.run()
