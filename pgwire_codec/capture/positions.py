@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -11,6 +11,11 @@ from pgwire_codec.protocol.tags import CLOSES, ENDS, OPENS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+#: Messages that are counted one by one: numpy takes as long for a hundred.
+_FEW: Final = 16
+_MESSAGE: Final = ord("M")
 
 
 class Positions:
@@ -39,7 +44,9 @@ class Positions:
 
     def add_messages(self, tags: NDArray[np.uint8], lsns: NDArray[np.uint64]) -> None:
         """Count in messages: the first byte of each, and the LSN of its frame."""
-        if not len(tags):
+        if len(tags) <= _FEW:
+            for tag, lsn in zip(tags.tolist(), lsns.tolist(), strict=True):
+                self._add(tag, lsn)
             return
         self.received = max(self.received, int(lsns.max()))
         opens = tagged(tags, OPENS)
@@ -56,6 +63,17 @@ class Positions:
             self.reached = max(self.reached, last)
         if len(turns):
             self.is_open = bool(opens[turns[-1]])
+
+    def _add(self, tag: int, lsn: int) -> None:
+        """Count in one message."""
+        self.received = max(self.received, lsn)
+        if tag in ENDS or (tag == _MESSAGE and not self.is_open):
+            self.required = max(self.required, lsn)
+            self.reached = max(self.reached, lsn)
+        if tag in OPENS:
+            self.is_open = True
+        elif tag in CLOSES:
+            self.is_open = False
 
     def add_keepalive(self, wal_end: int) -> None:
         """Count in a keepalive: the server has sent everything up to ``wal_end``."""

@@ -70,10 +70,10 @@ class _Background:
         if not self._starting.acquire(timeout=_START_SECONDS):
             raise MemoryError("the thread that writes the log did not start")
 
-    def submit(self, call: Callable[..., None], *arguments: Any, **named: Any) -> Future[None]:
+    def submit(self, call: Callable[[], None]) -> Future[None]:
         """Queue a call; its future has the exception of the first failed call, if there is one."""
         done: Future[None] = Future()
-        self._calls.put((done, partial(call, *arguments, **named)))
+        self._calls.put((done, call))
         return done
 
     def wait(self, done: Future[None], seconds: float) -> bool:
@@ -112,6 +112,11 @@ class _Background:
                 done.set_result(None)
             else:
                 done.set_exception(self._failure)
+
+
+def _call(*calls: Callable[[], None]) -> None:
+    for call in calls:
+        call()
 
 
 class ReceiveLoop:
@@ -173,6 +178,7 @@ class ReceiveLoop:
         # It writes while this thread reads: a walsender blocks while its client does not read.
         self._background = _Background()
         self._writing: deque[Future[None]] = deque()
+        self._unwritten: Callable[[], None] | None = None  # call for the last batch
         self._flush: _Flush | None = None
 
     def run(self, until_lsn: int | None, idle_seconds: float | None) -> None:
@@ -220,6 +226,7 @@ class ReceiveLoop:
                 self._status_board.progressed()
                 if self._is_due(now):
                     self._begin_flush()
+            self._begin_write()
             if until_lsn is not None and capture.has_passed(until_lsn):
                 return
             if idle_seconds is not None and now - last_message >= idle_seconds:
@@ -234,11 +241,16 @@ class ReceiveLoop:
         if self._arrived is not None:
             self._arrived(batch)
         self._unflushed += batch.nbytes
-        arguments = (batch.messages(), batch.lsn, batch.time)
-        self._writing.append(self._background.submit(self._writer.append, *arguments))
+        self._unwritten = partial(self._writer.append, batch.messages(), batch.lsn, batch.time)
+        self._report(batch)
+
+    def _begin_write(self) -> None:
+        """Begin to write the last batch, unless a flush does."""
+        if self._unwritten is not None:
+            self._writing.append(self._background.submit(self._unwritten))
+            self._unwritten = None
         while self._writing and (self._writing[0].done() or len(self._writing) > _MOST_BUFFERED):
             self._await(self._writing.popleft())
-        self._report(batch)
 
     def _await(self, writing: Future[None]) -> None:
         """Wait for a write, and keep the connection alive meanwhile."""
@@ -269,7 +281,10 @@ class ReceiveLoop:
         """Begin to make durable all that was received so far."""
         received = self._capture.received_lsn
         lsn = max(self._confirmable_lsn, self._durable_lsn)
-        done = self._background.submit(self._writer.flush, confirm_lsn=lsn, received_lsn=received)
+        flush = partial(self._writer.flush, confirm_lsn=lsn, received_lsn=received)
+        # One call for both: each one wakes the thread, and the two contend for the interpreter.
+        append, self._unwritten = self._unwritten, None
+        done = self._background.submit(flush if append is None else partial(_call, append, flush))
         done.add_done_callback(lambda _: self._capture.wake())
         self._flush = _Flush(done, lsn, received, has_messages=self._unflushed > 0)
         # While messages arrive faster than this, each pause is longer, and its flush larger.

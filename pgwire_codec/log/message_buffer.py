@@ -11,6 +11,9 @@ import pyarrow as pa
 
 from pgwire_codec.log.message_columns import SCHEMA, column
 
+#: The columns of :data:`SCHEMA` without the ordinals, which a writer adds.
+_UNNUMBERED: Final = pa.schema([field for field in SCHEMA if field.name != "ordinal"])
+
 _BYTES: Final = (bytes, bytearray, memoryview, type(None))  # a null has an error of its own
 
 
@@ -49,6 +52,12 @@ class MessageBuffer:
         column = piece.column("data")
         offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset :]
         start, count = 0, piece.num_rows
+        size = int(offsets[count]) - int(offsets[0])
+        if count and self._part + size < self._part_bytes:
+            self._pieces.append(piece)
+            self.messages += count
+            self._part += size
+            return
         while start < count:
             full = int(offsets[start]) + self._part_bytes - self._part
             stop = 1 + int(np.searchsorted(offsets[1 : count + 1], full))
@@ -66,7 +75,7 @@ class MessageBuffer:
 
 
 def to_batches(data: Any, lsn: npt.ArrayLike, time: npt.ArrayLike) -> list[pa.RecordBatch]:
-    """Return messages as record batches of the log's schema, not yet numbered.
+    """Return messages as record batches of the log's columns, without ordinals.
 
     Raises ``ValueError`` for invalid input.
     """
@@ -92,11 +101,10 @@ def to_batches(data: Any, lsn: npt.ArrayLike, time: npt.ArrayLike) -> list[pa.Re
     for chunk in data.chunks if isinstance(data, pa.ChunkedArray) else [data]:
         stop = start + len(chunk)
         columns = [
-            column(np.zeros(len(chunk), np.int64), "ordinal"),  # the writer numbers them
             column(lsns[start:stop].astype(np.uint64), "lsn"),
             column(times[start:stop], "time"),
             chunk,
         ]
-        pieces.append(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+        pieces.append(pa.RecordBatch.from_arrays(columns, schema=_UNNUMBERED))
         start = stop
     return pieces

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import numpy as np
@@ -24,6 +25,13 @@ from pgwire_codec.transactions.summary import Summariser, Summary
 PART_BYTES: Final = 8 << 20
 
 _MOST_WAITING: Final = 64 << 10  # message bytes that are described at once
+
+#: Tags of messages that commit a transaction, and those of plain transactions on end.
+_COMMIT: Final = re.compile(b"[%s]" % COMMITS)
+_PLAIN: Final = re.compile(rb"(?:B[IUDTRYOM]*C)+")
+_BEGIN_OR_COMMIT: Final = re.compile(rb"[BC]")
+_BEGIN_BYTES: Final = 1 + 8 + 8 + 4  # tag, final LSN, commit time, transaction ID
+_COMMIT_BYTES: Final = 1 + 1 + 8 + 8 + 8  # tag, flags, commit LSN, end LSN, commit time
 
 
 class SegmentBuilder:
@@ -233,17 +241,28 @@ def _delivered_after(messages: Messages, delivered_lsn: int) -> int | None:
 
     Returns None if only a description shows it.
     """
-    size = int(messages.offsets[-1] - messages.offsets[0])
-    if size >= _MOST_WAITING:  # they are described at once
+    starts = messages.offsets[:-1]
+    if int(messages.offsets[-1] - starts[0]) >= _MOST_WAITING:  # they are described at once
         return None
-    table = Decoder.codec.scan(messages, skip=True)
-    if not tagged(table.kind, COMMITS).any():
+    if (messages.offsets[1:] == starts).any():  # messages without a tag
+        return None
+    tags = messages.data[starts].tobytes()
+    if not _COMMIT.search(tags):
         return delivered_lsn
-    found = Decoder.codec.runs(messages, table)
-    spans = [(segment.start, segment.stop) for segment in found.segments]
-    if messages.tag(0) == b"B" and spans == [(0, len(messages))]:
-        return max(delivered_lsn, int(found.transactions.commit_lsn[-1]))
-    return None
+    if not _PLAIN.fullmatch(tags):
+        return None
+    begun = 0
+    for found in _BEGIN_OR_COMMIT.finditer(tags):
+        message = messages[found.start()]
+        if found[0] == b"B":
+            if len(message) != _BEGIN_BYTES:
+                return None
+            begun = int.from_bytes(message[1:9], "big")
+        elif len(message) != _COMMIT_BYTES or int.from_bytes(message[2:10], "big") != begun:
+            return None
+        else:
+            delivered_lsn = max(delivered_lsn, begun)
+    return delivered_lsn
 
 
 class _Commits:

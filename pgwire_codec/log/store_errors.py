@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import TracebackType
 
 import pyarrow as pa
 
@@ -57,19 +58,31 @@ def creating(path: object, *, is_remote: bool = False) -> Iterator[None]:
         ) from error
 
 
-@contextmanager
-def writing(path: object, *, is_remote: bool = False) -> Iterator[None]:
+class writing:  # noqa: N801  (a context, which is entered several times a flush)
     """Convert errors of the writing of a file."""
-    try:
-        yield
-    except OSError as error:
-        is_full = _is_full(error)
-        advice = "Free some space" if is_full else "Remove the cause"
-        raise LogError(
-            f"cannot write {path}: {_reason(error)}",
-            hint=f"{advice} and open the log again. Flushed messages are safe.",
-            is_transient=is_full or is_remote,
-        ) from error
+
+    __slots__ = ("_is_remote", "_path")
+
+    def __init__(self, path: object, *, is_remote: bool = False) -> None:
+        self._path = path
+        self._is_remote = is_remote
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if isinstance(error, OSError):
+            is_full = _is_full(error)
+            advice = "Free some space" if is_full else "Remove the cause"
+            raise LogError(
+                f"cannot write {self._path}: {_reason(error)}",
+                hint=f"{advice} and open the log again. Flushed messages are safe.",
+                is_transient=is_full or self._is_remote,
+            ) from error
 
 
 def too_short(path: object, size: int, wanted: int) -> LogError:

@@ -377,7 +377,7 @@ class LogWriter:
         segment = self._begin_segment() if self._growing is None else self._growing
         bytes_before, message_bytes_before = segment.bytes, segment.message_bytes
         ordinals = np.arange(self._ordinal, self._ordinal + records.num_rows, dtype=np.int64)
-        columns = [column(ordinals, "ordinal"), *records.columns[1:]]
+        columns = [column(ordinals, "ordinal"), *records.columns]
         segment.write(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
         self._ordinal += records.num_rows
         written = self.statistics

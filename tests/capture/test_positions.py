@@ -6,7 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from pgwire_codec.capture import positions as positions_module
 from pgwire_codec.capture.positions import Positions
 
 
@@ -104,3 +107,20 @@ def test_it_is_the_same_however_messages_are_cut() -> None:
         assert [getattr(whole, name) for name in Positions.__slots__] == [
             getattr(single, name) for name in Positions.__slots__
         ], tags
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("BCIRMSEcApPbKrYO"), st.integers(0, 500)), max_size=16),
+    st.booleans(),
+)
+def test_few_messages_count_as_many_do(messages: list[tuple[str, int]], is_open: bool) -> None:
+    found = []
+    for few in (0, 16):
+        positions = Positions(100)
+        positions.is_open = is_open
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(positions_module, "_FEW", few)
+            if messages:
+                feed(positions, *messages)
+        found.append([getattr(positions, name) for name in Positions.__slots__])
+    assert found[0] == found[1]
