@@ -1,4 +1,9 @@
-"""Comparison of Arrow arrays, element by element; masks and numbers of rows."""
+"""Comparison of Arrow arrays, element by element; masks and numbers of rows.
+
+Values are equal if the server sends the same for them. Operators of types may call others equal:
+0 and -0, or numeric 1.0 and 1.00. But the server sends the old key whenever its bytes change, and
+deletes have the key as it is stored.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,7 @@ Numbers = npt.NDArray[np.int64]
 def differs(left: pa.Array, right: pa.Array) -> Mask:
     """Return where two arrays of a type and length differ, as ``IS DISTINCT FROM`` does.
 
-    NULL equals NULL, and NaN equals NaN.
+    NULL equals NULL, NaN equals NaN, and -0.0 differs from 0.0.
     """
     is_null = mask_of(left.is_null()), mask_of(right.is_null())
     if pa.types.is_list(left.type):
@@ -24,10 +29,9 @@ def differs(left: pa.Array, right: pa.Array) -> Mask:
         for one, other in zip(left.flatten(), right.flatten(), strict=True):
             different |= differs(one, other)
     else:
-        different = mask_of(pc.not_equal(left, right).fill_null(False))
         if pa.types.is_floating(left.type):
-            nan = pc.and_(pc.is_nan(left), pc.is_nan(right)).fill_null(False)
-            different &= ~mask_of(nan)
+            left, right = float_bits(left), float_bits(right)
+        different = mask_of(pc.not_equal(left, right).fill_null(False))
     return np.where(is_null[0] | is_null[1], is_null[0] != is_null[1], different)
 
 
@@ -43,6 +47,14 @@ def _lists_differ(left: pa.ListArray, right: pa.ListArray) -> Mask:
     ]
     different[rows[differs(*elements)]] = True
     return different
+
+
+def float_bits(column: pa.Array) -> pa.Array:
+    """Return the bits of floating-point values as integers, which are the same for each NaN."""
+    values = column.fill_null(0).to_numpy(zero_copy_only=False)
+    usual = np.where(np.isnan(values), np.nan, values).astype(values.dtype)
+    bits = usual.view(f"i{usual.dtype.itemsize}")
+    return pa.array(bits, mask=mask_of(column.is_null()))
 
 
 def mask_of(array: pa.BooleanArray | pa.ChunkedArray) -> Mask:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pgwire_codec.lake.comparison import Numbers
+from pgwire_codec.lake.comparison import Numbers, float_bits
 
 
 def group_codes(columns: Sequence[pa.Array]) -> Numbers:
@@ -64,20 +64,10 @@ def _numbers(indices: pa.Array) -> Numbers:
 
 
 def hashable(column: pa.Array) -> pa.Array:
-    """Return a column whose equal values Arrow finds: floats by their bits, lists as texts.
-
-    So -0.0 and 0.0 differ, and NaN equals NaN.
-    """
+    """Return a column whose values Arrow finds equal as :func:`differs` does: lists as texts."""
     if pa.types.is_floating(column.type):
-        return _bits(column)
+        return float_bits(column)
     if pa.types.is_nested(column.type):
         texts = [None if value is None else repr(value) for value in column.to_pylist()]
         return pa.array(texts, pa.string())
     return column
-
-
-def _bits(column: pa.Array) -> pa.Array:
-    values = column.fill_null(0).to_numpy(zero_copy_only=False)
-    usual = np.where(np.isnan(values), np.nan, values).astype(values.dtype)
-    bits = usual.view(f"i{usual.dtype.itemsize}")
-    return pa.array(bits, mask=column.is_null().to_numpy(zero_copy_only=False))

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pgwire_codec.lake.comparison import Numbers, differs
-from pgwire_codec.lake.key_codes import hashable, match_codes
+from pgwire_codec.lake.key_codes import match_codes
 from pgwire_codec.lake.row_hashes import row_hashes
 from pgwire_codec.lake.table_files import DataFile, TableFiles
 
@@ -86,7 +86,7 @@ class KeyIndex:
             if not len(positions):
                 break
             one, other = row.take(pa.array(positions)), key.take(pa.array(numbers))
-            equal = ~differs(hashable(one), hashable(other))
+            equal = ~differs(one, other)
             positions, numbers = positions[equal], numbers[equal]
         return positions, numbers
 

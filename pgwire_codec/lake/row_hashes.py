@@ -50,7 +50,7 @@ def combined(hashes: Iterable[Hashes], seed: int = 0) -> Hashes:
 
 
 def column_hashes(column: pa.Array) -> Hashes:
-    """Return a hash of each value: equal values have the same, NaN and -0.0 included."""
+    """Return a hash of each value: equal values have the same, NaN included."""
     kind = column.type
     if pa.types.is_list(kind):
         hashes = _of_lists(column)
@@ -75,8 +75,7 @@ def _bits(column: pa.Array) -> Hashes:
         numbers = _filled(column, False)
     elif pa.types.is_floating(kind):
         values = _filled(column, 0).astype(np.float64)
-        # Equal values have equal bits then: -0.0 equals 0.0, and NaN equals NaN.
-        numbers = (np.where(np.isnan(values), np.nan, values) + 0.0).view(np.int64)
+        numbers = np.where(np.isnan(values), np.nan, values).view(np.int64)
     else:
         if not pa.types.is_integer(kind):  # dates and times
             column = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())

@@ -59,13 +59,13 @@ def test_only_the_value_counts(data: st.DataObject) -> None:
     assert column_hashes(taken).tolist() == [alone[0]] * 3
 
 
-def test_widths_and_signs_of_numbers_do_not_count() -> None:
+def test_widths_of_numbers_do_not_count() -> None:
     for numbers in (pa.int16(), pa.int32(), pa.int64()):
         assert column_hashes(pa.array([-5], numbers)) == column_hashes(pa.array([-5], pa.int64()))
     for floats in (pa.float32(), pa.float64()):
         nans = pa.array([*struct.unpack("2d", bytes.fromhex("0100000000f8ff7f" * 2))], floats)
         assert column_hashes(nans)[0] == column_hashes(pa.array([float("nan")], pa.float64()))[0]
-        assert column_hashes(pa.array([-0.0], floats))[0] == column_hashes(pa.array([0.0]))[0]
+        assert column_hashes(pa.array([-0.0], floats))[0] != column_hashes(pa.array([0.0]))[0]
 
 
 def test_values_under_a_null_do_not_count() -> None:
