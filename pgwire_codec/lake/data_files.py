@@ -228,6 +228,7 @@ class _FileWriter:
                     self._schema,
                     use_dictionary=_repeated(group),
                     write_statistics=_with_statistics(self._schema),
+                    write_page_checksum=True,
                     version="2.6",
                     coerce_timestamps="us",
                 )

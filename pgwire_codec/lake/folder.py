@@ -1,13 +1,14 @@
 """Files below a folder, on a local disk or in an object store, as tables need them.
 
-A file that is created is durable, and does not overwrite another one. obstore is the object store
-of delta-rs for Python: its options and credentials are the same.
+A file that is created is durable, with the folders that it is in, and does not overwrite another
+one. obstore is the object store of delta-rs for Python: its options and credentials are the same.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import re
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -31,6 +32,9 @@ _OF_CLIENT: Final = frozenset({
     "http1_only", "http2_only", "pool_idle_timeout", "pool_max_idle_per_host", "proxy_url",
     "timeout", "user_agent",
 })  # fmt: skip
+
+#: Beginning of a URI, or of a path with a drive.
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 class Folder(Protocol):
@@ -71,6 +75,9 @@ class Folder(Protocol):
     def remove(self, path: str) -> None:
         """Remove a file if it exists."""
 
+    def sync(self, *paths: str) -> None:
+        """Make files of one directory durable that another program has written."""
+
 
 def open_folder(uri: str, options: Mapping[str, str] | None = None) -> Folder:
     """Return the folder with a path or URI; ``options`` are those of delta-rs's stores."""
@@ -79,6 +86,12 @@ def open_folder(uri: str, options: Mapping[str, str] | None = None) -> Folder:
     if uri.startswith("file://"):
         return LocalFolder(Path(uri.removeprefix("file://")))
     return ObjectFolder(uri.rstrip("/"), options or {})
+
+
+def is_inside(path: str) -> bool:
+    """Return whether a path relative to a folder is below it; one with a scheme is not relative."""
+    parts = path.replace("\\", "/").split("/")
+    return bool(parts[0]) and not _SCHEME.match(path) and ".." not in parts
 
 
 class LocalFolder:
@@ -151,19 +164,49 @@ class LocalFolder:
 
     def move(self, path: str, target: str) -> None:
         moved = self._path / target
-        moved.parent.mkdir(parents=True, exist_ok=True)
+        _make_directory(moved.parent)
         (self._path / path).replace(moved)
         _sync_directory(moved.parent)
-        _sync_directory(moved.parent.parent)  # the directory may be new
 
     def remove(self, path: str) -> None:
         (self._path / path).unlink(missing_ok=True)
+
+    def sync(self, *paths: str) -> None:
+        for path in paths:
+            with (self._path / path).open("r+b") as file:
+                os.fsync(file.fileno())
+        for directory in {(self._path / path).parent for path in paths}:
+            _sync_directory(directory)
+
+
+#: Directories whose entries in those above them this process has made durable.
+_DURABLE: Final[set[Path]] = set()
+
+
+def _make_directory(path: Path) -> None:
+    """Create a directory if need be; it is durable then, with those above it.
+
+    A process that created it may have ended before. So one that exists is durable only once this
+    process has made it so: up to the mount point, or to a directory that it cannot have changed.
+    """
+    if path in _DURABLE and path.is_dir():
+        return
+    parent = path.parent
+    if not path.exists():
+        _make_directory(parent)
+        path.mkdir(exist_ok=True)
+        _sync_directory(parent)
+    elif os.access(parent, os.W_OK) and path.stat().st_dev == parent.stat().st_dev:
+        if path != parent:
+            _make_directory(parent)
+        _sync_directory(parent)
+    _DURABLE.add(path)
 
 
 @contextmanager
 def _new_file(path: Path) -> Iterator[BinaryIO]:
     """Open a new file, whose content is on disk at the end."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _make_directory(path.parent)
     with path.open("xb") as file:
         yield file
         file.flush()
@@ -244,6 +287,9 @@ class ObjectFolder:
     def remove(self, path: str) -> None:
         with suppress(FileNotFoundError):
             self._store.delete(path)
+
+    def sync(self, *paths: str) -> None:
+        """Do nothing: an object is durable once it exists."""
 
 
 class _ObjectReader(io.RawIOBase):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pgwire_codec.errors import TableError
 from pgwire_codec.lake.comparison import Numbers
+from pgwire_codec.lake.damage import reading
 from pgwire_codec.lake.data_files import Bounds
 from pgwire_codec.lake.folder import Folder, open_folder
 from pgwire_codec.lake.vectors import StoredVector, bitmap, positions_of
@@ -63,13 +64,9 @@ class TableFiles:
         """Return the positions of a file's deleted rows."""
         if file.vector is None:
             return bitmap(())
-        try:
+        path = file.vector.path
+        with reading(self.folder, path or file.path, f"deletion vector{'' if path else ' of'}"):
             return file.vector.read(self.folder)
-        except (ValueError, FileNotFoundError) as error:
-            raise TableError(
-                f"a deletion vector of {self.name} cannot be read: {error}",
-                hint="Restore the file, or remove the table, and resume it.",
-            ) from error
 
     def deleted_positions(self, file: DataFile) -> Numbers:
         """Return the positions of a file's deleted rows, ascending."""
@@ -79,7 +76,7 @@ class TableFiles:
 
     def open(self, file: DataFile) -> OpenFile:
         """Open a file. A context manager."""
-        return OpenFile(self.folder.open(file.path), self.field_ids)
+        return OpenFile(self.folder, file, self.field_ids)
 
     def batches(self, file: DataFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a file that are not deleted, in the types of a schema."""
@@ -129,10 +126,19 @@ def grouped(files: Iterable[DataFile], size: int) -> list[list[DataFile]]:
 class OpenFile:
     """An open data file, whose columns have the names and types of the table's."""
 
-    def __init__(self, file: pa.NativeFile, field_ids: Mapping[str, int] | None) -> None:
-        self._file = file
-        self.parquet = pq.ParquetFile(file)
+    def __init__(self, folder: Folder, file: DataFile, field_ids: Mapping[str, int] | None) -> None:
+        self._reading = partial(reading, folder, file.path, "data file")
         self._field_ids = field_ids
+        with self._reading(), ExitStack() as opened:
+            self._file = opened.enter_context(folder.open(file.path))
+            size = self._file.size()
+            if size != file.size:
+                raise ValueError(f"it has {size} bytes, and the table records {file.size}")
+            self.parquet = pq.ParquetFile(self._file, page_checksum_verification=True)
+            rows = self.parquet.metadata.num_rows
+            if file.rows not in (None, rows):
+                raise ValueError(f"it has {rows} rows, and the table records {file.rows}")
+            opened.pop_all()
 
     def __enter__(self) -> OpenFile:
         return self
@@ -175,7 +181,8 @@ class OpenFile:
     def read(self, group: int, schema: pa.Schema) -> pa.Table:
         """Return columns of a row group, in the types of a schema; null if the file lacks them."""
         present = {name: self._names[name] for name in schema.names if name in self._names}
-        found = self.parquet.read_row_group(group, columns=[*present.values()])
+        with self._reading():
+            found = self.parquet.read_row_group(group, columns=[*present.values()])
         count = self.parquet.metadata.row_group(group).num_rows
         columns = [
             found.column(present[column.name]).cast(column.type)

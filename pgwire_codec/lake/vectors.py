@@ -39,12 +39,19 @@ class StoredVector:
     offset: int = 0  # of the blob in the file
     size: int = 0  # of the blob in bytes
     inline: bytes | None = None  # magic number and bitmap of a vector without a file
+    count: int | None = None  # of its positions, if the table records it
 
     def read(self, folder: Folder) -> BitMap64:
         """Return the vector. Raises ``ValueError`` or ``FileNotFoundError``."""
         if self.inline is not None:
-            return deserialize(self.inline)
-        return from_blob(folder.read(self.path, self.offset, self.size))
+            vector = deserialize(self.inline)
+        else:
+            vector = from_blob(folder.read(self.path, self.offset, self.size))
+        if self.count not in (None, len(vector)):
+            raise ValueError(
+                f"a deletion vector has {len(vector)} positions, and the table records {self.count}"
+            )
+        return vector
 
 
 def bitmap(positions: Iterable[int]) -> BitMap64:

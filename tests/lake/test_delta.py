@@ -360,7 +360,7 @@ def test_a_vector_that_is_missing_or_damaged(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="does not match its checksum"):
         _vector(target, file.path)
     path.unlink()
-    with pytest.raises(TableError, match="cannot be read"):
+    with pytest.raises(TableError, match="is missing"):
         _vector(target, file.path)
 
 

@@ -238,7 +238,7 @@ def test_files_that_are_not_supported() -> None:
         "record-count": 2, "content-offset": 4, "content-size-in-bytes": 40,
     }  # fmt: skip
     (scanned,) = scan(columns, file, deletes=[vector]).values()
-    assert (scanned.file.deleted, scanned.file.vector) == (2, StoredVector("data/v", 4, 40))
+    assert (scanned.file.deleted, scanned.file.vector) == (2, StoredVector("data/v", 4, 40, count=2))
     for changes, message in (
         ({"partition": [1]}, "is partitioned"),
         ({"file-format": "orc"}, "data files in the format orc"),

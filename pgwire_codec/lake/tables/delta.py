@@ -16,18 +16,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pgwire_codec import __version__
 from pgwire_codec.errors import TableError
+from pgwire_codec.lake.damage import reading
 from pgwire_codec.lake.data_files import Bounds, FileLayout, bounded_columns
-from pgwire_codec.lake.folder import Folder, open_folder
+from pgwire_codec.lake.folder import Folder, is_inside, open_folder
 from pgwire_codec.lake.position import Position
 from pgwire_codec.lake.table_files import DataFile, TableFiles
 from pgwire_codec.lake.tables.column_steps import AddColumn, ColumnStep
 from pgwire_codec.lake.tables.delta_features import ENABLE_VECTORS, check_features, needed_protocol
 from pgwire_codec.lake.tables.delta_log import (
+    LAST_CHECKPOINT,
     Action,
+    checkpoint_path,
     commit_path,
     expired_files,
     read_state,
@@ -49,6 +51,7 @@ from pgwire_codec.lake.tables.target import (
 )
 
 if TYPE_CHECKING:
+    import deltalake
     from pyroaring import BitMap64
 
     from pgwire_codec.lake.data_files import NewFile
@@ -130,7 +133,8 @@ class DeltaTarget:
         for path, action in self._state.files.items():
             entry = known.get(path)
             if entry is None or entry[0] is not action:
-                entry = action, _data_file(self.name, path, action)
+                with reading(self.folder, path, "entry in the log of the file"):
+                    entry = action, _data_file(self.name, path, action)
             self._files[path] = entry
         files = tuple(file for _, file in self._files.values())
         return TableFiles(self.name, self.folder.uri, files, self._options)
@@ -167,7 +171,7 @@ class DeltaTarget:
             text = "\n".join(map(to_text, [*self._actions(commit, identity), *marked]))
             path = commit_path(state.version + 1)
             if create_commit(self.folder, path, text, partial(self._has, identity)):
-                self._checkpoint_if_due()
+                self._checkpoint()
                 return
             basis.check(self.name, commit, self._basis())
 
@@ -242,7 +246,7 @@ class DeltaTarget:
             if len(vector) == len(before):
                 continue  # the same file with the same vector cannot be removed and added
             yield {"remove": _removal(file, now, changes=True)}
-            rows = self._rows(path, file)
+            rows = self._rows(files, known[path])
             if len(vector) < rows:
                 statistics = _statistics(file) | {"numRecords": rows, "tightBounds": False}
                 new = {**file, "dataChange": True, "stats": to_text(statistics)}
@@ -251,13 +255,13 @@ class DeltaTarget:
         for (file, _), descriptor in zip(marked, descriptors, strict=True):
             yield {"add": file | {"deletionVector": descriptor}}
 
-    def _rows(self, path: str, file: Mapping[str, Any]) -> int:
+    @staticmethod
+    def _rows(files: TableFiles, file: DataFile) -> int:
         """Return the number of a file's rows, deleted ones included."""
-        rows: int | None = _statistics(file).get("numRecords")
-        if rows is not None:
-            return rows
-        with self.folder.open(path) as opened, pq.ParquetFile(opened) as parquet:
-            return int(parquet.metadata.num_rows)
+        if file.rows is not None:
+            return file.rows
+        with files.open(file) as opened:
+            return int(opened.parquet.metadata.num_rows)
 
     def _transactions(self, position: Position, now: int) -> Iterator[Action]:
         for name, value in (
@@ -306,34 +310,42 @@ class DeltaTarget:
             "createdTime": now,
         }
 
-    def _checkpoint_if_due(self) -> None:
-        """Write a checkpoint if the log has grown since the last one; the table has its commit."""
-        try:
-            self._checkpoint()
-        except Exception as error:  # noqa: BLE001  (readers do not need it)
-            _LOGGER.warning("no checkpoint of %s is written: %s", self.name, error)
-
     def _checkpoint(self) -> None:
         """Write a checkpoint by delta-rs if the log has grown since the last one.
 
-        Then files that only old versions have are removed, from time to time, and old commits.
+        The table has its commit by then: an error is a warning, and the next commit tries it again.
         """
         state = self._state
-        if state.commits < _CHECKPOINT_COMMITS and state.commit_bytes < _CHECKPOINT_BYTES:
+        is_long = state.commits >= _CHECKPOINT_COMMITS or state.commit_bytes >= _CHECKPOINT_BYTES
+        if not (is_long or state.damaged):
             return
         import deltalake
 
         state.commits = state.commit_bytes = 0  # after an error, the next one is due later
-        table = deltalake.DeltaTable(self.folder.uri, storage_options=self._options)
-        table.create_checkpoint()
+        try:
+            if state.damaged:  # delta-rs and other programs do not skip them
+                for path in (LAST_CHECKPOINT, *state.damaged):
+                    self.folder.remove(path)
+            table = deltalake.DeltaTable(self.folder.uri, storage_options=self._options)
+            table.create_checkpoint()
+            # Before commits are removed in whose place it is.
+            self.folder.sync(checkpoint_path(table.version()), LAST_CHECKPOINT)
+        except Exception as error:  # noqa: BLE001  (the table has its commit)
+            _LOGGER.warning("%s has no new checkpoint: %s", self.name, error)
+            return
+        state.damaged.clear()
         if time.monotonic() > self._expires:
             self._expires = time.monotonic() + _EXPIRY_SECONDS
-            try:
-                for name in expired_files(self.folder, state, time.time()):
-                    self.folder.remove(name)
-                table.cleanup_metadata()
-            except Exception as error:  # noqa: BLE001  (the table has its commit)
-                _LOGGER.warning("old files of %s are not removed: %s", self.name, error)
+            self._expire(table)
+
+    def _expire(self, table: deltalake.DeltaTable) -> None:
+        """Remove files that only old versions have, and old commits."""
+        try:
+            for name in expired_files(self.folder, self._state, time.time()):
+                self.folder.remove(name)
+            table.cleanup_metadata()
+        except Exception as error:  # noqa: BLE001  (the table has its commit)
+            _LOGGER.warning("old files of %s are not removed: %s", self.name, error)
 
 
 def _statistics(file: Mapping[str, Any]) -> dict[str, Any]:
@@ -346,6 +358,11 @@ def _milliseconds() -> int:
 
 
 def _data_file(name: str, path: str, file: Mapping[str, Any]) -> DataFile:
+    if not is_inside(file["path"]) or not is_inside(path):
+        raise TableError(
+            f"{name} has the file {file['path']} outside of its folder, as a shallow clone does",
+            hint="Use a table with files of its own.",
+        )
     statistics = _statistics(file)
     bounds = Bounds(
         statistics.get("minValues", {}),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
@@ -13,16 +15,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pgwire_codec.errors import TableError
+from pgwire_codec.lake.damage import RESTORE, DamagedFileError, reading
 from pgwire_codec.lake.folder import Folder
 from pgwire_codec.lake.tables.delta_vectors import vector_path
+
+_LOGGER: Final = logging.getLogger("pgwire_codec.mirror")
 
 #: Action of a commit: a JSON object with one member, whose name is the action's.
 Action: TypeAlias = dict[str, Any]
 
 LOG: Final = "_delta_log"
-_LAST_CHECKPOINT: Final = f"{LOG}/_last_checkpoint"
+LAST_CHECKPOINT: Final = f"{LOG}/_last_checkpoint"
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
-_CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
+_CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
 _CHECKPOINT_COLUMNS: Final = ("protocol", "metaData", "txn", "add")
 
 #: Property with the time for which files of former versions are kept, and its default.
@@ -38,6 +43,11 @@ _OF_TABLE: Final = re.compile(r"[^_.].*\.parquet|deletion_vector_.*\.bin")
 def commit_path(version: int) -> str:
     """Return the path of a commit in the table's folder."""
     return f"{LOG}/{version:020}.json"
+
+
+def checkpoint_path(version: int) -> str:
+    """Return the path of a checkpoint of one file in the table's folder."""
+    return f"{LOG}/{version:020}.checkpoint.parquet"
 
 
 def to_text(value: Mapping[str, Any]) -> str:
@@ -65,6 +75,8 @@ class DeltaState:
     #: Commits that were read since the last checkpoint, and their bytes.
     commits: int = 0
     commit_bytes: int = 0
+    #: Paths of checkpoints that cannot be read, and of what names them.
+    damaged: list[str] = field(default_factory=list)
 
     def apply(self, actions: Iterable[Action]) -> None:
         """Apply the actions of the next commit, or of a checkpoint."""
@@ -94,24 +106,106 @@ def vector_id(file: Mapping[str, Any]) -> tuple[Any, ...] | None:
     return vector["storageType"], vector["pathOrInlineDv"], vector.get("offset")
 
 
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint of a table, which is one file or in parts."""
+
+    version: int
+    parts: int | None = None
+
+    @property
+    def paths(self) -> list[str]:
+        """Paths of its files in the table's folder."""
+        if self.parts is None:
+            return [checkpoint_path(self.version)]
+        names = (f"checkpoint.{part:010}.{self.parts:010}" for part in range(1, self.parts + 1))
+        return [f"{LOG}/{self.version:020}.{name}.parquet" for name in names]
+
+    def read(self, folder: Folder) -> DeltaState:
+        """Return its state. Raises ``DamagedFileError``."""
+        state = DeltaState(self.version)
+        for path in self.paths:
+            with reading(folder, path, "checkpoint"):
+                state.apply(_checkpoint_actions(folder, path))
+        return state
+
+
 def read_state(folder: Folder) -> DeltaState:
-    """Return the newest state of a table. Raises ``TableError`` for a log with a gap."""
-    try:
-        last = json.loads(folder.read(_LAST_CHECKPOINT))
-    except FileNotFoundError:
-        state, after = DeltaState(), ""
-    else:
-        state = _checkpoint(folder, last["version"], last.get("parts"))
-        after = f"{state.version:020}.json"
-    for number in _numbers(_COMMIT, folder.names(LOG, after)):
+    """Return the newest state of a table. Raises ``TableError`` for a log with a gap.
+
+    A checkpoint that cannot be read is skipped, if an older one and commits have the same.
+    """
+    state, names, damages = _begin(folder)
+    for number in _numbers(_COMMIT, names):
         if number > state.version + 1:
-            raise TableError(
-                f"{folder.uri} has no commit {state.version + 1}, and has commit {number}",
-                hint="Restore the file, or remove the table, and resume it.",
-            )
+            raise _gap(folder, state.version + 1, damages)
         if number > state.version:
             refresh_once(folder, state)
+    if damages and state.version < max(0, *damages):
+        raise _gap(folder, state.version + 1, damages)
+    for damage in damages.values():
+        _LOGGER.warning("%s: it is not needed, and is skipped", damage.primary)
+        state.damaged.append(damage.path)
     return state
+
+
+def _begin(folder: Folder) -> tuple[DeltaState, list[str], dict[int, DamagedFileError]]:
+    """Return the state of the newest checkpoint, the names of later files, and damages.
+
+    A damage is known by the version that the table has at least.
+    """
+    damages: dict[int, DamagedFileError] = {}
+    try:
+        named = last_checkpoint(folder)
+        if named is not None:
+            return named.read(folder), folder.names(LOG, f"{named.version:020}.json"), damages
+    except DamagedFileError as damage:
+        damages[_version(damage.path)] = damage
+    names = folder.names(LOG)
+    for checkpoint in checkpoints(names):
+        if checkpoint.version not in damages:
+            try:
+                return checkpoint.read(folder), names, damages
+            except DamagedFileError as damage:
+                damages[checkpoint.version] = damage
+    return DeltaState(), names, damages
+
+
+def _version(path: str) -> int:
+    """Return the version of a checkpoint's file; -1 for the file that names the last one."""
+    match = _CHECKPOINT.fullmatch(path.rpartition("/")[2])
+    return -1 if match is None else int(match[1])
+
+
+def _gap(folder: Folder, missing: int, damages: Mapping[int, DamagedFileError]) -> TableError:
+    """Return the error for a missing commit, in whose place a checkpoint may have been."""
+    for damage in damages.values():
+        return TableError(f"{damage.primary}, and commit {missing} is missing", hint=RESTORE)
+    return TableError(f"{folder.uri} has no commit {missing}, and has later ones", hint=RESTORE)
+
+
+def last_checkpoint(folder: Folder) -> Checkpoint | None:
+    """Return the checkpoint that the table names as its last. Raises ``DamagedFileError``."""
+    try:
+        data = folder.read(LAST_CHECKPOINT)
+    except FileNotFoundError:
+        return None
+    with reading(folder, LAST_CHECKPOINT, "file"):
+        content = json.loads(data)
+        if not isinstance(content, dict):
+            raise TypeError("it has no JSON object")
+        parts = content.get("parts")
+        return Checkpoint(int(content["version"]), None if parts is None else int(parts))
+
+
+def checkpoints(names: Iterable[str]) -> list[Checkpoint]:
+    """Return the checkpoints of a table's log with all of their files, the newest first."""
+    counts: dict[Checkpoint, int] = {}
+    for match in filter(None, map(_CHECKPOINT.fullmatch, names)):
+        checkpoint = Checkpoint(int(match[1]), int(match[2]) if match[2] else None)
+        counts[checkpoint] = counts.get(checkpoint, 0) + 1
+    complete = (each for each, count in counts.items() if count == (each.parts or 1))
+    return sorted(complete, key=lambda each: each.version, reverse=True)
 
 
 def expired_files(folder: Folder, state: DeltaState, now: float) -> list[str]:
@@ -149,8 +243,12 @@ def _state_before(folder: Folder, moment: float) -> DeltaState | None:
     commits = _numbers(_COMMIT, [name for name, time in written.items() if time < moment])
     if not commits:
         return None
-    checkpoints = [number for number in _numbers(_CHECKPOINT, written) if number <= max(commits)]
-    state = _checkpoint(folder, max(checkpoints)) if checkpoints else DeltaState()
+    state = DeltaState()
+    for checkpoint in checkpoints(written):
+        if checkpoint.version <= max(commits):
+            with suppress(DamagedFileError):
+                state = checkpoint.read(folder)
+                break
     while state.version < max(commits):
         if refresh_once(folder, state) is None:
             return None
@@ -190,37 +288,37 @@ def _commit_data(folder: Folder, version: int) -> bytes | None:
 
 def _actions(folder: Folder, version: int, data: bytes) -> list[Action]:
     """Return the actions of a commit. Raises ``TableError`` if it is damaged."""
-    try:
-        return [json.loads(line) for line in data.splitlines() if line]
-    except ValueError as error:
-        raise TableError(
-            f"commit {folder.uri}/{commit_path(version)} is damaged: {error}",
-            hint="Restore the file, or remove the table, and resume it.",
-        ) from error
+    with reading(folder, commit_path(version), "commit"):
+        return parse_commit(data)
 
 
 def oldest_state(folder: Folder) -> DeltaState | None:
     """Return the oldest version that the log still has, before its next commits; None for none."""
     names = folder.names(LOG)
-    commits, checkpoints = _numbers(_COMMIT, names), _numbers(_CHECKPOINT, names)
-    if commits[:1] == [0]:
+    if 0 in _numbers(_COMMIT, names):
         return DeltaState()
-    return _checkpoint(folder, checkpoints[0]) if checkpoints else None
+    for checkpoint in reversed(checkpoints(names)):
+        with suppress(DamagedFileError):
+            return checkpoint.read(folder)
+    return None
 
 
-def _checkpoint(folder: Folder, version: int, parts: int | None = None) -> DeltaState:
-    """Return the state of a checkpoint, which is one file or in parts."""
-    names = ["checkpoint"]
-    if parts is not None:
-        names = [f"checkpoint.{number:010}.{parts:010}" for number in range(1, parts + 1)]
-    state = DeltaState(version)
-    for name in names:
-        state.apply(_checkpoint_actions(folder, f"{LOG}/{version:020}.{name}.parquet"))
-    return state
+def parse_commit(data: bytes) -> list[Action]:
+    """Return the actions of a commit. Raises ``ValueError`` for one without any."""
+    actions: list[Action] = [json.loads(line) for line in data.splitlines() if line.strip()]
+    if not actions:
+        raise ValueError("it is empty")
+    for action in actions:
+        if not isinstance(action, dict) or not action:
+            raise ValueError(f"{action!r} is not an action")
+    return actions
 
 
 def _checkpoint_actions(folder: Folder, path: str) -> Iterator[Action]:
-    with folder.open(path) as file, pq.ParquetFile(file) as checkpoint:
+    with (
+        folder.open(path) as file,
+        pq.ParquetFile(file, page_checksum_verification=True) as checkpoint,
+    ):
         present = set(checkpoint.schema_arrow.names)
         columns = [name for name in _CHECKPOINT_COLUMNS if name in present]
         for batch in checkpoint.iter_batches(columns=columns):

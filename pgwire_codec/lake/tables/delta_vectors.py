@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pgwire_codec.errors import TableError
-from pgwire_codec.lake.folder import Folder
+from pgwire_codec.lake.folder import Folder, is_inside
 from pgwire_codec.lake.vectors import AROUND, StoredVector, serialize, to_blob
 
 if TYPE_CHECKING:
@@ -55,22 +55,27 @@ def write_vectors(folder: Folder, vectors: Sequence[BitMap64]) -> list[dict[str,
 
 
 def stored_vector(table: str, descriptor: Mapping[str, Any]) -> StoredVector:
-    """Return the place of a vector; raise ``TableError`` for one in another folder."""
+    """Return the place of a vector.
+
+    Raises ``TableError`` for one in another folder, ``ValueError`` or ``LookupError`` for another
+    object.
+    """
     kind, text, size = (
         descriptor[name] for name in ("storageType", "pathOrInlineDv", "sizeInBytes")
     )
+    count = descriptor["cardinality"]
     if kind == "i":
-        return StoredVector(inline=z85_decode(text)[:size])
-    if kind == "u":
-        return StoredVector(vector_path(descriptor), descriptor.get("offset", 1), size + AROUND)
+        return StoredVector(inline=z85_decode(text)[:size], count=count)
+    if kind == "u" and is_inside(path := vector_path(descriptor)):
+        return StoredVector(path, descriptor.get("offset", 1), size + AROUND, count=count)
     raise TableError(
-        f"{table} has deletion vectors in another folder, as a shallow clone does",
+        f"{table} has the deletion vector {text} outside of its folder, as a shallow clone does",
         hint="Use a table with files of its own.",
     )
 
 
 def vector_path(descriptor: Mapping[str, Any]) -> str:
-    """Return the path of a vector's file in the table's folder."""
+    """Return the path of a vector's file in the table's folder. Raises ``ValueError``."""
     text: str = descriptor["pathOrInlineDv"]
     prefix, digits = text[:-_UUID_DIGITS], text[-_UUID_DIGITS:]
     return _path(prefix, uuid.UUID(bytes=z85_decode(digits)))

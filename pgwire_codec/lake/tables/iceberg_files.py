@@ -183,8 +183,11 @@ def _vector(name: str, folder: str, delete: Mapping[str, Any]) -> tuple[StoredVe
             f"{name} has deleted rows in files that are not deletion vectors", hint=_DELETES_HINT
         )
     path = _path(name, folder, delete["file-path"])
-    stored = StoredVector(path, delete["content-offset"], delete["content-size-in-bytes"])
-    return stored, delete["record-count"]
+    count = delete["record-count"]
+    stored = StoredVector(
+        path, delete["content-offset"], delete["content-size-in-bytes"], count=count
+    )
+    return stored, count
 
 
 def _bounds(content: Mapping[str, Any], columns: Columns) -> Bounds:

@@ -18,6 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from pgwire_codec.errors import TableError
+from pgwire_codec.lake.damage import reading
 from pgwire_codec.lake.data_files import Bounds, FileLayout
 from pgwire_codec.lake.folder import Folder, open_folder
 from pgwire_codec.lake.position import Position
@@ -198,14 +199,11 @@ class ParquetTarget:
         while versions := self._list():
             path = commit_path(versions[-1])
             try:
-                commit: Mapping[str, Any] = json.loads(self.folder.read(path))
+                data = self.folder.read(path)
             except FileNotFoundError:
                 continue  # a newer one has replaced it
-            except ValueError as error:
-                raise TableError(
-                    f"commit {self.folder.uri}/{path} is damaged: {error}",
-                    hint="Restore the file, or remove the table, and resume it.",
-                ) from error
+            with reading(self.folder, path, "commit"):
+                commit = _parse_commit(data)
             if commit["app_id"] != self._app_id:
                 raise TableError(
                     f"{self.name} has the changes of another stream, {commit['app_id']}",
@@ -238,6 +236,19 @@ class ParquetTarget:
         for older in self._versions[:-1]:
             self.folder.remove(commit_path(older))
         self._is_finished = True
+
+
+def _parse_commit(data: bytes) -> Mapping[str, Any]:
+    """Return the record of a commit. Raises ``ValueError`` or ``LookupError`` for another file."""
+    commit = json.loads(data)
+    if not isinstance(commit, dict):
+        raise ValueError("it has no JSON object")
+    for name in ("version", "id", "app_id", "commit_lsn", "relation_oid", "schema"):
+        commit[name]
+    for path in (*commit["files"].values(), *commit["removed"]):
+        if not (_DATED_FILE.fullmatch(path) or _PLAIN_FILE.fullmatch(path)):
+            raise ValueError(f"{path!r} is not the path of a data file")
+    return commit
 
 
 def commit_path(version: int) -> str:
