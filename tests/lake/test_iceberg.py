@@ -172,6 +172,26 @@ def test_many_positions(table: Table) -> None:
     assert opened.files[0].deleted == 10_000
 
 
+def test_vectors_of_several_files(table: Table) -> None:
+    """Each is in a file of its own, whose entry has the location of its data file as bounds."""
+    target = table.create(20_000)
+    target.commit(Commit(Position(200), [new_file(target, rows(range(20_000, 20_010)))]))
+    large, small = sorted(target.files.files, key=lambda file: -file.size)
+    deleted = {large.path: bitmap(range(3000)), small.path: bitmap([1])}
+    target.commit(Commit(Position(300), (), deleted))
+    assert [row[0] for row in table.rows] == [*range(3000, 20_001), *range(20_002, 20_010)]
+    entries = table.sql(
+        "SELECT file_path, lower_bounds[2147483546], upper_bounds[2147483546],"
+        " referenced_data_file, record_count FROM {t}.delete_files"
+    )
+    assert len({row[0] for row in entries}) == 2
+    assert {row[4]: Path(row[3]).name for row in entries} == {
+        3000: Path(large.path).name,
+        1: Path(small.path).name,
+    }
+    assert all(row[1].decode() == row[2].decode() == row[3] for row in entries)
+
+
 def test_a_table_is_replaced(table: Table) -> None:
     """Also its columns: the same names with other types are other columns."""
     target = table.create()

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ import pytest
 
 from pgwire_codec.errors import TableError
 from pgwire_codec.lake.data_files import Bounds, BoundsBuilder, NewFile, bounded_columns
+from pgwire_codec.lake.folder import LocalFolder
 from pgwire_codec.lake.tables.column_steps import (
     AddColumn,
     ClearColumn,
@@ -25,8 +27,8 @@ from pgwire_codec.lake.tables.column_steps import (
 from pgwire_codec.lake.tables.iceberg_files import (
     data_file_json,
     local_path,
-    puffin,
     scanned_files,
+    write_vectors,
 )
 from pgwire_codec.lake.tables.iceberg_metrics import file_metrics
 from pgwire_codec.lake.tables.iceberg_schema import (
@@ -238,11 +240,13 @@ def test_files_that_are_not_supported() -> None:
         "record-count": 2, "content-offset": 4, "content-size-in-bytes": 40,
     }  # fmt: skip
     (scanned,) = scan(columns, file, deletes=[vector]).values()
-    assert (scanned.file.deleted, scanned.file.vector) == (2, StoredVector("data/v", 4, 40, count=2))
+    assert scanned.file.deleted == 2
+    assert scanned.file.vector == StoredVector("data/v", 4, 40, count=2)
     for changes, message in (
         ({"partition": [1]}, "is partitioned"),
         ({"file-format": "orc"}, "data files in the format orc"),
         ({"file-path": "/lake/t2/data/a.parquet"}, "outside of its folder /lake/t/"),
+        ({"file-path": "/lake/t/../a.parquet"}, "outside of its folder /lake/t/"),
     ):
         with pytest.raises(TableError, match=message):
             scan(columns, file | changes)
@@ -254,13 +258,21 @@ def test_files_that_are_not_supported() -> None:
             scan(columns, file, deletes=[vector | changes])
 
 
-def test_a_file_of_vectors() -> None:
-    vectors = {"a": bitmap([1, 1 << 40]), "b": bitmap(range(1000))}
-    data, blobs = puffin(vectors)
-    for name, (start, length) in blobs.items():
-        assert from_blob(data[start : start + length]) == vectors[name]
-    assert data[:4] == data[-4:] == b"PFA1"
-    size = int.from_bytes(data[-12:-8], "little")
-    footer = json.loads(data[-12 - size : -12])
-    assert [blob["properties"]["cardinality"] for blob in footer["blobs"]] == ["2", "1000"]
-    assert data[-16 - size : -12 - size] == b"PFA1"
+def test_files_of_vectors(tmp_path: Path) -> None:
+    """Each vector has one, with the bounds that readers know its data file by."""
+    vectors = {"/t/data/a": bitmap([1, 1 << 40]), "/t/data/b": bitmap(range(1000))}
+    written = write_vectors(LocalFolder(tmp_path), "/t", 0, vectors)
+    for location, text in written.items():
+        entry = json.loads(text)
+        bounds = {"keys": [2147483546], "values": [location.encode().hex()]}
+        assert entry["lower-bounds"] == entry["upper-bounds"] == bounds
+        data = (tmp_path / entry["file-path"].removeprefix("/t/")).read_bytes()
+        assert data[:4] == data[-4:] == b"PFA1"
+        size = int.from_bytes(data[-12:-8], "little")
+        assert data[-16 - size : -12 - size] == b"PFA1"
+        (blob,) = json.loads(data[-12 - size : -12])["blobs"]
+        begin, length = entry["content-offset"], entry["content-size-in-bytes"]
+        assert (blob["offset"], blob["length"]) == (begin, length)
+        assert from_blob(data[begin : begin + length]) == vectors[location]
+        assert blob["properties"]["cardinality"] == str(entry["record-count"])
+    assert len(list(tmp_path.rglob("*.puffin"))) == 2

@@ -11,6 +11,7 @@ import json
 import struct
 import uuid
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +21,7 @@ import pyarrow.parquet as pq
 from pgwire_codec import __version__
 from pgwire_codec.errors import TableError
 from pgwire_codec.lake.data_files import Bounds, NewFile
-from pgwire_codec.lake.folder import Folder
+from pgwire_codec.lake.folder import Folder, is_inside
 from pgwire_codec.lake.table_files import DataFile
 from pgwire_codec.lake.tables.iceberg_metrics import file_metrics
 from pgwire_codec.lake.tables.iceberg_schema import Columns, field_id
@@ -34,8 +35,12 @@ _MAGIC: Final = b"PFA1"
 #: Flags of a footer that is not compressed.
 _FLAGS: Final = bytes(4)
 
-#: Field ID of the position of a row in its file.
+#: Field IDs of the position of a row in its file, and of the file's location.
 _ROW_POSITION: Final = 2147483645
+_FILE_LOCATION: Final = 2147483546
+
+#: Files that are written at the same time.
+_WRITERS: Final = 8
 
 _DELETES_HINT: Final = (
     "Have Iceberg write the table's files again: CALL CATALOG.system.rewrite_data_files with the "
@@ -116,17 +121,18 @@ def data_file_json(new: NewFile, metadata: pq.FileMetaData, location: str, spec:
 def write_vectors(
     folder: Folder, location: str, spec: int, vectors: Mapping[str, BitMap64]
 ) -> dict[str, str]:
-    """Write the vectors of data files, by their locations, into a new file.
+    """Write the vectors of data files, by their locations, into a new file each.
 
-    Return each as Iceberg parses it. The table has a location and the ID of a partition spec.
+    Return each as Iceberg parses it. The table has a location and the ID of a partition spec. Of
+    several vectors in a file, DuckDB 1.5 mixes up some; polars needs the bounds of the location.
     """
-    if not vectors:
-        return {}
-    data, blobs = puffin(vectors)
-    path = f"data/{uuid.uuid4()}-deletes.puffin"
-    folder.create(path, data)
-    return {
-        data_file: json.dumps({
+
+    def write(data_file: str) -> str:
+        data, length = puffin(data_file, vectors[data_file])
+        path = f"data/{uuid.uuid4()}-deletes.puffin"
+        folder.create(path, data)
+        bounds = {"keys": [_FILE_LOCATION], "values": [data_file.encode().hex()]}
+        return json.dumps({
             "spec-id": spec,
             "content": "position-deletes",
             "file-path": f"{location.rstrip('/')}/{path}",
@@ -134,40 +140,38 @@ def write_vectors(
             "partition": [],
             "file-size-in-bytes": len(data),
             "record-count": len(vectors[data_file]),
+            "lower-bounds": bounds,
+            "upper-bounds": bounds,
             "referenced-data-file": data_file,
-            "content-offset": offset,
+            "content-offset": len(_MAGIC),
             "content-size-in-bytes": length,
-        })
-        for data_file, (offset, length) in blobs.items()
-    }  # fmt: skip
-
-
-def puffin(vectors: Mapping[str, BitMap64]) -> tuple[bytes, dict[str, tuple[int, int]]]:
-    """Return the content of a file of vectors, and offset and length of each in it."""
-    content, blobs = bytearray(_MAGIC), {}
-    metadata: list[dict[str, Any]] = []
-    for location, vector in vectors.items():
-        blob = to_blob(vector)
-        blobs[location] = len(content), len(blob)
-        metadata.append({
-            "type": "deletion-vector-v1",
-            "fields": [_ROW_POSITION],
-            "snapshot-id": -1,
-            "sequence-number": -1,
-            "offset": len(content),
-            "length": len(blob),
-            "properties": {"referenced-data-file": location, "cardinality": str(len(vector))},
         })  # fmt: skip
-        content += blob
+
+    with ThreadPoolExecutor(_WRITERS) as threads:
+        return dict(zip(vectors, threads.map(write, vectors), strict=True))
+
+
+def puffin(location: str, vector: BitMap64) -> tuple[bytes, int]:
+    """Return the content of a file of a data file's vector, and the vector's length."""
+    blob = to_blob(vector)
+    metadata = {
+        "type": "deletion-vector-v1",
+        "fields": [_ROW_POSITION],
+        "snapshot-id": -1,
+        "sequence-number": -1,
+        "offset": len(_MAGIC),
+        "length": len(blob),
+        "properties": {"referenced-data-file": location, "cardinality": str(len(vector))},
+    }
     properties = {"created-by": f"pgwire_codec {__version__}"}
-    footer = json.dumps({"blobs": metadata, "properties": properties}).encode()
-    content += _MAGIC + footer + struct.pack("<i", len(footer)) + _FLAGS + _MAGIC
-    return bytes(content), blobs
+    footer = json.dumps({"blobs": [metadata], "properties": properties}).encode()
+    size = struct.pack("<i", len(footer))
+    return b"".join((_MAGIC, blob, _MAGIC, footer, size, _FLAGS, _MAGIC)), len(blob)
 
 
 def _path(name: str, folder: str, location: str) -> str:
     path = local_path(location)
-    if not path.startswith(folder):
+    if not (path.startswith(folder) and is_inside(path.removeprefix(folder))):
         raise TableError(
             f"{name} has the file {location} outside of its folder {folder}",
             hint="Remove the table property write.data.path, and rewrite the data files.",
