@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -35,6 +36,10 @@ _OF_CLIENT: Final = frozenset({
 
 #: Beginning of a URI, or of a path with a drive.
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+#: Names of files that are being created, and seconds after which nothing creates them any more.
+_TEMPORARY: Final = re.compile(r"\..+\.[0-9a-f-]{36}\.tmp")
+_ABANDONED_SECONDS: Final = 3600.0
 
 
 class Folder(Protocol):
@@ -77,6 +82,9 @@ class Folder(Protocol):
 
     def sync(self, *paths: str) -> None:
         """Make files of one directory durable that another program has written."""
+
+    def abandoned(self, directory: str) -> list[str]:
+        """Return paths of files that processes had begun to create when they ended."""
 
 
 def open_folder(uri: str, options: Mapping[str, str] | None = None) -> Folder:
@@ -177,6 +185,14 @@ class LocalFolder:
                 os.fsync(file.fileno())
         for directory in {(self._path / path).parent for path in paths}:
             _sync_directory(directory)
+
+    def abandoned(self, directory: str) -> list[str]:
+        before = time.time() - _ABANDONED_SECONDS
+        return [
+            f"{directory}/{name}" if directory else name
+            for name, written in self.modified(directory).items()
+            if _TEMPORARY.fullmatch(name) and written < before
+        ]
 
 
 #: Directories whose entries in those above them this process has made durable.
@@ -290,6 +306,9 @@ class ObjectFolder:
 
     def sync(self, *paths: str) -> None:
         """Do nothing: an object is durable once it exists."""
+
+    def abandoned(self, directory: str) -> list[str]:
+        return []  # an object exists as a whole
 
 
 class _ObjectReader(io.RawIOBase):

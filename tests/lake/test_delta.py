@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ import pytest
 from pgwire_codec.errors import TableError
 from pgwire_codec.lake.data_files import NewFile, write_data_files
 from pgwire_codec.lake.position import Position
+from pgwire_codec.lake.tables import delta
 from pgwire_codec.lake.tables.column_steps import RenameColumn, changed_schema
 from pgwire_codec.lake.tables.delta import DeltaTarget
 from pgwire_codec.lake.tables.delta_log import commit_path
@@ -164,10 +166,19 @@ def delete(path: Path) -> None:
     ("interval 1 week", 6, False),
     ("interval 30 days", 8, False),
     ("interval 30 days", 31, True),
-    ("interval 1 months", 99, False),
+    ("interval 1 months", 99, None),
 ])  # fmt: skip
-def test_files_of_old_versions(tmp_path: Path, retention: str, days: int, is_expired: bool) -> None:
-    """Those that no version of the retention has are removed, with a checkpoint."""
+def test_files_of_old_versions(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    retention: str,
+    days: int,
+    is_expired: bool | None,
+) -> None:
+    """Those that no version of the retention has are removed, and those that none ever had."""
+    now = time.time()
+    old = now - days * 86_400
+    monkeypatch.setattr(delta, "_milliseconds", lambda: int(old * 1000))
     target = create(tmp_path, 20_000)
     (file,) = target.files.files
     if retention != "interval 1 week":
@@ -180,21 +191,32 @@ def test_files_of_old_versions(tmp_path: Path, retention: str, days: int, is_exp
         target.commit(Commit(Position(250 + number)))
     new_file(target, rows([1]))  # of a commit that did not come
     (tmp_path / "notes.txt").write_text("not of the table")
+    (tmp_path / "part-1.parquet").write_text("of another program")
     (tmp_path / "more").mkdir()
     (tmp_path / "more" / "part-0.parquet").write_text("of another one")
+    killed = f".name.{uuid.uuid4()}.tmp"
+    for folder in (tmp_path, tmp_path / "_delta_log"):
+        (folder / killed).touch()
     before = {path for path in tmp_path.rglob("*") if path.is_file()}
-    old = time.time() - days * 86_400
     for path in before:
         os.utime(path, (old, old))
+    recent = new_file(target, rows([2]))  # of a commit that may come
+    os.utime(tmp_path / recent.path, (now - 80_000, now - 80_000))
+    (tmp_path / f".new.{uuid.uuid4()}.tmp").touch()
+    monkeypatch.undo()
     target = DeltaTarget(str(tmp_path), "mirror")
     for number in range(25):
         deleted = {file.path: bitmap(range(5, 20_000, 7))} if number == 3 else {}
         target.commit(Commit(Position(300 + number), (), deleted))
     check(tmp_path, [(n, f"row {n}") for n in range(20_000) if _is_left(n)])
     removed = {path.relative_to(tmp_path) for path in before if not path.exists()}
+    assert len([path for path in removed if path.name == killed]) == 2
     vectors = sum(path.name.startswith("deletion_vector") for path in removed)
-    removed = {path for path in removed if path.parts[0] != "_delta_log"}
-    assert (len(removed), vectors) == ((2, 1) if is_expired else (0, 0))
+    files = sum(path.suffix == ".parquet" and path.parts[0] != "_delta_log" for path in removed)
+    expected = 0 if is_expired is None else 1 + (days > 7)
+    assert (files, vectors) == (expected, is_expired or 0)
+    assert (tmp_path / recent.path).exists()
+    assert len(list(tmp_path.glob(".new.*"))) == 1
     assert (tmp_path / commit_path(0)).exists() == (days < 30)  # delta.logRetentionDuration
 
 
@@ -206,7 +228,7 @@ def test_old_files_that_cannot_be_removed(
     def refuse(*_: Any) -> Any:
         raise PermissionError("deletes are not allowed")
 
-    monkeypatch.setattr("pgwire_codec.lake.tables.delta.expired_files", refuse)
+    monkeypatch.setattr("pgwire_codec.lake.tables.delta.unused_files", refuse)
     target = create(tmp_path)
     for number in range(25):
         target.commit(Commit(Position(200 + number)))

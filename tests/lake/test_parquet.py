@@ -6,6 +6,8 @@ import errno
 import json
 import os
 import pickle
+import time
+import uuid
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -57,6 +59,20 @@ def write(target: ParquetTarget, *batches: pa.RecordBatch) -> list[NewFile]:
 
 def append(target: ParquetTarget, lsn: int, *batches: pa.RecordBatch) -> None:
     target.commit(Commit(Position(lsn, 16384), write(target, *batches), schema=SCHEMA))
+
+
+def test_files_of_killed_commits(tmp_path: Path) -> None:
+    """Those that were begun an hour ago are removed."""
+    target = ParquetTarget(str(tmp_path), "mirror")
+    append(target, 100, rows([1]))
+    names = [f".{number:012}.json.{uuid.uuid4()}.tmp" for number in (1, 2)]
+    for name in names:
+        (tmp_path / "_pgwire_codec" / name).touch()
+    old = time.time() - 4000
+    os.utime(tmp_path / "_pgwire_codec" / names[0], (old, old))
+    append(target, 200, rows([2]))
+    left = [path.name for path in (tmp_path / "_pgwire_codec").glob(".*")]
+    assert left == names[1:]
 
 
 def read_by(path: Path) -> dict[str, list[tuple[Any, ...]]]:

@@ -29,12 +29,12 @@ from pgwire_codec.lake.tables.delta_features import ENABLE_VECTORS, check_featur
 from pgwire_codec.lake.tables.delta_log import (
     LAST_CHECKPOINT,
     Action,
-    checkpoint_path,
+    Checkpoint,
     commit_path,
-    expired_files,
     read_state,
     refresh_once,
     to_text,
+    unused_files,
     vector_id,
 )
 from pgwire_codec.lake.tables.delta_others import follow, provenance_of, version_id
@@ -329,7 +329,7 @@ class DeltaTarget:
             table = deltalake.DeltaTable(self.folder.uri, storage_options=self._options)
             table.create_checkpoint()
             # Before commits are removed in whose place it is.
-            self.folder.sync(checkpoint_path(table.version()), LAST_CHECKPOINT)
+            self.folder.sync(*Checkpoint(table.version()).paths, LAST_CHECKPOINT)
         except Exception as error:  # noqa: BLE001  (the table has its commit)
             _LOGGER.warning("%s has no new checkpoint: %s", self.name, error)
             return
@@ -339,10 +339,11 @@ class DeltaTarget:
             self._expire(table)
 
     def _expire(self, table: deltalake.DeltaTable) -> None:
-        """Remove files that only old versions have, and old commits."""
+        """Remove files that only old versions have or none, and old commits."""
         try:
-            for name in expired_files(self.folder, self._state, time.time()):
-                self.folder.remove(name)
+            checkpoint = Checkpoint(table.version())
+            for path in unused_files(self.folder, self._state, checkpoint):
+                self.folder.remove(path)
             table.cleanup_metadata()
         except Exception as error:  # noqa: BLE001  (the table has its commit)
             _LOGGER.warning("old files of %s are not removed: %s", self.name, error)

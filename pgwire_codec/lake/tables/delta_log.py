@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
@@ -34,20 +35,20 @@ _CHECKPOINT_COLUMNS: Final = ("protocol", "metaData", "txn", "add")
 _RETENTION: Final = "delta.deletedFileRetentionDuration"
 _WEEK: Final = "interval 1 week"
 _INTERVAL: Final = re.compile(r"interval (\d+) (hour|day|week)s?")
-_SECONDS: Final = {"hour": 3600, "day": 86_400, "week": 604_800}
 
-#: Names of files of a table without partitions.
+#: Age of a file that no commit has. A turn, which writes files before its commit, takes minutes;
+#: other programs have a week, as of their own VACUUM.
+_UNUSED_SECONDS: Final = 86_400.0
+_FOREIGN_SECONDS: Final = 604_800.0
+
+#: Names of files of a table without partitions, and of those that mirrors write.
 _OF_TABLE: Final = re.compile(r"[^_.].*\.parquet|deletion_vector_.*\.bin")
+_OF_MIRRORS: Final = re.compile(r"(deletion_vector_)?[0-9a-f-]{36}\.(parquet|bin)")
 
 
 def commit_path(version: int) -> str:
     """Return the path of a commit in the table's folder."""
     return f"{LOG}/{version:020}.json"
-
-
-def checkpoint_path(version: int) -> str:
-    """Return the path of a checkpoint of one file in the table's folder."""
-    return f"{LOG}/{version:020}.checkpoint.parquet"
 
 
 def to_text(value: Mapping[str, Any]) -> str:
@@ -117,7 +118,7 @@ class Checkpoint:
     def paths(self) -> list[str]:
         """Paths of its files in the table's folder."""
         if self.parts is None:
-            return [checkpoint_path(self.version)]
+            return [f"{LOG}/{self.version:020}.checkpoint.parquet"]
         names = (f"checkpoint.{part:010}.{self.parts:010}" for part in range(1, self.parts + 1))
         return [f"{LOG}/{self.version:020}.{name}.parquet" for name in names]
 
@@ -208,51 +209,44 @@ def checkpoints(names: Iterable[str]) -> list[Checkpoint]:
     return sorted(complete, key=lambda each: each.version, reverse=True)
 
 
-def expired_files(folder: Folder, state: DeltaState, now: float) -> list[str]:
-    """Return the names of the files that no version of the last time has, by default a week.
+def unused_files(folder: Folder, state: DeltaState, checkpoint: Checkpoint) -> list[str]:
+    """Return paths of files that no version of the last time has, by default of a week.
 
-    A vector of such a version counts as a file. Without the log from before that time, there are
-    none; nor with a time in other units than hours, days and weeks.
+    A vector of such a version counts as a file. The newest checkpoint has the files that were
+    removed in that time. A file that neither it nor the state has is old, or of a commit that did
+    not come. If that time is in other units than hours, days and weeks, only
+    temporary files are returned.
     """
-    kept = _INTERVAL.fullmatch(state.metadata["configuration"].get(_RETENTION, _WEEK))
-    if kept is None:
-        return []
-    begin = now - int(kept[1]) * _SECONDS[kept[2]]
-    former = _state_before(folder, begin)
-    if former is None:
-        return []
-    # Files that were added since have been written since.
-    used = _paths(former.files) | _paths(state.files)
-    return [
+    abandoned = [*folder.abandoned(""), *folder.abandoned(LOG)]
+    if not _INTERVAL.fullmatch(state.metadata["configuration"].get(_RETENTION, _WEEK)):
+        return abandoned
+    used = set(_paths(state.files.values()))
+    for path in checkpoint.paths:
+        with reading(folder, path, "checkpoint"):
+            actions = _checkpoint_actions(folder, path, ("add", "remove"))
+            used |= set(_paths(content for action in actions for content in action.values()))
+    unused = [
         name
         for name, written in folder.modified("").items()
-        if written < begin and name not in used and _OF_TABLE.fullmatch(name)
+        if name not in used and time.time() - written > _kept_seconds(name)
     ]
+    return [*abandoned, *unused]
 
 
-def _paths(files: Mapping[str, dict[str, Any]]) -> set[str]:
-    """Return the paths of data files and of their vectors."""
-    vectors = (file.get("deletionVector") for file in files.values())
-    in_files = (vector for vector in vectors if vector and vector["storageType"] == "u")
-    return {*files, *map(vector_path, in_files)}
+def _kept_seconds(name: str) -> float:
+    """Return the age from which on a file that no version has is removed."""
+    if _OF_MIRRORS.fullmatch(name):
+        return _UNUSED_SECONDS
+    return _FOREIGN_SECONDS if _OF_TABLE.fullmatch(name) else math.inf
 
 
-def _state_before(folder: Folder, moment: float) -> DeltaState | None:
-    """Return the state of the last version before a time in seconds, if the log has it."""
-    written = folder.modified(LOG)
-    commits = _numbers(_COMMIT, [name for name, time in written.items() if time < moment])
-    if not commits:
-        return None
-    state = DeltaState()
-    for checkpoint in checkpoints(written):
-        if checkpoint.version <= max(commits):
-            with suppress(DamagedFileError):
-                state = checkpoint.read(folder)
-                break
-    while state.version < max(commits):
-        if refresh_once(folder, state) is None:
-            return None
-    return state
+def _paths(files: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the paths of data files and of their vectors."""
+    for file in files:
+        yield unquote(file["path"])
+        vector = file.get("deletionVector")
+        if vector and vector["storageType"] == "u":
+            yield vector_path(vector)
 
 
 def _numbers(pattern: re.Pattern[str], names: Iterable[str]) -> list[int]:
@@ -314,13 +308,15 @@ def parse_commit(data: bytes) -> list[Action]:
     return actions
 
 
-def _checkpoint_actions(folder: Folder, path: str) -> Iterator[Action]:
+def _checkpoint_actions(
+    folder: Folder, path: str, names: Sequence[str] = _CHECKPOINT_COLUMNS
+) -> Iterator[Action]:
     with (
         folder.open(path) as file,
         pq.ParquetFile(file, page_checksum_verification=True) as checkpoint,
     ):
         present = set(checkpoint.schema_arrow.names)
-        columns = [name for name in _CHECKPOINT_COLUMNS if name in present]
+        columns = [name for name in names if name in present]
         for batch in checkpoint.iter_batches(columns=columns):
             for name in columns:
                 column = batch.column(name)

@@ -235,6 +235,8 @@ class ParquetTarget:
             self.folder.remove(path)
         for older in self._versions[:-1]:
             self.folder.remove(commit_path(older))
+        for path in self.folder.abandoned(_COMMITS):
+            self.folder.remove(path)
         self._is_finished = True
 
 
