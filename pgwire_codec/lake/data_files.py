@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import uuid
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -56,6 +58,25 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
+class FileChecksum:
+    """CRC-32 of a data file, and of its footer, which page checksums leave out."""
+
+    whole: int
+    footer_start: int
+    footer: int
+
+    def to_text(self) -> str:
+        """Return it as a table records it."""
+        return f"{self.whole:08x} {self.footer_start} {self.footer:08x}"
+
+    @classmethod
+    def parse(cls, text: str) -> FileChecksum:
+        """Return the checksum of a text. Raises ``ValueError``."""
+        whole, start, footer = text.split(" ")
+        return cls(int(whole, 16), int(start), int(footer, 16))
+
+
+@dataclass(frozen=True, slots=True)
 class NewFile:
     """A data file that no commit has added yet."""
 
@@ -63,6 +84,7 @@ class NewFile:
     size: int  # in bytes
     rows: int
     bounds: Bounds
+    checksum: FileChecksum | None = None
 
 
 def bounded_columns(schema: pa.Schema) -> list[str]:
@@ -190,6 +212,27 @@ class DataFilesWriter:
         self._finished += [] if file is None else [file]
 
 
+class _SummedFile(io.RawIOBase):
+    """A new file, and the CRC-32 of all its bytes and of those since ``tail`` was set to 0."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._size = file, 0
+        self.whole = self.tail = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        size = memoryview(data).nbytes
+        self._file.write(data)
+        self._size += size
+        self.whole, self.tail = zlib.crc32(data, self.whole), zlib.crc32(data, self.tail)
+        return size
+
+    def tell(self) -> int:
+        return self._size
+
+
 class _FileWriter:
     """Writer of a data file, which exists once it has rows."""
 
@@ -202,7 +245,7 @@ class _FileWriter:
         self._buffered: list[pa.RecordBatch] = []
         self._buffered_rows = self.buffered_bytes = 0
         self._opened = ExitStack()
-        self._sink: pa.PythonFile | None = None
+        self._sink: _SummedFile | None = None
         self._parquet: Any = None
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -221,10 +264,10 @@ class _FileWriter:
         self._buffered, self._buffered_rows, self.buffered_bytes = [], 0, 0
         if self._parquet is None:
             file = self._opened.enter_context(self._folder.writer(self._path))
-            self._sink = pa.PythonFile(file, "w")
+            self._sink = _SummedFile(file)
             self._parquet = self._opened.enter_context(
                 pq.ParquetWriter(
-                    self._sink,
+                    pa.PythonFile(self._sink, "w"),
                     self._schema,
                     use_dictionary=_repeated(group),
                     write_statistics=_with_statistics(self._schema),
@@ -244,9 +287,11 @@ class _FileWriter:
             self.flush()
             if self._sink is None:
                 return None
+            start, self._sink.tail = self._sink.tell(), 0
             self._parquet.close()
             size = self._sink.tell()
-        return NewFile(self._path, size, self._rows, self._bounds.build())
+            checksum = FileChecksum(self._sink.whole, start, self._sink.tail)
+        return NewFile(self._path, size, self._rows, self._bounds.build(), checksum)
 
     def discard(self) -> None:
         """Remove the file, unless it is finished."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 
 from pgwire_codec.lake.comparison import Numbers
 from pgwire_codec.lake.damage import reading
-from pgwire_codec.lake.data_files import Bounds
+from pgwire_codec.lake.data_files import Bounds, FileChecksum
 from pgwire_codec.lake.folder import Folder, open_folder
 from pgwire_codec.lake.vectors import StoredVector, bitmap, positions_of
 
@@ -33,6 +34,7 @@ class DataFile:
     bounds: Bounds
     deleted: int = 0  # number of its rows that are deleted
     vector: StoredVector | None = None  # positions of these
+    checksum: FileChecksum | None = None  # None if the table does not record it
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,11 @@ class OpenFile:
             size = self._file.size()
             if size != file.size:
                 raise ValueError(f"it has {size} bytes, and the table records {file.size}")
+            if file.checksum is not None:
+                self._file.seek(file.checksum.footer_start)
+                if zlib.crc32(self._file.read_buffer()) != file.checksum.footer:
+                    raise ValueError("its footer does not match its checksum")
+                self._file.seek(0)
             self.parquet = pq.ParquetFile(self._file, page_checksum_verification=True)
             rows = self.parquet.metadata.num_rows
             if file.rows not in (None, rows):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,35 @@ def test_a_commit_without_actions(table: Path, content: bytes) -> None:
         DeltaTarget(str(table), "mirror")
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data.replace(b'"version":3', b'"version":2', 1),
+        lambda data: data.replace(b'"crc32"', b'"crc33"', 1),
+        lambda data: data.replace(b"commitInfo", b"commitInfp", 1),
+        lambda data: data[: data.rindex(b"\n")],
+        lambda data: data + b'\n{"txn":{"appId":"mirror","version":9}}',
+    ],
+)
+def test_a_commit_that_was_changed(table: Path, change: Callable[[bytes], bytes]) -> None:
+    """It is valid JSON, with other actions."""
+    path = log_file(table, f"{3:020}.json")
+    path.write_bytes(change(path.read_bytes()))
+    log_file(table, "_last_checkpoint").unlink()
+    checkpoint(table, 3).unlink()
+    checkpoint(table, 5).unlink()
+    with pytest.raises(TableError, match=f"commit {path} is damaged: .* (checksum|action)"):
+        DeltaTarget(str(table), "mirror")
+
+
+def test_a_checkpoint_that_was_changed(table: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = checkpoint(table, 5)
+    rows = pq.read_table(path)
+    pq.write_table(rows.slice(1), path)
+    assert DeltaTarget(str(table), "mirror").version == 5
+    assert f"checkpoint {path} is damaged: it does not match its checksum" in caplog.text
+
+
 def test_an_error_after_the_commit_is_a_warning(
     table: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -203,7 +233,8 @@ def test_a_vector_with_another_number_of_positions(table: Path) -> None:
     path = add(target, rows(5), 10)
     target.commit(Commit(Position(11, 1), (), {path: bitmap([1, 3])}))
     commit = log_file(table, f"{7:020}.json")
-    commit.write_text(commit.read_text().replace('"cardinality":2', '"cardinality":3'))
+    text = commit.read_text().replace('"cardinality":2', '"cardinality":3')
+    commit.write_text(re.sub(r'"crc32":"\w+",|pgwire_codec/', "", text, count=2))
     log_file(table, "_last_checkpoint").unlink()
     checkpoint(table, 7).unlink()
     files = DeltaTarget(str(table), "mirror").files
@@ -225,6 +256,13 @@ def flip(path: Path) -> None:
     path.write_bytes(data)
 
 
+def flip_footer(path: Path) -> None:
+    """Change a bound of a row group."""
+    data = path.read_bytes()
+    place = data.rindex(b"row 9")
+    path.write_bytes(data[:place] + b"s" + data[place + 1 :])
+
+
 def exchange(path: Path) -> None:
     pq.write_table(pa.table({"id": [1], "note": ["x"]}), path)
 
@@ -232,6 +270,7 @@ def exchange(path: Path) -> None:
 DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "cut": (cut, "is damaged: it has [0-9]+ bytes, and the table records [0-9]+"),
     "flipped": (flip, "is damaged: .*CRC checksum"),
+    "with another footer": (flip_footer, "is damaged: its footer does not match its checksum"),
     "exchanged": (exchange, "is damaged: it has"),
     "missing": (Path.unlink, "is missing"),
 }

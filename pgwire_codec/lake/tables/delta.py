@@ -20,7 +20,7 @@ import pyarrow as pa
 from pgwire_codec import __version__
 from pgwire_codec.errors import TableError
 from pgwire_codec.lake.damage import reading
-from pgwire_codec.lake.data_files import Bounds, FileLayout, bounded_columns
+from pgwire_codec.lake.data_files import Bounds, FileChecksum, FileLayout, bounded_columns
 from pgwire_codec.lake.folder import Folder, is_inside, open_folder
 from pgwire_codec.lake.position import Position
 from pgwire_codec.lake.table_files import DataFile, TableFiles
@@ -31,7 +31,9 @@ from pgwire_codec.lake.tables.delta_log import (
     Action,
     Checkpoint,
     commit_path,
+    commit_text,
     read_state,
+    record_checkpoint,
     refresh_once,
     to_text,
     unused_files,
@@ -57,6 +59,9 @@ if TYPE_CHECKING:
     from pgwire_codec.lake.data_files import NewFile
 
 _LOGGER: Final = logging.getLogger("pgwire_codec.mirror")
+
+#: Tag of a file with its checksums.
+_CHECKSUM: Final = "pgwire_codec.crc32"
 
 #: Columns of which writers and most readers of a table use bounds.
 _BOUNDED: Final = "delta.dataSkippingStatsColumns"
@@ -168,7 +173,7 @@ class DeltaTarget:
         marked = list(self._mark(commit.deleted))
         identity = str(uuid.uuid4())
         for _ in attempts(self.name):
-            text = "\n".join(map(to_text, [*self._actions(commit, identity), *marked]))
+            text = commit_text([*self._actions(commit, identity), *marked])
             path = commit_path(state.version + 1)
             if create_commit(self.folder, path, text, partial(self._has, identity)):
                 self._checkpoint()
@@ -329,7 +334,7 @@ class DeltaTarget:
             table = deltalake.DeltaTable(self.folder.uri, storage_options=self._options)
             table.create_checkpoint()
             # Before commits are removed in whose place it is.
-            self.folder.sync(*Checkpoint(table.version()).paths, LAST_CHECKPOINT)
+            record_checkpoint(self.folder, Checkpoint(table.version()))
         except Exception as error:  # noqa: BLE001  (the table has its commit)
             _LOGGER.warning("%s has no new checkpoint: %s", self.name, error)
             return
@@ -371,10 +376,12 @@ def _data_file(name: str, path: str, file: Mapping[str, Any]) -> DataFile:
         statistics.get("nullCount", {}),
     )
     rows, vector = statistics.get("numRecords"), file.get("deletionVector")
+    text = (file.get("tags") or {}).get(_CHECKSUM)
+    checksum = None if text is None else FileChecksum.parse(text)
     if not vector:
-        return DataFile(path, file["size"], rows, bounds)
+        return DataFile(path, file["size"], rows, bounds, checksum=checksum)
     stored = stored_vector(name, vector)
-    return DataFile(path, file["size"], rows, bounds, vector["cardinality"], stored)
+    return DataFile(path, file["size"], rows, bounds, vector["cardinality"], stored, checksum)
 
 
 def _addition(new: NewFile, now: int, changes: bool) -> dict[str, Any]:
@@ -385,7 +392,7 @@ def _addition(new: NewFile, now: int, changes: bool) -> dict[str, Any]:
         "nullCount": new.bounds.nulls,
         "tightBounds": True,
     }
-    return {
+    addition = {
         "path": new.path,
         "partitionValues": {},
         "size": new.size,
@@ -393,6 +400,9 @@ def _addition(new: NewFile, now: int, changes: bool) -> dict[str, Any]:
         "dataChange": changes,
         "stats": to_text(statistics),
     }
+    if new.checksum is not None:
+        addition["tags"] = {_CHECKSUM: new.checksum.to_text()}
+    return addition
 
 
 def _removal(file: Mapping[str, Any], now: int, changes: bool) -> dict[str, Any]:

@@ -7,7 +7,10 @@ import logging
 import math
 import re
 import time
+import uuid
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
@@ -25,10 +28,19 @@ _LOGGER: Final = logging.getLogger("pgwire_codec.mirror")
 #: Action of a commit: a JSON object with one member, whose name is the action's.
 Action: TypeAlias = dict[str, Any]
 
+_ACTIONS: Final = frozenset({
+    "add", "cdc", "checkpointMetadata", "commitInfo", "domainMetadata", "metaData", "protocol",
+    "remove", "sidecar", "txn",
+})  # fmt: skip
+
 LOG: Final = "_delta_log"
 LAST_CHECKPOINT: Final = f"{LOG}/_last_checkpoint"
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
+#: Tag of the last checkpoint with its CRC-32, and bytes that are read at once for it.
+_CRC_TAG: Final = "pgwire_codec.crc32"
+_CHUNK_BYTES: Final = 16 << 20
+
 _CHECKPOINT_COLUMNS: Final = ("protocol", "metaData", "txn", "add")
 
 #: Property with the time for which files of former versions are kept, and its default.
@@ -44,6 +56,11 @@ _FOREIGN_SECONDS: Final = 604_800.0
 #: Names of files of a table without partitions, and of those that mirrors write.
 _OF_TABLE: Final = re.compile(r"[^_.].*\.parquet|deletion_vector_.*\.bin")
 _OF_MIRRORS: Final = re.compile(r"(deletion_vector_)?[0-9a-f-]{36}\.(parquet|bin)")
+
+
+#: Beginning of a commit of this package, with the CRC-32 of the text in which that is zeros.
+_CRC: Final = re.compile(rb'\{"commitInfo":\{"crc32":"([0-9a-f]{8})"')
+_NO_CRC: Final = "00000000"
 
 
 def commit_path(version: int) -> str:
@@ -113,6 +130,7 @@ class Checkpoint:
 
     version: int
     parts: int | None = None
+    crc32: str | None = None  # of a checkpoint of one file, if the table records it
 
     @property
     def paths(self) -> list[str]:
@@ -127,8 +145,31 @@ class Checkpoint:
         state = DeltaState(self.version)
         for path in self.paths:
             with reading(folder, path, "checkpoint"):
+                if self.crc32 is not None and crc32_of(folder, path) != self.crc32:
+                    raise ValueError("it does not match its checksum")
                 state.apply(_checkpoint_actions(folder, path))
         return state
+
+
+def crc32_of(folder: Folder, path: str) -> str:
+    """Return the CRC-32 of a file."""
+    with folder.open(path) as file:
+        crc = 0
+        while chunk := file.read_buffer(_CHUNK_BYTES):
+            crc = zlib.crc32(chunk, crc)
+    return f"{crc:08x}"
+
+
+def record_checkpoint(folder: Folder, checkpoint: Checkpoint) -> None:
+    """Make a checkpoint durable that delta-rs wrote, and record it as the last one."""
+    (path,) = checkpoint.paths
+    folder.sync(path)
+    content = json.loads(folder.read(LAST_CHECKPOINT))
+    if content["version"] == checkpoint.version:  # otherwise, another program wrote one since
+        content["tags"] = {_CRC_TAG: crc32_of(folder, path)}
+        temporary = f"{LOG}/.last_checkpoint.{uuid.uuid4()}.tmp"
+        folder.create(temporary, to_text(content).encode())
+        folder.move(temporary, LAST_CHECKPOINT)
 
 
 def read_state(folder: Folder) -> DeltaState:
@@ -196,7 +237,8 @@ def last_checkpoint(folder: Folder) -> Checkpoint | None:
         if not isinstance(content, dict):
             raise TypeError("it has no JSON object")
         parts = content.get("parts")
-        return Checkpoint(int(content["version"]), None if parts is None else int(parts))
+        crc32 = (content.get("tags") or {}).get(_CRC_TAG)
+        return Checkpoint(int(content["version"]), None if parts is None else int(parts), crc32)
 
 
 def checkpoints(names: Iterable[str]) -> list[Checkpoint]:
@@ -297,14 +339,29 @@ def oldest_state(folder: Folder) -> DeltaState | None:
     return None
 
 
+def commit_text(actions: Sequence[Action]) -> str:
+    """Return the text of a commit, whose first action ``commitInfo`` gets its checksum."""
+    (kind, content), *_ = actions[0].items()
+    text = "\n".join(map(to_text, [{kind: {"crc32": _NO_CRC, **content}}, *actions[1:]]))
+    return text.replace(_NO_CRC, f"{zlib.crc32(text.encode()):08x}", 1)
+
+
 def parse_commit(data: bytes) -> list[Action]:
     """Return the actions of a commit. Raises ``ValueError`` for one without any."""
     actions: list[Action] = [json.loads(line) for line in data.splitlines() if line.strip()]
     if not actions:
         raise ValueError("it is empty")
     for action in actions:
-        if not isinstance(action, dict) or not action:
-            raise ValueError(f"{action!r} is not an action")
+        if not isinstance(action, dict) or not action or not _ACTIONS.issuperset(action):
+            raise ValueError(f"{str(action)[:40]} is not an action")
+    match = _CRC.match(data)
+    if match is not None:
+        start, end = match.span(1)
+        zeroed = data[:start] + _NO_CRC.encode() + data[end:]
+        if zlib.crc32(zeroed) != int(match[1], 16):
+            raise ValueError("it does not match its checksum")
+    elif str(actions[0].get("commitInfo", {}).get("engineInfo")).startswith("pgwire_codec/"):
+        raise ValueError("it has no checksum")
     return actions
 
 
