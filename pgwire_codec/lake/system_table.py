@@ -11,7 +11,7 @@ from pgwire_codec.errors import TableError
 from pgwire_codec.lake.data_files import write_data_files
 from pgwire_codec.lake.position import Position
 from pgwire_codec.lake.tables.target import Commit, CommitConflict, Target
-from pgwire_codec.lake.task_errors import MissingFile, ends_all, error_of, may_pass
+from pgwire_codec.lake.task_errors import ends_all, error_of, may_pass
 
 
 class DamagedRowsError(TableError):
@@ -82,6 +82,6 @@ class SystemTable:
             found = error_of(error, self._name)
             if ends_all(found) or may_pass(found):
                 raise found from error
-            if isinstance(found, CommitConflict) and not isinstance(found, MissingFile):
+            if isinstance(found, CommitConflict):
                 raise
             raise kind(found.primary, hint=self._hint) from error

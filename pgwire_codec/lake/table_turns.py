@@ -31,7 +31,7 @@ from pgwire_codec.lake.status import LOGGER, OK, REPLAYING, TableStatus
 from pgwire_codec.lake.table_state import TableState
 from pgwire_codec.lake.tables.column_steps import changed_schema
 from pgwire_codec.lake.tables.target import Commit, CommitConflict, Target
-from pgwire_codec.lake.task_errors import MissingFile, ends_all, error_of, may_pass
+from pgwire_codec.lake.task_errors import ends_all, error_of, may_pass
 from pgwire_codec.lake.tasks import (
     ChangeFacts,
     DecodeTask,
@@ -159,10 +159,10 @@ class TableTurns:
             table.step = None
             table.attempts += 1
             is_conflict = isinstance(found, CommitConflict)
-            is_known = isinstance(error, PgwireError) and not is_conflict
-            is_race = is_conflict and not isinstance(found, MissingFile)
-            most = _ATTEMPTS_AFTER_CONFLICTS if is_race else _ATTEMPTS
-            if table.attempts < most and (may_pass(found) or not is_known):
+            most = _ATTEMPTS_AFTER_CONFLICTS if is_conflict else _ATTEMPTS
+            # Errors of other programs may pass; a later version may not have a missing file.
+            is_repeated = is_conflict or found.is_transient or not isinstance(error, PgwireError)
+            if is_repeated and table.attempts < most:
                 level = logging.INFO if is_conflict else logging.WARNING
                 LOGGER.log(level, "%s failed, and is tried again: %s", table.name, found.primary)
                 time.sleep(_PAUSE * min(table.attempts, 10) * random.random())

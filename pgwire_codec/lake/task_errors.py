@@ -6,6 +6,7 @@ import errno
 from typing import Final
 
 from pgwire_codec.errors import PgwireError, TableError
+from pgwire_codec.lake.damage import DamagedFileError
 from pgwire_codec.lake.tables.target import CommitConflict
 
 #: Numbers of errors of a file system that do not pass by themselves.
@@ -20,24 +21,15 @@ _LASTING_OF_STORE: Final = frozenset({
 })  # fmt: skip
 
 
-class MissingFile(CommitConflict):
-    """A file is missing that a table had: others may have its rows by now."""
-
-
 def error_of(error: Exception, place: str) -> PgwireError:
     """Return the error of a table, or that of a full disk, which concerns all tables.
 
-    ``place`` was to be written or read. A missing file is a conflict: another program may have
-    written its rows into others.
+    ``place`` was to be written or read.
     """
     if isinstance(error, PgwireError):
         return error
     if isinstance(error, FileNotFoundError):
-        return MissingFile(
-            f"a file is missing: {error.filename or error}",
-            hint="Restore the file if another program has removed it. Or remove the table, and "
-            "resume it.",
-        )
+        return DamagedFileError(f"a file is missing: {error.filename or error}", place, True)
     if isinstance(error, OSError):
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return PgwireError(
@@ -78,4 +70,8 @@ def ends_all(error: Exception) -> bool:
 
 def may_pass(error: Exception) -> bool:
     """Return whether an error of a table may pass by itself."""
-    return isinstance(error, TableError) and error.is_transient
+    return (
+        isinstance(error, TableError)
+        and error.is_transient
+        and not isinstance(error, DamagedFileError)
+    )

@@ -72,7 +72,7 @@ def test_a_checkpoint_that_fails_after_its_commit(
     for number in range(1, 4):
         change(writer, number)
         local.run(history=history)
-    assert "is not written" in caplog.text or "no checkpoint of" in caplog.text
+    assert "has no new checkpoint: [Errno 5]" in caplog.text
     assert states(local) == dict.fromkeys(TABLES, "ok")
     if not history:
         check(local)
@@ -253,7 +253,7 @@ def test_a_data_file_that_is_missing(local: MirrorOf, writer: Writer) -> None:
     writer.flush()
     local.run()
     row = local.status()["public.t1"]
-    assert (row["state"], row["error"][:19]) == ("set aside", "a file is missing: ")
+    assert (row["state"], row["error"][-10:]) == ("set aside", "is missing")
     assert row["hint"].startswith("Restore the file")
     check(local, *TABLES[1:])
 

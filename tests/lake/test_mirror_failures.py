@@ -42,7 +42,7 @@ def check(made: MirrorOf, *names: str) -> None:
 
 
 def kill_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the next turn end when two tables have their changes, or before the status is written."""
+    """Have the next turn end when two tables have their changes, or at its end."""
     finish, write = TableTurns._finish, MirrorRun._write
     finished: list[Any] = []
 

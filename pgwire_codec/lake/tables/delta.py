@@ -326,7 +326,6 @@ class DeltaTarget:
             return
         import deltalake
 
-        state.commits = state.commit_bytes = 0  # after an error, the next one is due later
         try:
             if state.damaged:  # delta-rs and other programs do not skip them
                 for path in (LAST_CHECKPOINT, *state.damaged):
@@ -339,6 +338,7 @@ class DeltaTarget:
             _LOGGER.warning("%s has no new checkpoint: %s", self.name, error)
             return
         state.damaged.clear()
+        state.commits = state.commit_bytes = 0
         if time.monotonic() > self._expires:
             self._expires = time.monotonic() + _EXPIRY_SECONDS
             self._expire(table)
