@@ -38,7 +38,12 @@ class MirroredBatch:
     #: Commit LSN up to which all tables are whole that are not set aside.
     until: int
     changed: tuple[TableStatus, ...]  # tables with changes, or with an error
-    tables: tuple[TableStatus, ...]  # all tables
+    all_tables: Callable[[], tuple[TableStatus, ...]] = field(repr=False)
+
+    @property
+    def tables(self) -> tuple[TableStatus, ...]:
+        """All tables."""
+        return self.all_tables()
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,6 @@ from pgwire_codec.lake.table_turns import TableTurns
 from pgwire_codec.log import Log, LogPosition
 from pgwire_codec.log.positions import position_of, position_within
 from pgwire_codec.log.tables_with_rows import TablesWithRows
-from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.transactions.carry import RelationVersion
 
 #: Tables of a remote lake that are opened, prepared and committed side by side: they wait for it.
@@ -53,10 +52,20 @@ _LOOK_SECONDS: Final = 60.0
 _LOOK_SECONDS_REMOTE: Final = 600.0
 
 
+#: Shortest seconds between two writes of the status table without news, and how many times as much
+#: as it costs they are.
+_STATUS_SECONDS: Final = 1.0
+_STATUS_SHARE: Final = 20.0
+
+#: Fields of a status that are news.
+_NEWS: Final = ("relation_oid", "state", "error", "incomplete", "evolutions", "dead_letters")
+
+
 class MirrorRun:
     """Applies the changes of a log to the tables of a lake.
 
-    ``tables`` are names and patterns of tables, and ``runner`` runs the tasks.
+    ``tables`` are names and patterns of tables, and ``runner`` runs the tasks. A turn costs what
+    the tables cost that it changes: of the others, one commit LSN is known.
     """
 
     def __init__(
@@ -76,15 +85,25 @@ class MirrorRun:
         self._without_rows: dict[int, int] = {}  # up to a commit LSN, by OID
         self._retries: dict[str, tuple[float, float]] = {}  # time of the next one, and the pause
         self._looks = _Looks(_LOOK_SECONDS_REMOTE if lake.is_remote else _LOOK_SECONDS)
-        rows = self._status.read()
-        self._check_lake(rows)
+        self._rows = self._status.read()
+        self._check_lake()
+        self._whole: LogRange | None = None  # of the last turn
+        self._held: dict[str, RelationVersion] = {}  # the tables, as of the last turn's end
+        self._name_of: dict[int, str] = {}  # by OID
+        self._unsure: set[str] = set()  # tables that are to be planned, whatever changed
+        self._written = 0.0  # time of the last write of the status, and what it cost
+        self._cost = 0.0
+        self._is_written = True
+        self._has_news = False
         #: Commit LSN up to which all tables are complete that do not fail.
-        self.applied_lsn = self._after(rows)
+        self.applied_lsn = self._first_lsn()
+        #: Commit LSN up to which no table needs the log any more, by the status table.
+        self.needed_lsn = self._needed()
 
     @property
     def status(self) -> dict[str, TableStatus]:
-        """Rows of the status table, by table."""
-        return self._status.read()
+        """Status of each table, by name."""
+        return {name: self._lifted(row) for name, row in self._rows.items()}
 
     @property
     def unnamed_letters(self) -> int:
@@ -97,23 +116,11 @@ class MirrorRun:
         return self.applied_lsn >= self._log.end.lsn
 
     @property
-    def is_retrying(self) -> bool:
-        """True if a table is to be tried again by itself."""
-        return bool(self._retries)
-
-    def needed_lsn(self) -> int:
-        """Return the commit LSN up to which no table needs the log any more.
-
-        Tables that fail need it for some time.
-        """
-        now, needed = datetime.now(timezone.utc), self.applied_lsn
-        for row in self._status.read().values():
-            if row.state in CURRENT or row.state == GONE:
-                continue
-            since = row.since or now
-            if (now - since).total_seconds() < self._options.hold_seconds:
-                needed = min(needed, row.complete_lsn or self._log.begin.lsn)
-        return needed
+    def retry_seconds(self) -> float | None:
+        """Seconds until a table is tried again by itself; None if none is to be."""
+        if not self._retries:
+            return None
+        return max(0.0, min(due for due, _ in self._retries.values()) - time.monotonic())
 
     def log_end(self) -> int:
         """Return the commit LSN at which the log ends now."""
@@ -128,46 +135,99 @@ class MirrorRun:
         """
         self._log.refresh()
         self._check_log()
-        rows = self._status.read()
-        before, until = dict(rows), self._until(rows)
-        whole = LogRange(self._log, until)
-        requests = self._requests(rows, whole, number)
-        asked = [name for name in requests if name in before and before[name].state in REQUESTED]
+        self._load()
+        until = self._until()
+        whole = LogRange(self._log, until, self._whole)
+        unsure = self._follow(whole)
+        names = unsure | self._changed_names(whole) | self._asked_names()
+        names |= self._looked_at(names)
+        requests = {
+            name: self._request(name, number, is_sure=name not in unsure)
+            for name in sorted(names)
+            if name in self._held
+        }
+        asked = [name for name, (_, row) in requests.items() if row.state in REQUESTED]
         if asked:
             LOGGER.warning("these tables are read from the log: %s", ", ".join(asked))
         turns = TableTurns(self._log, whole, self._context, self._threads)
         results = turns.run(requests)
-        if rows == before and not results:
-            self.applied_lsn = until
+        self._is_written &= until == self.applied_lsn and not results
+        self._whole, self.applied_lsn = whole, until
+        self._unsure.clear()
+        if not results:
+            self.write_status()
             return None
-        for name, row in results.items():
-            rows[name] = self._checked(row)
+        before = {name: self._rows.get(name) for name in results}
+        self._rows |= {name: self._checked(row) for name, row in results.items()}
+        self._has_news |= any(_is_news(before[name], self._rows[name]) for name in results)
         replayed = {name for name in results if requests[name][0].state == REPLAYING}
-        rows = self._write(rows, results.keys(), replayed)
-        self.applied_lsn = until
+        self.write_status(results.keys(), replayed)
         changed = [
-            requests[name][0].version.relation
+            self._held[name].relation
             for name, row in results.items()
             if row.state in CURRENT and row.changes
         ]
-        self._threads.map(self._keep_up, changed)
+        self._threads.map(
+            lambda relation: keep_up(self._context.lake, self._context.runner, relation), changed
+        )
         # Arrow keeps freed memory: after a snapshot, that of the largest piece.
         pa.default_memory_pool().release_unused()
+        rows = dict(self._rows)
         return MirroredBatch(
-            number, until, tuple(rows[name] for name in results), tuple(rows.values())
+            number,
+            until,
+            tuple(rows[name] for name in results),
+            lambda: tuple(map(self._lifted, rows.values())),
         )
 
-    def _keep_up(self, relation: Relation) -> None:
-        keep_up(self._context.lake, self._context.runner, relation)
+    def write_status(
+        self, done: Collection[str] = (), replayed: Collection[str] = (), *, is_end: bool = False
+    ) -> None:
+        """Write the status if it has news, or costs little beside the time since it was written.
 
-    def _check_lake(self, rows: Mapping[str, TableStatus]) -> None:
+        Another process may have requested work for tables meanwhile. A table in ``done`` has what
+        it requested, unless it asked for a replay and is not in ``replayed``.
+        """
+        begin = time.monotonic()
+        pause = max(_STATUS_SECONDS, _STATUS_SHARE * self._cost)
+        is_due = self._has_news or is_end or begin - self._written >= pause
+        if self._is_written or not is_due:
+            return
+        while not self._status.write(self.status.values()):
+            self._load(done, replayed)
+        self._written = time.monotonic()
+        self._cost = self._written - begin
+        self._is_written, self._has_news = True, False
+        self.needed_lsn = self._needed()
+
+    def _load(self, done: Collection[str] = (), replayed: Collection[str] = ()) -> None:
+        """Read what other processes have written into the status table: their requests."""
+        for name, row in (self._status.changes() or {}).items():
+            own = self._rows.get(name)
+            if own is None:
+                self._rows[name] = row
+                self._unsure.add(name)
+            elif row.state in REQUESTED and name not in done:
+                self._rows[name] = replace(own, state=row.state)
+            elif row.state == REPLAYING and name not in replayed:
+                self._rows[name] = replace(own, state=REPLAYING)
+
+    def _lifted(self, row: TableStatus) -> TableStatus:
+        """Return the status of a table, which is complete up to where all are."""
+        if row.state not in CURRENT or row.table not in self._held or row.complete_lsn is None:
+            return row
+        return replace(row, complete_lsn=max(row.complete_lsn, self.applied_lsn))
+
+    def _check_lake(self) -> None:
         """Raise ``TableError`` for the lake of another log, unless it is to be replaced."""
-        others = [row.table for row in rows.values() if self._is_of_another_log(row)]
+        others = [row.table for row in self._rows.values() if self._is_of_another_log(row)]
         if others and not self._options.replace:
             raise TableError(
                 f"the lake has tables from another log than {self._identity}: {', '.join(others)}",
                 hint=ANOTHER_LOG,
             )
+        for name in others:
+            self._rows[name] = TableStatus(name, self._rows[name].relation_oid)
 
     def _is_of_another_log(self, row: TableStatus) -> bool:
         return row.log_id not in (None, self._identity.log_id)
@@ -181,20 +241,32 @@ class MirrorRun:
                 hint="Start the mirror again, with another folder for its tables.",
             )
 
-    def _after(self, rows: Mapping[str, TableStatus]) -> int:
-        """Return the commit LSN up to which all tables are complete."""
-        log_id = self._identity.log_id
-        current = (
+    def _first_lsn(self) -> int:
+        """Return the commit LSN up to which all tables are complete, by the status table."""
+        known = [
             row.complete_lsn
-            for row in rows.values()
-            if row.state in CURRENT and row.log_id == log_id
-        )
+            for row in self._rows.values()
+            if row.state in CURRENT
+            and row.complete_lsn is not None
+            and self._names.match(row.table)
+        ]
         begin = self._log.begin.lsn
-        return max(min((lsn for lsn in current if lsn is not None), default=begin), begin)
+        return max(min(known, default=begin), begin)
 
-    def _until(self, rows: Mapping[str, TableStatus]) -> int:
+    def _needed(self) -> int:
+        """Return the commit LSN up to which no table needs the log: one that fails does a while."""
+        now, needed = datetime.now(timezone.utc), self.applied_lsn
+        for row in self._rows.values():
+            if row.state in CURRENT or row.state == GONE:
+                continue
+            since = row.since or now
+            if (now - since).total_seconds() < self._options.hold_seconds:
+                needed = min(needed, row.complete_lsn or self._log.begin.lsn)
+        return needed
+
+    def _until(self) -> int:
         """Return the commit LSN at which a turn ends."""
-        log, after = self._log, self._after(rows)
+        log, after = self._log, self.applied_lsn
         if log.end.lsn <= after:
             return log.end.lsn
         begin, end = position_of(log, after), log.end
@@ -218,68 +290,74 @@ class MirrorRun:
             found = segment.delivered_lsn
         return found
 
-    def _requests(
-        self, rows: dict[str, TableStatus], whole: LogRange, number: int
-    ) -> dict[str, tuple[Request, TableStatus]]:
-        """Return what a turn is to do, by table; complete the rows of tables without changes."""
-        for name, row in rows.items():
-            if self._is_of_another_log(row):  # it is to be replaced
-                rows[name] = row = TableStatus(name, row.relation_oid)
+    def _follow(self, whole: LogRange) -> set[str]:
+        """Follow the names of relations; return those of tables that are to be planned for it."""
+        if self._whole is not None and self._whole.scope is whole.scope:
+            return self._unsure & self._rows.keys()
+        held = self._held = self._names.held_in(whole.scope)
+        self._name_of = {version.relation.oid: name for name, version in held.items()}
+        for name, row in self._rows.items():
             if row.state in (*CURRENT, RETRYING) and whole.scope.named(name) is None:
-                rows[name] = replace(row, state=GONE)
+                self._rows[name] = replace(row, state=GONE)
                 self._retries.pop(name, None)
-        held = self._names.held_in(whole.scope)
-        requests: dict[str, TableStatus] = {}
-        waiting: dict[int, list[str]] = {}
-        new = self._new(rows, held, whole)
-        for name, version in held.items():
-            oid = version.relation.oid
-            row = rows.get(name) or TableStatus(name, oid)
-            if row.state == SET_ASIDE and row.relation_oid != oid:
-                row = row.of_another_relation(oid)
-            is_known = row.relation_oid == oid and row.complete_lsn is not None
-            if row.state == SET_ASIDE or (name not in rows and name not in new):
-                continue
-            if row.state == RETRYING and not self._is_due(name):
-                continue
-            if row.state not in CURRENT or not is_known:
-                requests[name] = row
-            elif row.complete_lsn is not None and row.complete_lsn < whole.until:
-                waiting.setdefault(row.complete_lsn, []).append(name)
-        for lsn, names in waiting.items():
-            oids = {held[name].relation.oid for name in names}
-            changed = oids if lsn < self._log.begin.lsn else self._changed(lsn, whole.until, oids)
-            for name in names:
-                if held[name].relation.oid in changed:
-                    requests[name] = rows[name]
-                else:
-                    rows[name] = replace(rows[name], complete_lsn=whole.until)
-        quiet = [name for name in held if name not in requests and name in rows]
-        looked = self._looks.due([name for name in quiet if rows[name].state in CURRENT])
-        for name, is_same in zip(
-            looked,
-            self._threads.map(lambda name: self._is_same(rows[name], held[name]), looked),
-            strict=True,
-        ):
-            if not is_same:
-                requests[name] = rows[name]
+                self._is_written, self._has_news = False, True
+        names = self._new(held, whole)
+        for name in held.keys() & self._rows.keys():
+            row, version = self._rows[name], held[name]
+            if row.state == SET_ASIDE and row.relation_oid != version.relation.oid:
+                self._rows[name] = row = row.of_another_relation(version.relation.oid)
+                names.add(name)
+            is_known = row.relation_oid == version.relation.oid and row.complete_lsn is not None
+            is_known = is_known and (row.complete_lsn or 0) >= self._log.begin.lsn
+            if row.state == GONE or (row.state in CURRENT and not is_known):
+                names.add(name)
+        return names | (self._unsure & self._rows.keys())
+
+    def _changed_names(self, whole: LogRange) -> set[str]:
+        """Return the names of tables that may have changes in a range."""
+        if whole.until <= self.applied_lsn:
+            return set()
+        changed = self._log.changed_relations(self.applied_lsn, whole.until)
+        if changed is None:
+            changed = frozenset(self._name_of)
+        names = {self._name_of[oid] for oid in changed if oid in self._name_of}
+        # What was a partition only can be a table of its own now.
+        new = self._new(self._held, whole) if names - self._rows.keys() else set()
+        return new | {name for name in names if name in self._rows and self._is_applied(name)}
+
+    def _is_applied(self, name: str) -> bool:
+        return self._rows[name].state in CURRENT
+
+    def _asked_names(self) -> set[str]:
+        """Return the names of tables that a user asked for, or that are to be tried again now."""
+        now = time.monotonic()
         return {
-            name: (
-                Request(name, held[name], row.state, _quiet(row)),
-                replace(row, changes=0, batch=number),
-            )
-            for name, row in requests.items()
+            name
+            for name, row in self._rows.items()
+            if row.state in REQUESTED
+            or (row.state == RETRYING and self._retries.get(name, (now, 0.0))[0] <= now)
         }
 
-    def _new(
-        self, rows: Mapping[str, TableStatus], held: Mapping[str, RelationVersion], whole: LogRange
-    ) -> set[str]:
-        """Return the names of new tables.
+    def _looked_at(self, planned: Collection[str]) -> set[str]:
+        """Return the names of tables that another program has changed, of those looked at now."""
+        known = [name for name in self._held if name in self._rows and self._is_applied(name)]
+        names = [name for name in self._looks.due(known) if name not in planned]
+        same = self._threads.map(self._is_same, names)
+        return {name for name, is_same in zip(names, same, strict=True) if not is_same}
+
+    def _request(self, name: str, number: int, *, is_sure: bool) -> tuple[Request, TableStatus]:
+        version = self._held[name]
+        row = self._rows.get(name) or TableStatus(name, version.relation.oid)
+        request = Request(name, version, row.state, _quiet(self._lifted(row) if is_sure else row))
+        return request, replace(row, changes=0, batch=number)
+
+    def _new(self, held: Mapping[str, RelationVersion], whole: LogRange) -> set[str]:
+        """Return the names of new tables, of which rows are added.
 
         A relation of which the log has nothing is a partition that is published as its root. It may
         also have changes that were pruned, of which a new mirror reports the error.
         """
-        oids = {name: each.relation.oid for name, each in held.items() if name not in rows}
+        oids = {name: each.relation.oid for name, each in held.items() if name not in self._rows}
         unknown = set(oids.values()) - self._without_rows.keys()
         found = self._tables.among(unknown)
         for lsn in {self._without_rows[oid] for oid in oids.values() if oid not in unknown}:
@@ -288,7 +366,7 @@ class MirrorRun:
                 found |= self._changed(max(lsn, self._log.begin.lsn), whole.until, searched)
         self._without_rows |= dict.fromkeys(set(oids.values()) - found, whole.until)
         begin = self._log.begin.lsn
-        if not rows and begin:
+        if not self._rows and begin:
             found |= set(self._log.relations_at(begin).relations)
         return {name for name, oid in oids.items() if oid in found}
 
@@ -300,18 +378,13 @@ class MirrorRun:
                 changed |= set(oids) if each is None else each & set(oids)
         return changed
 
-    def _is_same(self, row: TableStatus, version: RelationVersion) -> bool:
+    def _is_same(self, name: str) -> bool:
         """Return whether a table is as the mirror has left it; if not certain, it is planned."""
+        row, relation = self._rows[name], self._held[name].relation
         try:
-            return row.version is not None and self._context.lake.is_at(
-                version.relation, row.version
-            )
+            return row.version is not None and self._context.lake.is_at(relation, row.version)
         except Exception:  # noqa: BLE001  (what is planned opens it, and reports the error)
             return False
-
-    def _is_due(self, name: str) -> bool:
-        """Return whether a table is to be tried again now."""
-        return name not in self._retries or time.monotonic() >= self._retries[name][0]
 
     def _checked(self, row: TableStatus) -> TableStatus:
         """Return the status of a table after a turn; note when it is to be tried again."""
@@ -330,22 +403,6 @@ class MirrorRun:
         self._retries[row.table] = time.monotonic() + pause, pause
         LOGGER.warning("%s is tried again in %.1f s: %s", row.table, pause, text)
         return row
-
-    def _write(
-        self, rows: dict[str, TableStatus], done: Collection[str], replayed: Collection[str]
-    ) -> dict[str, TableStatus]:
-        """Write the status, with the tables that another process has requested work for meanwhile.
-
-        A table whose changes are applied can be requested to be replayed.
-        """
-        while not self._status.write(rows.values()):
-            held = self._status.read()
-            requested = {name: row for name, row in held.items() if row.state in REQUESTED}
-            rows |= {name: row for name, row in requested.items() if name not in done}
-            again = [name for name, row in requested.items() if row.state == REPLAYING]
-            for name in set(again) & set(done) - set(replayed):
-                rows[name] = replace(rows[name], state=REPLAYING)
-        return rows
 
 
 class _Looks:
@@ -367,6 +424,13 @@ class _Looks:
             self._names.extend(names)
         chosen = {self._names.popleft() for _ in range(count)}
         return [name for name in names if name in chosen]
+
+
+def _is_news(before: TableStatus | None, row: TableStatus) -> bool:
+    """Return whether people should see a status at once."""
+    if before is None:
+        return True
+    return any(getattr(before, name) != getattr(row, name) for name in _NEWS)
 
 
 def _quiet(row: TableStatus) -> Quiet | None:

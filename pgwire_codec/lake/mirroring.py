@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Final
 
 from pgwire_codec.errors import TableError
@@ -20,6 +21,7 @@ from pgwire_codec.lake.runners.threads import Threads
 from pgwire_codec.lake.status import LOGGER, TableStatus
 from pgwire_codec.lake.tables.target import WriteMode
 from pgwire_codec.log import Log, LsnFile
+from pgwire_codec.log.log_watch import LogWatch
 
 __all__ = ["Mirror", "mirror"]
 
@@ -34,6 +36,9 @@ _WAIT_SECONDS: Final = 0.02
 #: Seconds for which errors that may pass do not end a mirror, and between two attempts.
 _PATIENCE_SECONDS: Final = 60.0
 _PAUSE_SECONDS: Final = 0.5
+
+#: Seconds after which requests in the status table are looked for while the log does not grow.
+_REQUEST_SECONDS: Final = 1.0
 
 #: Bytes of messages of a turn in one process.
 TURN_BYTES: Final = 1 << 30
@@ -159,34 +164,43 @@ class Mirror:
         # After that of the last run.
         number = 1 + max((row.batch or 0 for row in self.status.values()), default=-1)
         self._record()
-        patience = retry_until = time.monotonic() + _PATIENCE_SECONDS
-        while not self._stopped.is_set():
-            begin = time.monotonic()
-            try:
-                batch = self._run.turn(number)
-            except TableError as error:  # of the mirror's own tables
-                if not error.is_transient or time.monotonic() > patience:
-                    raise
-                LOGGER.warning("the mirror goes on after a pause: %s", error)
-                self._stopped.wait(_PAUSE_SECONDS)
-                continue
-            patience = time.monotonic() + _PATIENCE_SECONDS
-            self._record()
-            if batch is not None:
-                number += 1
-                if self._options.report is not None:
-                    self._options.report(batch)
-            is_done = batch is None or batch.until >= end
-            if self._options.once and is_done:
-                if not self._run.is_retrying or time.monotonic() > retry_until:
-                    break
-                self._stopped.wait(_PAUSE_SECONDS)
-                continue
-            if batch is None or self._run.is_current:
-                self._stopped.wait(max(0.0, self._options.seconds - (time.monotonic() - begin)))
+        patience = retries = time.monotonic() + _PATIENCE_SECONDS
+        with nullcontext() if self._options.once else LogWatch(self._path) as watch:
+            while not self._stopped.is_set():
+                begin = time.monotonic()
+                try:
+                    batch = self._run.turn(number)
+                except TableError as error:  # of the mirror's own tables
+                    if not error.is_transient or begin > patience:
+                        raise
+                    LOGGER.warning("the mirror goes on after a pause: %s", error)
+                    self._stopped.wait(_PAUSE_SECONDS)
+                    continue
+                patience = time.monotonic() + _PATIENCE_SECONDS
+                self._record()
+                if batch is not None:
+                    number += 1
+                    if self._options.report is not None:
+                        self._options.report(batch)
+                retry = self._run.retry_seconds
+                if watch is not None:
+                    if self._run.is_current:
+                        self._pause(watch, begin, retry)
+                elif self._run.applied_lsn >= end:
+                    if retry is None or time.monotonic() > retries:
+                        break
+                    self._stopped.wait(min(retry, _PAUSE_SECONDS))
+        self._run.write_status(is_end=True)
+        self._record()
+
+    def _pause(self, watch: LogWatch, begin: float, retry: float | None) -> None:
+        """Wait until the next turn after the one that began then is due, and the log has grown."""
+        self._stopped.wait(max(0.0, self._options.seconds - (time.monotonic() - begin)))
+        longest = _REQUEST_SECONDS if retry is None else min(retry, _REQUEST_SECONDS)
+        watch.wait(longest, self._stopped)
 
     def _record(self) -> None:
-        lsn = self._run.needed_lsn()
+        lsn = self._run.needed_lsn
         if self._file is not None and lsn != self._recorded:
             self._file.write_lsn(lsn)
             self._recorded = lsn

@@ -167,6 +167,12 @@ class StatusTable:
             self._read, self._rows = table, _from_arrow(table.select(_NAMES))
         return dict(self._rows)
 
+    def changes(self) -> dict[str, TableStatus] | None:
+        """Return the rows if another process has written since they were read or written."""
+        before = self._read
+        rows = self.read()
+        return None if self._read is before else rows
+
     def write(self, rows: Iterable[TableStatus]) -> bool:
         """Replace the rows; return False if another process has written since they were read."""
         written = {row.table: row for row in rows}

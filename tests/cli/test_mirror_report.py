@@ -19,7 +19,7 @@ def lines(capsys: pytest.CaptureFixture[str], *changed: TableStatus) -> list[dic
     """Lines of a micro-batch that has changed some tables."""
     other = TableStatus("public.other", 1)
     with JsonLines(mirror) as report:
-        report.show(MirroredBatch(7, 0x1_0000_0010, changed, (*changed, other)))
+        report.show(MirroredBatch(7, 0x1_0000_0010, changed, lambda: (*changed, other)))
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 

@@ -72,7 +72,7 @@ def begin(made: MirrorOf, writer: Writer) -> None:
     writer.flush()
 
 
-def _killed(*arguments: Any) -> None:
+def _killed(*arguments: Any, **options: Any) -> None:
     raise PgwireError("Killed", is_transient=True)
 
 
@@ -81,7 +81,7 @@ def test_changes_are_left_out_and_recorded_once(
 ) -> None:
     begin(made, writer)
     with monkeypatch.context() as patch:  # in place of the death of the process
-        patch.setattr(MirrorRun, "_write", _killed)
+        patch.setattr(MirrorRun, "write_status", _killed)
         with pytest.raises(Exception, match="Killed"):
             run(made)
     assert len(letters(made)) == 2

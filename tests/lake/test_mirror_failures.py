@@ -43,12 +43,12 @@ def check(made: MirrorOf, *names: str) -> None:
 
 def kill_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the next turn end when two tables have their changes, or at its end."""
-    finish, write = TableTurns._finish, MirrorRun._write
+    finish, write = TableTurns._finish, MirrorRun.write_status
     finished: list[Any] = []
 
     def killed() -> None:
         monkeypatch.setattr(TableTurns, "_finish", finish)
-        monkeypatch.setattr(MirrorRun, "_write", write)
+        monkeypatch.setattr(MirrorRun, "write_status", write)
         raise PgwireError("Killed", is_transient=True)
 
     def finish_or_die(self: Any, *results: Any) -> Any:
@@ -58,7 +58,7 @@ def kill_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return finish(self, *results)
 
     monkeypatch.setattr(TableTurns, "_finish", finish_or_die)
-    monkeypatch.setattr(MirrorRun, "_write", lambda *_: killed())
+    monkeypatch.setattr(MirrorRun, "write_status", lambda *_, **__: killed())
 
 
 def test_killed_between_two_tables(
@@ -87,7 +87,7 @@ def test_a_column_that_came_before_a_kill(
 ) -> None:
     """The target has it, and no status has been written: rows lack its value all the same."""
 
-    def killed(*arguments: Any) -> None:
+    def killed(*arguments: Any, **options: Any) -> None:
         raise PgwireError("Killed", is_transient=True)
 
     change(writer, 1)
@@ -96,7 +96,7 @@ def test_a_column_that_came_before_a_kill(
     lsn = writer.commit(wide, build.insert(1, "100", "5", "m"))
     writer.flush()
     with monkeypatch.context() as patch:
-        patch.setattr(MirrorRun, "_write", killed)
+        patch.setattr(MirrorRun, "write_status", killed)
         with pytest.raises(Exception, match="Killed"):
             made.run()
     for _ in range(2):

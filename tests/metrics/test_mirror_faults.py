@@ -69,7 +69,7 @@ def status(table: int, whole: int, **fields: Any) -> TableStatus:
 
 
 def batch(number: int, until: int, *tables: TableStatus) -> MirroredBatch:
-    return MirroredBatch(number, until, tables, tables)
+    return MirroredBatch(number, until, tables, lambda: tables)
 
 
 @moves(
