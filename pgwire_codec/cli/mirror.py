@@ -30,7 +30,7 @@ from pgwire_codec.lake.dead_letters import DeadLetters
 from pgwire_codec.lake.evolution import Policy, TablePolicies
 from pgwire_codec.lake.lakehouse import Lake, parse_target
 from pgwire_codec.lake.masks import Masks
-from pgwire_codec.lake.mirror_options import POLL_SECONDS, MirrorOptions
+from pgwire_codec.lake.mirror_options import MirrorOptions
 from pgwire_codec.lake.mirroring import TURN_BYTES, Mirror
 from pgwire_codec.lake.requests import replay_table, resume_table
 from pgwire_codec.lake.row_columns import RowColumns
@@ -66,6 +66,10 @@ Iceberg, _mirror.status) has the state of each.
 """
 
 
+#: Seconds between two looks at signals and at the mirror's thread.
+_LOOK_SECONDS: Final = 0.2
+
+
 @click.command(epilog=_EPILOG)
 @log_option
 @to_option(
@@ -84,7 +88,8 @@ Iceberg, _mirror.status) has the state of each.
 @click.option(
     "--every",
     metavar="TIME",
-    help="Time between two micro-batches, as '10 seconds'. Default: none.",
+    help="Shortest time between two micro-batches, as '10 seconds'; each writes files. Default: 1 "
+    "second for a disk, 10 seconds for a store.",
 )
 @click.option(
     "--on-schema-change",
@@ -301,7 +306,7 @@ def _run(
     manager.ready()
     with nullcontext() if watch is None else watch.running(running):
         running.start()
-        while not running.awaitTermination(POLL_SECONDS):
+        while not running.awaitTermination(_LOOK_SECONDS):
             alive()
             if signalled:
                 manager.stopping()

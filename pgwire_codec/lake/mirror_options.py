@@ -18,8 +18,9 @@ from pgwire_codec.lake.runners.runner import Runner
 from pgwire_codec.lake.status import TableStatus
 from pgwire_codec.options import DecoderOptions
 
-#: Seconds between two looks at a log that does not grow.
-POLL_SECONDS: Final = 0.2
+#: Seconds between the beginnings of two turns, for a lake on a disk and in an object store.
+DISK_SECONDS: Final = 1.0
+STORE_SECONDS: Final = 10.0
 
 #: Seconds for which the recorded LSN waits for a table that fails: a week.
 HOLD_SECONDS: Final = 7 * 86_400.0
@@ -80,7 +81,7 @@ class MirrorOptions:
             raise OptionError("`once` and `every` exclude one another")
         if self.on_error not in ("raise", "skip"):
             raise OptionError(f"on_error must be one of raise, skip, not {self.on_error!r}")
-        _ = self.decoder, self.seconds, self.hold_seconds
+        _ = self.decoder, self.seconds(is_remote=False), self.hold_seconds
 
     @property
     def decoder(self) -> DecoderOptions:
@@ -94,12 +95,14 @@ class MirrorOptions:
             arrow_types=ROW_TYPES,
         )
 
-    @property
-    def seconds(self) -> float:
-        """Seconds between the beginnings of two turns, at least."""
-        if self.every is None or isinstance(self.every, (int, float)):
-            return POLL_SECONDS if self.every is None else self.every
-        return seconds_of(self.every, "every")
+    def seconds(self, *, is_remote: bool) -> float:
+        """Return the shortest time between the beginnings of two turns.
+
+        Each turn with changes of a table writes files: by default, a store gets fewer.
+        """
+        if self.every is None:
+            return STORE_SECONDS if is_remote else DISK_SECONDS
+        return seconds_of(self.every, "every") if isinstance(self.every, str) else self.every
 
     @property
     def hold_seconds(self) -> float:

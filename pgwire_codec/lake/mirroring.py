@@ -81,6 +81,7 @@ class Mirror:
         self._path = log.uri if isinstance(log, Log) else os.fspath(log)
         self._run = MirrorRun(self._path, names, lake, options, runner)
         self._options = options
+        self._seconds = options.seconds(is_remote=lake.is_remote)
         self._file = None if checkpoint is None else LsnFile(f"{checkpoint.rstrip('/')}/lsn")
         self._recorded: int | None = None
         self._stopped = threading.Event()
@@ -195,7 +196,7 @@ class Mirror:
 
     def _pause(self, watch: LogWatch, begin: float, retry: float | None) -> None:
         """Wait until the next turn after the one that began then is due, and the log has grown."""
-        self._stopped.wait(max(0.0, self._options.seconds - (time.monotonic() - begin)))
+        self._stopped.wait(max(0.0, self._seconds - (time.monotonic() - begin)))
         longest = _REQUEST_SECONDS if retry is None else min(retry, _REQUEST_SECONDS)
         watch.wait(longest, self._stopped)
 

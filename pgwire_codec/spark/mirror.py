@@ -83,8 +83,9 @@ def mirror(
         needs the log any more: for :class:`pgwire_codec.log.LsnFile`. Nothing else is read or kept
         there.
     every : str or float, optional
-        Time between two micro-batches, such as ``10 seconds``, or in seconds; by default as soon as
-        possible.
+        Shortest time between two micro-batches, such as ``10 seconds``, or in seconds; each writes
+        files of the tables that it changes. By default 1 second for a lake on a disk, and 10
+        seconds for one in an object store or a catalog.
     once : bool
         Whether it ends when it has all changes that are in the log at its beginning.
     on_schema_change : {"evolve", "rename", "freeze", "fail"}
