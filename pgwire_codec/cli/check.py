@@ -24,7 +24,7 @@ Examples:
   pgwire-codec check --dsn "host=db dbname=shop" --slot s --publication p --json
 
 Nothing is changed on the server. The exit status is 4 if a capture would fail, or would make other
-statements fail.
+statements fail; 3 if the server cannot be reached now.
 """
 
 
