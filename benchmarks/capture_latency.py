@@ -8,7 +8,6 @@ or when Debezium's engine hands it to its consumer.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import tempfile
@@ -28,7 +27,8 @@ from benchmarks.peers.programs import NotMeasuredError
 from pgwire_codec import log
 from pgwire_codec.capture.connection.connect import connect
 from pgwire_codec.demo.server import EmbeddedServer
-from pgwire_codec.protocol.lsn import parse_lsn
+from pgwire_codec.errors import LogError
+from pgwire_codec.log.bounds import watermark_from_bytes
 
 RATE = 100  # transactions a second
 SECONDS = 10.0
@@ -114,11 +114,11 @@ def _capture(
     def look(last: list[bytes]) -> None:
         try:
             data = (folder / "watermark.json").read_bytes()
-            delivered = json.loads(data.splitlines()[0])["delivered_lsn"]
-        except (FileNotFoundError, IndexError, ValueError):
+            delivered = watermark_from_bytes(data, "the watermark").delivered_lsn
+        except (FileNotFoundError, LogError):  # not yet, or while it is overwritten
             return
         if [data] != last:
-            seen.append((time.perf_counter(), parse_lsn(delivered)))
+            seen.append((time.perf_counter(), delivered))
             last[:] = [data]
 
     with _slot(server, slot), _program(server, slot, command) as process:

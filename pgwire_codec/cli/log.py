@@ -73,7 +73,10 @@ def info(directory: str, as_json: bool) -> None:
 @log.command()
 @_DIRECTORY
 @click.option(
-    "--repair", is_flag=True, help="Write a damaged or incomplete index again from the segments."
+    "--repair",
+    is_flag=True,
+    help="Write a damaged or incomplete index again from the segments, and a torn watermark as it "
+    "was before.",
 )
 @_AS_JSON
 def verify(directory: str, repair: bool, as_json: bool) -> None:

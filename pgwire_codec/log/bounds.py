@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from itertools import count
+from typing import Final, NamedTuple
 
 import msgspec
 
-from pgwire_codec.log.checked_json import Count, checksum, converted, dump, invalid, load
+from pgwire_codec.errors import LogError
+from pgwire_codec.log.checked_json import (
+    Count,
+    checksum,
+    converted,
+    damaged,
+    dump,
+    invalid,
+    load,
+)
 from pgwire_codec.log.source import LogSource
 from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 
@@ -15,9 +26,20 @@ MANIFEST: Final = "manifest.json"
 WATERMARK: Final = "watermark.json"
 _LSNS: Final = ("delivered_lsn", "confirm_lsn", "received_lsn")
 
-#: Bytes that a disk writes as a whole or not at all. The part of the watermark that changes with
-#: each flush fits, so that it can be overwritten in place.
+#: Bytes that most disks write as a whole or not at all. The part of the watermark that changes with
+#: each flush fits, so that it can be overwritten in place. Flushes overwrite two such sectors in
+#: turns: one that is torn leaves the end of the flush before.
 SECTOR: Final = 512
+SECTORS: Final = 2
+
+_HEAD_OF_IDENTITY: Final = 32
+#: Orders the sectors of a file, which one writer has written since it wrote the whole file.
+_WRITTEN: Final = count(1)
+_TORN: Final = (
+    "After a power cut or a full disk, repair it by pgwire-codec log verify --repair: the log ends "
+    "with the flush before, and the capture gets the rest from the server. Otherwise, restore the "
+    "file from a copy of the log."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +133,8 @@ class Watermark:
     time: str
 
 
-class _PositionsJson(msgspec.Struct):
-    """The first line of the file, which is a sector with its line end."""
+class _PositionsJson(msgspec.Struct, kw_only=True):
+    """A line of the file, which is a sector with its line end."""
 
     segment: str | None
     bytes: Count
@@ -123,16 +145,17 @@ class _PositionsJson(msgspec.Struct):
     confirm_lsn: str
     received_lsn: str
     time: str
+    number: Count = 0
 
 
 class _IdentityJson(msgspec.Struct):
-    """The second line."""
+    """The last line."""
 
     log_id: str
     source: LogSource
 
 
-class _WatermarkJson(_PositionsJson):
+class _WatermarkJson(_PositionsJson, kw_only=True):
     """The only line of a file that an earlier release wrote."""
 
     log_id: str
@@ -141,31 +164,63 @@ class _WatermarkJson(_PositionsJson):
 
 def watermark_to_bytes(watermark: Watermark) -> bytes:
     """Return the file of a watermark."""
-    return positions_to_bytes(watermark) + dump(converted(watermark, _IdentityJson))
+    return positions_to_bytes(watermark) * SECTORS + dump(converted(watermark, _IdentityJson))
 
 
 def positions_to_bytes(watermark: Watermark) -> bytes:
-    """Return the file's first ``SECTOR`` bytes: all that changes as long as one writer has it."""
+    """Return a sector of the file: all that changes as long as one writer has it."""
     lsns = {name: format_lsn(getattr(watermark, name)) for name in _LSNS}
-    return _padded(dump(converted(watermark, _PositionsJson, **lsns)))
+    line = dump(converted(watermark, _PositionsJson, number=next(_WRITTEN), **lsns))
+    return line[:-1].ljust(SECTOR - 1) + b"\n"
 
 
 def watermark_from_bytes(data: bytes, file: str) -> Watermark:
     """Read a watermark; ``file`` is its name in errors. Raise ``LogError`` for a damaged one."""
-    positions = data[:SECTOR].rstrip(b" \n") + b"\n"
-    fields: dict[str, Any]
-    if data[:SECTOR] == _padded(positions):
-        identity = load(data[SECTOR:], _IdentityJson, file)
-        fields = msgspec.structs.asdict(load(positions, _PositionsJson, file))
+    if b"\n" not in data[:-1]:
+        return _watermark(load(data, _WatermarkJson, file), file)
+    # An earlier release wrote one sector, before the log's source.
+    sectors = 1 if b',"log_id":' in data[SECTOR : SECTOR + _HEAD_OF_IDENTITY] else SECTORS
+    found = [_positions(data, index, file) for index in range(sectors)]
+    newest = max(found, key=lambda positions: positions.number)
+    return _watermark(newest, file, load(data[sectors * SECTOR :], _IdentityJson, file))
+
+
+def watermark_before(data: bytes, file: str) -> Watermark | None:
+    """Return the watermark of the only sector that is not damaged, if the other one is."""
+    found = []
+    for index in range(SECTORS):
+        with suppress(LogError):
+            found.append(_positions(data, index, file))
+    if len(found) != 1:
+        return None
+    try:
+        return _watermark(found[0], file, load(data[SECTORS * SECTOR :], _IdentityJson, file))
+    except LogError:
+        return None
+
+
+def _positions(data: bytes, index: int, file: str) -> _PositionsJson:
+    sector = data[index * SECTOR : (index + 1) * SECTOR]
+    line = sector.rstrip(b" \n") + b"\n"
+    try:
+        positions = load(line, _PositionsJson, file)
+        if sector != line[:-1].ljust(SECTOR - 1) + b"\n":
+            raise damaged(file)
+    except LogError as error:
+        error.hint = _TORN
+        raise
+    return positions
+
+
+def _watermark(
+    positions: _PositionsJson, file: str, identity: _IdentityJson | None = None
+) -> Watermark:
+    fields = msgspec.structs.asdict(positions)
+    del fields["number"]
+    if identity is not None:
         fields |= msgspec.structs.asdict(identity)
-    else:
-        fields = msgspec.structs.asdict(load(data, _WatermarkJson, file))
     try:
         lsns = {name: parse_lsn(fields[name]) for name in _LSNS}
     except ValueError as error:
         raise invalid(file, error) from error
     return Watermark(**{**fields, **lsns})
-
-
-def _padded(line: bytes) -> bytes:
-    return line[:-1].ljust(SECTOR - 1) + b"\n"

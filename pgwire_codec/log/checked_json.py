@@ -69,7 +69,7 @@ def load(data: bytes, kind: type[_T], file: str) -> _T:
     """
     body = data[: data.rfind(_MARK)] if _MARK in data else b""
     if not body or data[len(body) :] != _ending(body):
-        raise LogError(f"{file} is damaged: its checksum does not match its bytes", hint=RESTORE)
+        raise damaged(file)
     try:
         check_format(decoder(_FormatVersion).decode(data).format, file)
         return decoder(kind).decode(data)
@@ -96,6 +96,11 @@ def converted(value: object, kind: type[_T], **changed: Any) -> _T:
 def optional(convert: Callable[[_V], _T], value: _V | None) -> _T | None:
     """Return a converted value, or None for None."""
     return None if value is None else convert(value)
+
+
+def damaged(file: str) -> LogError:
+    """Return the error for a file whose checksum is wrong."""
+    return LogError(f"{file} is damaged: its checksum does not match its bytes", hint=RESTORE)
 
 
 def invalid(file: str, reason: object) -> LogError:

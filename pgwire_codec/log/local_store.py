@@ -70,6 +70,7 @@ class LocalStore:
     def __init__(self, directory: Path, file_mode: int = SegmentOptions.file_mode) -> None:
         self._directory = directory
         self._file_mode = file_mode
+        self._sector = 1  # the next one to be overwritten, of the only file with sectors
         self.name = str(directory)
 
     def with_mode_of(self, name: str) -> LocalStore:
@@ -140,12 +141,14 @@ class LocalStore:
         with writing(path):
             descriptor = os.open(path, os.O_WRONLY | _BINARY)
             try:
+                os.lseek(descriptor, self._sector * len(data), os.SEEK_SET)
                 rest = memoryview(data)
                 while rest:  # a disk that is almost full takes a part
                     rest = rest[os.write(descriptor, rest) :]
                 _sync_data(descriptor)
             finally:
                 os.close(descriptor)
+        self._sector ^= 1  # the one that is written stays, should the next write be cut short
 
     def create(self, name: str) -> LocalAppender:
         path = self._directory / name

@@ -53,9 +53,10 @@ class Store(Protocol):
         """Write or replace a whole file, durably and atomically."""
 
     def overwrite(self, name: str, data: bytes) -> None:
-        """Overwrite the beginning of a file in place, durably; only where a file grows.
+        """Overwrite one of the two sectors at the beginning of a file in place, in turns.
 
-        It is atomic for a sector, though not to those who read the file at the same time.
+        It is durable afterwards. It is not atomic to those who read the file at the same time. Only
+        a store where a file grows has it.
         """
 
     def create(self, name: str) -> Appender:

@@ -14,7 +14,12 @@ import pyarrow as pa
 from pgwire_codec._impl import Decoder
 from pgwire_codec.decoder import PartDecoder
 from pgwire_codec.errors import DecodeError, LogError
-from pgwire_codec.log.bounds import WATERMARK, Watermark
+from pgwire_codec.log.bounds import (
+    WATERMARK,
+    Watermark,
+    watermark_before,
+    watermark_to_bytes,
+)
 from pgwire_codec.log.checked_json import checksum
 from pgwire_codec.log.directory import (
     Directory,
@@ -60,7 +65,7 @@ class Verification:
     damage : tuple of Damage
         First damage of each file, in the order of the log; empty when the log is sound.
     repaired : tuple of str
-        Files of the index that were written again.
+        Files of the index that were written again, and the watermark if it was.
     """
 
     segments: int
@@ -95,8 +100,9 @@ def verify(
     filesystem : pyarrow.fs.FileSystem, optional
         File system in which ``uri`` is a path.
     repair : bool
-        Whether to write a damaged or incomplete index again, if nothing else is damaged. The log
-        must not be written meanwhile.
+        Whether to write a damaged or incomplete index again, if nothing else is damaged. A
+        watermark of which a write was cut short gets the value before: the log then ends with the
+        flush before. The log must not be written meanwhile.
     progress : callable, optional
         Called after each segment, with the number of segments that were read and that there are.
 
@@ -109,7 +115,18 @@ def verify(
     if not classify_files(store).is_log:
         raise not_a_log(store)
     with store.lock() if repair else nullcontext():
-        return _verify(store, repair, progress)
+        repaired = [WATERMARK] if repair and _repair_watermark(store) else []
+        report = _verify(store, repair, progress)
+        return replace(report, repaired=(*repaired, *report.repaired))
+
+
+def _repair_watermark(store: Store) -> bool:
+    """Write a watermark with one torn sector again, from the other one; return whether it was."""
+    data = store.read(WATERMARK)
+    before = None if data is None else watermark_before(data, WATERMARK)
+    if before is not None:
+        store.write(WATERMARK, watermark_to_bytes(before))
+    return before is not None
 
 
 def _verify(

@@ -37,7 +37,7 @@ class Disk:
     def __init__(self) -> None:
         self._left = -1
         self._synced: dict[int, int] = {}  # by inode
-        self.overwritten: dict[Path, bytes] = {}  # sectors whose new content is not synced
+        self.overwritten: dict[Path, bytes] = {}  # sectors of which one is not synced
 
     @contextmanager
     def stops(self, at: int = -1) -> Iterator[None]:
@@ -87,7 +87,7 @@ class Disk:
             path = Path(store.name, name)
             assert len(data) == SECTOR
             assert self.keeps(path) == path.stat().st_size  # a whole file, which keeps its length
-            self.overwritten[path] = path.read_bytes()[:SECTOR]
+            self.overwritten[path] = path.read_bytes()[: 2 * SECTOR]
             overwrite(store, name, data)
             assert path not in self.overwritten
 

@@ -99,7 +99,7 @@ def test_what_the_watermark_says(tmp_path: Path) -> None:
         append(writer, MESSAGES[:5])
         assert files(tmp_path) == ["manifest.json", "watermark.json"]  # a log, nothing in it
         writer.flush(confirm_lsn=110, received_lsn=500)
-        positions, _ = (tmp_path / "watermark.json").read_bytes().splitlines()
+        _, positions, _ = (tmp_path / "watermark.json").read_bytes().splitlines()
         said = json.loads(positions)
         assert said["segment"] == f"{0:020}"
         assert said["bytes"] == (tmp_path / f"{0:020}.arrow").stat().st_size
