@@ -8,10 +8,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Final
 
-from pgwire_codec.changes.identity import PossibleLeaves, column_names, key_columns
+from pgwire_codec.changes.identity import column_names, key_columns
 from pgwire_codec.errors import Rejected
 from pgwire_codec.lake.table_state import LogIdentity
 from pgwire_codec.log import Log, LogPlan
@@ -88,11 +87,10 @@ def _kinds(relation: Relation) -> dict[str, tuple[int, int]]:
 class LogRange:
     """Range of a log that ends at a commit LSN, for the jobs of its tables.
 
-    They run in several threads, and a Log is not for many threads. ``former`` is an earlier range,
-    whose facts are used again.
+    They run in several threads, and a Log is not for many threads.
     """
 
-    def __init__(self, log: Log, until: int, former: LogRange | None = None) -> None:
+    def __init__(self, log: Log, until: int) -> None:
         self.uri = log.uri
         self.identity = LogIdentity.from_log(log)
         self.begin = log.begin.lsn
@@ -100,16 +98,10 @@ class LogRange:
         self.server_version = log.source.server_version
         self.registry = log.registry
         self.scope = log.relations_at(until)
-        if former is not None and former.scope is self.scope:
-            self.leaves = former.leaves
+        self.leaves = log.leaves_at(until)
         self._log = log
         self._history = RelationHistory(log)
         self._lock = threading.Lock()
-
-    @cached_property
-    def leaves(self) -> PossibleLeaves:
-        """Relations that may be partitions of others."""
-        return PossibleLeaves(version for _, version in self.scope.relations.values())
 
     def between(self, oid: int, after: int, until: int) -> list[VersionInForce]:
         """Return the versions of a relation between two commit LSNs."""

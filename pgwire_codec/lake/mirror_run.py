@@ -38,7 +38,7 @@ from pgwire_codec.lake.table_turns import TableTurns
 from pgwire_codec.log import Log, LogPosition
 from pgwire_codec.log.positions import position_of, position_within
 from pgwire_codec.log.tables_with_rows import TablesWithRows
-from pgwire_codec.transactions.carry import RelationVersion
+from pgwire_codec.transactions.carry import RelationVersion, Scope
 
 #: Tables of a remote lake that are opened, prepared and committed side by side: they wait for it.
 _TABLES: Final = 16
@@ -87,7 +87,7 @@ class MirrorRun:
         self._looks = _Looks(_LOOK_SECONDS_REMOTE if lake.is_remote else _LOOK_SECONDS)
         self._rows = self._status.read()
         self._check_lake()
-        self._whole: LogRange | None = None  # of the last turn
+        self._scope: Scope | None = None  # as of the last turn's end
         self._held: dict[str, RelationVersion] = {}  # the tables, as of the last turn's end
         self._name_of: dict[int, str] = {}  # by OID
         self._unsure: set[str] = set()  # tables that are to be planned, whatever changed
@@ -137,7 +137,7 @@ class MirrorRun:
         self._check_log()
         self._load()
         until = self._until()
-        whole = LogRange(self._log, until, self._whole)
+        whole = LogRange(self._log, until)
         unsure = self._follow(whole)
         names = unsure | self._changed_names(whole) | self._asked_names()
         names |= self._looked_at(names)
@@ -152,7 +152,7 @@ class MirrorRun:
         turns = TableTurns(self._log, whole, self._context, self._threads)
         results = turns.run(requests)
         self._is_written &= until == self.applied_lsn and not results
-        self._whole, self.applied_lsn = whole, until
+        self._scope, self.applied_lsn = whole.scope, until
         self._unsure.clear()
         if not results:
             self.write_status()
@@ -292,7 +292,7 @@ class MirrorRun:
 
     def _follow(self, whole: LogRange) -> set[str]:
         """Follow the names of relations; return those of tables that are to be planned for it."""
-        if self._whole is not None and self._whole.scope is whole.scope:
+        if self._scope is whole.scope:
             return self._unsure & self._rows.keys()
         held = self._held = self._names.held_in(whole.scope)
         self._name_of = {version.relation.oid: name for name, version in held.items()}

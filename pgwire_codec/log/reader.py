@@ -13,6 +13,7 @@ import pyarrow as pa
 from pgwire_codec._impl import Decoder
 from pgwire_codec.changes.changes import Changes
 from pgwire_codec.changes.display import html_table, html_text, names_text
+from pgwire_codec.changes.identity import PossibleLeaves
 from pgwire_codec.decoder import PartDecoder
 from pgwire_codec.errors import LogError, OptionError
 from pgwire_codec.format import format_count
@@ -75,6 +76,7 @@ class Log(SegmentSequence):
     ) -> None:
         text = os.fspath(uri)
         is_local = filesystem is None and "://" not in text
+        self._leaves: tuple[Scope, PossibleLeaves] | None = None
         absolute = os.path.abspath(text) if is_local else text  # noqa: PTH100  (a str)
         super().__init__(absolute, filesystem)
 
@@ -124,6 +126,13 @@ class Log(SegmentSequence):
         return self._unless_compacted(
             lambda: relations_at(self, self.end.lsn if at is None else at)
         )
+
+    def leaves_at(self, lsn: int) -> PossibleLeaves:
+        """Return the relations known at a commit LSN that may be partitions of others."""
+        scope = self.relations_at(lsn)
+        if self._leaves is None or self._leaves[0] is not scope:
+            self._leaves = scope, PossibleLeaves(each for _, each in scope.relations.values())
+        return self._leaves[1]
 
     def relation(self, table: str, at: int | None = None) -> RelationVersion:
         """Return the newest version of the relation that has a name.

@@ -45,6 +45,8 @@ class TableCounter:
         self._scope = scope
         self._names: dict[int, str] = {}  # those that the scope does not have
         self._counts: dict[tuple[str, int], list[int]] = {}
+        self._changed: set[tuple[str, int]] = set()  # since they were returned
+        self._returned: dict[tuple[str, int], RelationCount] = {}  # by name and OID
         for opened in (*carry.prepared.values(), *carry.streams.values()):
             for oid, (_, version) in opened.scope.relations.items():
                 if oid not in scope.relations:
@@ -71,10 +73,13 @@ class TableCounter:
 
     def counts(self) -> tuple[RelationCount, ...]:
         """Return the counts so far, by name and OID."""
-        return tuple(
-            RelationCount(name, *(*self._counts[name, oid], oid))
-            for name, oid in sorted(self._counts)
-        )
+        is_complete = self._changed <= self._returned.keys()
+        for name, oid in self._changed:
+            self._returned[name, oid] = RelationCount(name, *(*self._counts[name, oid], oid))
+        if not is_complete:
+            self._returned = {key: self._returned[key] for key in sorted(self._returned)}
+        self._changed.clear()
+        return tuple(self._returned.values())
 
     def _name(self, oid: int) -> str | None:
         if oid not in self._names and oid in self._scope.relations:
@@ -85,6 +90,7 @@ class TableCounter:
         name = self._name(oid)
         if name is None:
             name = f"relation {oid}"
+        self._changed.add((name, oid))
         return self._counts.setdefault((name, oid), [0] * _COLUMNS)
 
     def _count(self, messages: Messages, table: MessageTable, start: int, stop: int) -> None:

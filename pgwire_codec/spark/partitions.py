@@ -8,7 +8,6 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pgwire_codec.changes.batch import ChangeBatch
-from pgwire_codec.changes.identity import PossibleLeaves
 from pgwire_codec.errors import DecodeError, Rejected, TableError
 from pgwire_codec.lake.table_names import TableNames, no_table
 from pgwire_codec.log import Log, LogPartition, LogPlan
@@ -121,8 +120,7 @@ def plan_packed(
     of_relation: dict[int, list[RelationVersion]] = {}
     for version in plan.versions if versions is None else versions:
         of_relation.setdefault(version.relation.oid, []).append(version)
-    scope = log.relations_at(until)
-    leaves = PossibleLeaves(version for _, version in scope.relations.values())
+    leaves = log.leaves_at(plan.until)
     tables = {}
     for name, version in newest.items():
         oid = version.relation.oid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ pytest.importorskip("pyspark", reason="needs PySpark (Python 3.11)")
 
 from pyspark.sql.datasource import CaseInsensitiveDict
 
-from pgwire_codec.log import sealed_segments
+from pgwire_codec.log import ipc_file, sealed_segments
 from pgwire_codec.spark import PgoutputDataSource
 from pgwire_codec.spark.stream_reader import PgoutputStreamReader
 
@@ -208,3 +209,34 @@ def test_only_new_segments_are_read(folder: Path, monkeypatch: pytest.MonkeyPatc
         read.clear()  # by the writers, to continue the log
         assert stream.batch() == [5000 + number]
         assert len(read) == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"table": "public.a"}, {"tables": "public.*"}], ids=str)
+def test_a_micro_batch_of_small_flushes_reads_what_is_new(
+    folder: Path, options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Stream(folder, **options)
+    stream.batch()
+    read, batches = ipc_file._stored_batches, 0
+
+    def count(*arguments: Any) -> Any:
+        nonlocal batches
+        for batch in read(*arguments):
+            batches += 1
+            yield batch
+
+    monkeypatch.setattr(ipc_file, "_stored_batches", count)
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr(os, "fdatasync", lambda _: None)
+    with log.LogWriter(folder, spark_logs.source()) as writer:
+        for number in range(1, 61):
+            for flush in range(5):
+                grow(writer, insert(1, "a", 100 * number + flush))
+            if number % 25 == 0:
+                writer.seal()
+            batches = 0
+            rows = stream.batch()
+            assert rows is not None
+            assert batches <= 2 * 5  # described once, and decoded once
+            if "table" in options:
+                assert rows == [100 * number + flush for flush in range(5)]
