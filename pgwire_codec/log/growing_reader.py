@@ -51,8 +51,10 @@ class GrowingReader:
         """Return the segment up to the watermark."""
         if self._segment is None or self._segment.bytes != watermark.bytes:
             begun = self._builder or self._scope
-            self._builder = read_growing(self._store, watermark, PART_BYTES, begun)
-            self._segment = self._described(self._builder)
+            self._builder = self._segment = None  # after an error, it is read from its beginning
+            builder = read_growing(self._store, watermark, PART_BYTES, begun)
+            self._take(builder)
+        assert self._segment is not None
         return self._segment
 
     def complete(self, sealed: Segment) -> Segment:
@@ -62,23 +64,25 @@ class GrowingReader:
         if builder is None or builder.bytes > end:
             return sealed
         if builder.bytes < end:
+            self._builder = None
             new = [part.extent for part in sealed.parts if part.extent.stop > builder.bytes]
             start = min(new[0].offset, builder.bytes)
             data = self._store.read_buffer(self._file, start, end - start)
             for extent in new:
                 check_extent(data[extent.offset - start : extent.stop - start], extent, self._label)
             add_messages(builder, data[builder.bytes - start :], self._label, PART_BYTES)
-            self._segment = self._described(builder)
-        assert self._segment is not None
-        if self._segment.messages != sealed.messages:
+            self._take(builder)
+        if self._segment is None or self._segment.messages != sealed.messages:
             return sealed
         return replace(sealed, parts=self._segment.parts)
 
-    def _described(self, builder: SegmentBuilder) -> Segment:
+    def _take(self, builder: SegmentBuilder) -> None:
+        """End a part of the description, and keep it."""
         builder.end_part()
         before = builder.header.before.carry.delivered_lsn
         join_small_parts(builder.parts, before, PART_BYTES, self._read, self._label)
-        return builder.segment(sealed=False)
+        self._segment = builder.segment(sealed=False)
+        self._builder = builder
 
     def _read(self, extent: Extent) -> pa.Buffer:
         return self._store.read_buffer(self._file, extent.offset, extent.length)

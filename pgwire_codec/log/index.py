@@ -141,6 +141,7 @@ class LogIndex:
         row = rows.slice(number - int(self._starts[place]), 1)
         return row.replace_schema_metadata(None)
 
+    @cached_property
     def first_open(self) -> npt.NDArray[np.int64]:
         """Return, for each segment, the first ordinal that a transaction open after it needs.
 

@@ -236,7 +236,7 @@ def _segments_with(
     index = log.index
     start = log.number_at(after)
     last = len(log) - 1 if until is None else log.number_at(until)
-    needed = index.first_open()
+    needed = index.first_open
     if start:
         start = max(log.number_of(int(needed[start - 1])), 0)
     stop = min(last + 1, len(index))

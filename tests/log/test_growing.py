@@ -20,6 +20,7 @@ from pgwire_codec.errors import LogError
 from pgwire_codec.log import ipc_file, part_joining
 from pgwire_codec.log.local_store import LocalStore
 from pgwire_codec.log.state import StateTracker
+from pgwire_codec.log.table_counts import TableCounter
 from tests.support import corpus
 from tests.support.build import T, column, insert, relation, streamed, transaction, wire
 from tests.support.examples import examples
@@ -317,3 +318,28 @@ def test_many_relations_do_not_matter_to_a_turn(tmp_path: Path) -> None:
                 assert reader.relations_at(end.lsn) is reader.relations_at(after.lsn)
                 assert reader.versions is versions
                 assert len(reader.versions_of(1)) == 1
+
+
+def test_an_error_while_reading_leaves_nothing_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with log.LogWriter(tmp_path, SOURCE) as writer:
+        append(writer, wire([T]))
+        writer.flush()
+        reader = log.Log(tmp_path)
+        for number in range(1, 31):
+            append(writer, one_row(number))
+            writer.flush()
+            if number == 25:
+                writer.seal()
+            reader.refresh()
+            if number % 5 == 0:
+                with monkeypatch.context() as patch:
+                    patch.setattr(TableCounter, "add", raise_memory_error)
+                    with pytest.raises(MemoryError):
+                        reader.plan()
+            assert decode(reader.plan()) == list(range(101, 101 + number))
+
+
+def raise_memory_error(*arguments: Any) -> None:
+    raise MemoryError
