@@ -25,6 +25,7 @@ _COMMANDS: Final = {
     "resume": "Have a mirror resume a table that failed.",
     "run": "Capture and mirror one database, with the options of a file.",
     "status": "Show the slot, the log and the tables of a file.",
+    "verify": "Read all files that the tables of a mirror need, and check them.",
 }
 
 

@@ -139,7 +139,7 @@ class DeltaTarget:
             entry = known.get(path)
             if entry is None or entry[0] is not action:
                 with reading(self.folder, path, "entry in the log of the file"):
-                    entry = action, _data_file(self.name, path, action)
+                    entry = action, delta_data_file(self.name, path, action)
             self._files[path] = entry
         files = tuple(file for _, file in self._files.values())
         return TableFiles(self.name, self.folder.uri, files, self._options)
@@ -173,8 +173,9 @@ class DeltaTarget:
         marked = list(self._mark(commit.deleted))
         identity = str(uuid.uuid4())
         for _ in attempts(self.name):
-            text = commit_text([*self._actions(commit, identity), *marked])
-            path = commit_path(state.version + 1)
+            version = state.version + 1
+            text = commit_text([*self._actions(commit, identity), *marked], version)
+            path = commit_path(version)
             if create_commit(self.folder, path, text, partial(self._has, identity)):
                 self._checkpoint()
                 return
@@ -363,7 +364,8 @@ def _milliseconds() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _data_file(name: str, path: str, file: Mapping[str, Any]) -> DataFile:
+def delta_data_file(name: str, path: str, file: Mapping[str, Any]) -> DataFile:
+    """Return the data file of an action ``add`` of a table."""
     if not is_inside(file["path"]) or not is_inside(path):
         raise TableError(
             f"{name} has the file {file['path']} outside of its folder, as a shallow clone does",

@@ -37,8 +37,11 @@ LOG: Final = "_delta_log"
 LAST_CHECKPOINT: Final = f"{LOG}/_last_checkpoint"
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
-#: Tag of the last checkpoint with its CRC-32, and bytes that are read at once for it.
+#: Tags of the last checkpoint with its CRC-32 and that of the text that names it, with zeros for
+#: itself; and bytes that are read at once.
 _CRC_TAG: Final = "pgwire_codec.crc32"
+_OWN_CRC_TAG: Final = "pgwire_codec.own_crc32"
+_OWN_CRC: Final = re.compile(rb'"pgwire_codec\.own_crc32":"([0-9a-f]{8})"')
 _CHUNK_BYTES: Final = 16 << 20
 
 _CHECKPOINT_COLUMNS: Final = ("protocol", "metaData", "txn", "add")
@@ -166,9 +169,12 @@ def record_checkpoint(folder: Folder, checkpoint: Checkpoint) -> None:
     folder.sync(path)
     content = json.loads(folder.read(LAST_CHECKPOINT))
     if content["version"] == checkpoint.version:  # otherwise, another program wrote one since
-        content["tags"] = {_CRC_TAG: crc32_of(folder, path)}
+        content["tags"] = {_CRC_TAG: crc32_of(folder, path), _OWN_CRC_TAG: _NO_CRC}
+        text = to_text(content)
+        before, _, after = text.rpartition(_NO_CRC)
+        own = f"{_crc32(text.encode(), checkpoint.version):08x}"
         temporary = f"{LOG}/.last_checkpoint.{uuid.uuid4()}.tmp"
-        folder.create(temporary, to_text(content).encode())
+        folder.create(temporary, f"{before}{own}{after}".encode())
         folder.move(temporary, LAST_CHECKPOINT)
 
 
@@ -178,7 +184,7 @@ def read_state(folder: Folder) -> DeltaState:
     A checkpoint that cannot be read is skipped, if an older one and commits have the same.
     """
     state, names, damages = _begin(folder)
-    for number in _numbers(_COMMIT, names):
+    for number in commit_numbers(names):
         if number > state.version + 1:
             raise _gap(folder, state.version + 1, damages)
         if number > state.version:
@@ -236,9 +242,13 @@ def last_checkpoint(folder: Folder) -> Checkpoint | None:
         content = json.loads(data)
         if not isinstance(content, dict):
             raise TypeError("it has no JSON object")
-        parts = content.get("parts")
+        version, parts = int(content["version"]), content.get("parts")
         crc32 = (content.get("tags") or {}).get(_CRC_TAG)
-        return Checkpoint(int(content["version"]), None if parts is None else int(parts), crc32)
+        if match := _OWN_CRC.search(data):
+            _check_crc32(data, match, version)
+        elif crc32 is not None:
+            raise ValueError("it has no checksum")
+        return Checkpoint(version, None if parts is None else int(parts), crc32)
 
 
 def checkpoints(names: Iterable[str]) -> list[Checkpoint]:
@@ -291,9 +301,9 @@ def _paths(files: Iterable[Mapping[str, Any]]) -> Iterator[str]:
             yield vector_path(vector)
 
 
-def _numbers(pattern: re.Pattern[str], names: Iterable[str]) -> list[int]:
-    matches = map(pattern.fullmatch, names)
-    return [int(match[1]) for match in matches if match is not None]
+def commit_numbers(names: Iterable[str]) -> list[int]:
+    """Return the numbers of the commits among the files of a log, ascending."""
+    return sorted(int(match[1]) for match in map(_COMMIT.fullmatch, names) if match is not None)
 
 
 def refresh_once(folder: Folder, state: DeltaState) -> list[Action] | None:
@@ -302,7 +312,8 @@ def refresh_once(folder: Folder, state: DeltaState) -> list[Action] | None:
     if data is None:
         return None
     actions = _actions(folder, state.version + 1, data)
-    state.apply(actions)
+    with reading(folder, commit_path(state.version + 1), "commit"):
+        state.apply(actions)
     state.version += 1
     state.commits += 1
     state.commit_bytes += len(data)
@@ -325,13 +336,13 @@ def _commit_data(folder: Folder, version: int) -> bytes | None:
 def _actions(folder: Folder, version: int, data: bytes) -> list[Action]:
     """Return the actions of a commit. Raises ``TableError`` if it is damaged."""
     with reading(folder, commit_path(version), "commit"):
-        return parse_commit(data)
+        return parse_commit(data, version)
 
 
 def oldest_state(folder: Folder) -> DeltaState | None:
     """Return the oldest version that the log still has, before its next commits; None for none."""
     names = folder.names(LOG)
-    if 0 in _numbers(_COMMIT, names):
+    if 0 in commit_numbers(names):
         return DeltaState()
     for checkpoint in reversed(checkpoints(names)):
         with suppress(DamagedFileError):
@@ -339,14 +350,26 @@ def oldest_state(folder: Folder) -> DeltaState | None:
     return None
 
 
-def commit_text(actions: Sequence[Action]) -> str:
+def commit_text(actions: Sequence[Action], version: int) -> str:
     """Return the text of a commit, whose first action ``commitInfo`` gets its checksum."""
     (kind, content), *_ = actions[0].items()
     text = "\n".join(map(to_text, [{kind: {"crc32": _NO_CRC, **content}}, *actions[1:]]))
-    return text.replace(_NO_CRC, f"{zlib.crc32(text.encode()):08x}", 1)
+    return text.replace(_NO_CRC, f"{_crc32(text.encode(), version):08x}", 1)
 
 
-def parse_commit(data: bytes) -> list[Action]:
+def _crc32(data: bytes, version: int) -> int:
+    """Return the checksum of the text of a commit or of the last checkpoint."""
+    return zlib.crc32(data, version)
+
+
+def _check_crc32(data: bytes, match: re.Match[bytes], version: int) -> None:
+    """Raise ``ValueError`` for another text than that whose checksum a match has."""
+    start, end = match.span(1)
+    if _crc32(data[:start] + _NO_CRC.encode() + data[end:], version) != int(match[1], 16):
+        raise ValueError("it does not match its checksum")
+
+
+def parse_commit(data: bytes, version: int) -> list[Action]:
     """Return the actions of a commit. Raises ``ValueError`` for one without any."""
     actions: list[Action] = [json.loads(line) for line in data.splitlines() if line.strip()]
     if not actions:
@@ -356,10 +379,7 @@ def parse_commit(data: bytes) -> list[Action]:
             raise ValueError(f"{str(action)[:40]} is not an action")
     match = _CRC.match(data)
     if match is not None:
-        start, end = match.span(1)
-        zeroed = data[:start] + _NO_CRC.encode() + data[end:]
-        if zlib.crc32(zeroed) != int(match[1], 16):
-            raise ValueError("it does not match its checksum")
+        _check_crc32(data, match, version)
     elif str(actions[0].get("commitInfo", {}).get("engineInfo")).startswith("pgwire_codec/"):
         raise ValueError("it has no checksum")
     return actions

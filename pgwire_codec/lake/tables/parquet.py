@@ -31,10 +31,10 @@ from pgwire_codec.lake.tables.target import Commit, CommitConflict, create_commi
 DATE: Final = "commit_date"
 
 #: Directory of the commits. Programs that read Parquet skip it.
-_COMMITS: Final = "_pgwire_codec"
+COMMITS: Final = "_pgwire_codec"
 
 #: Directory of staged files. Their names have no ending by which patterns find Parquet files.
-_STAGED: Final = f"{_COMMITS}/staged"
+_STAGED: Final = f"{COMMITS}/staged"
 
 #: File with all rows of a table that is replaced as a whole.
 _ROWS: Final = "rows.parquet"
@@ -203,7 +203,7 @@ class ParquetTarget:
             except FileNotFoundError:
                 continue  # a newer one has replaced it
             with reading(self.folder, path, "commit"):
-                commit = _parse_commit(data)
+                commit = parse_commit_record(data)
             if commit["app_id"] != self._app_id:
                 raise TableError(
                     f"{self.name} has the changes of another stream, {commit['app_id']}",
@@ -215,7 +215,7 @@ class ParquetTarget:
 
     def _list(self) -> list[int]:
         """Return the versions whose commits are there, ascending."""
-        commits = map(_COMMIT.fullmatch, self.folder.names(_COMMITS))
+        commits = map(_COMMIT.fullmatch, self.folder.names(COMMITS))
         return sorted(int(commit[1]) for commit in commits if commit)
 
     def _finish(self) -> None:
@@ -235,12 +235,12 @@ class ParquetTarget:
             self.folder.remove(path)
         for older in self._versions[:-1]:
             self.folder.remove(commit_path(older))
-        for path in self.folder.abandoned(_COMMITS):
+        for path in self.folder.abandoned(COMMITS):
             self.folder.remove(path)
         self._is_finished = True
 
 
-def _parse_commit(data: bytes) -> Mapping[str, Any]:
+def parse_commit_record(data: bytes) -> Mapping[str, Any]:
     """Return the record of a commit. Raises ``ValueError`` or ``LookupError`` for another file."""
     commit = json.loads(data)
     if not isinstance(commit, dict):
@@ -255,4 +255,4 @@ def _parse_commit(data: bytes) -> Mapping[str, Any]:
 
 def commit_path(version: int) -> str:
     """Return the path of a commit in the table's folder."""
-    return f"{_COMMITS}/{version:012}.json"
+    return f"{COMMITS}/{version:012}.json"
