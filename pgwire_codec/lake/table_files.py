@@ -136,12 +136,16 @@ class OpenFile:
             size = self._file.size()
             if size != file.size:
                 raise ValueError(f"it has {size} bytes, and the table records {file.size}")
+            metadata = None
             if file.checksum is not None:
                 self._file.seek(file.checksum.footer_start)
-                if zlib.crc32(self._file.read_buffer()) != file.checksum.footer:
+                footer = self._file.read_buffer()
+                if zlib.crc32(footer) != file.checksum.footer:
                     raise ValueError("its footer does not match its checksum")
-                self._file.seek(0)
-            self.parquet = pq.ParquetFile(self._file, page_checksum_verification=True)
+                metadata = pq.read_metadata(pa.BufferReader(footer))
+            self.parquet = pq.ParquetFile(
+                self._file, metadata=metadata, page_checksum_verification=True
+            )
             rows = self.parquet.metadata.num_rows
             if file.rows not in (None, rows):
                 raise ValueError(f"it has {rows} rows, and the table records {file.rows}")

@@ -30,7 +30,7 @@ from pgwire_codec.lake.tables.column_steps import AddColumn, RenameColumn, Widen
 from pgwire_codec.lake.tables.parquet import ParquetTarget
 from pgwire_codec.lake.tables.target import Commit, CommitConflict
 from pgwire_codec.lake.vectors import bitmap
-from tests.support.object_store import s3
+from tests.support.object_store import s3_options
 
 pl: Any = pytest.importorskip("polars")
 
@@ -513,10 +513,8 @@ def test_commits_are_json(tmp_path: Path) -> None:
 @pytest.fixture
 def options() -> Iterator[dict[str, str]]:
     """Options of a store whose bucket is ``lake``."""
-    with s3("lake") as variables:
-        names = "AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
-        chosen = {name: variables[name] for name in names}
-        yield chosen | {"AWS_REGION": "us-east-1", "AWS_ALLOW_HTTP": "true"}
+    with s3_options("lake") as chosen:
+        yield chosen
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from pgwire_codec.lake.tables.parquet import ParquetTarget
 from pgwire_codec.lake.tables.target import Commit
 from pgwire_codec.lake.vectors import bitmap
 from pgwire_codec.lake.verify import verify
+from tests.support.object_store import s3_options
 
 pytest.importorskip("deltalake")
 
@@ -44,19 +45,22 @@ def add(target: Any, batch: pa.RecordBatch, lsn: int, **changes: Any) -> str:
     return file.path
 
 
-@pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two tables with checkpoints, and with vectors in commits and in files."""
-    path = tmp_path_factory.mktemp("lake")
+def fill(target: DeltaTarget) -> None:
+    """Write commits, checkpoints, and vectors in commits and in files."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(delta, "_CHECKPOINT_COMMITS", 4)
         patch.setattr(delta_vectors, "_INLINE_BYTES", 40)
-        for table in TABLES:
-            target = DeltaTarget(str(path / table), "pgwire_codec")
-            first = add(target, rows(0, 50), 1)
-            for number in range(1, 7):
-                positions = bitmap(range(0, number * 7, 7))
-                add(target, rows(100 * number, 10), number * 10, deleted={first: positions})
+        first = add(target, rows(0, 50), 1)
+        for number in range(1, 7):
+            positions = bitmap(range(0, number * 7, 7))
+            add(target, rows(100 * number, 10), number * 10, deleted={first: positions})
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("lake")
+    for table in TABLES:
+        fill(DeltaTarget(str(path / table), "pgwire_codec"))
     return path
 
 
@@ -175,6 +179,21 @@ def test_some_damages(lake: Path, tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_many_damages(lake: Path, tmp_path: Path) -> None:
     print(check(lake, tmp_path, range(500)))
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+def test_objects_of_a_store() -> None:
+    with s3_options("lake") as options:
+        target = DeltaTarget("s3://lake/public/a", "pgwire_codec", options)
+        fill(target)
+        assert verify("delta:s3://lake", options).damage == ()
+        path = target.files.files[0].path
+        data = target.folder.read(path)
+        target.folder.remove(path)
+        target.folder.create(path, data[:50] + b"?" + data[51:])
+        (damage,) = verify("delta:s3://lake", options).damage
+    assert (damage.table, damage.file) == ("public/a", path)
 
 
 def test_the_command(lake: Path, tmp_path: Path) -> None:

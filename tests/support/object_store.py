@@ -26,3 +26,12 @@ def s3(bucket: str) -> Iterator[dict[str, str]]:
         }
     finally:
         server.stop()
+
+
+@contextlib.contextmanager
+def s3_options(bucket: str) -> Iterator[dict[str, str]]:
+    """An S3 server with a bucket; the options of tables there."""
+    with s3(bucket) as variables:
+        names = "AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
+        chosen = {name: variables[name] for name in names}
+        yield chosen | {"AWS_REGION": "us-east-1", "AWS_ALLOW_HTTP": "true"}
