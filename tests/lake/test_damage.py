@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,14 +44,23 @@ def add(target: Any, batch: pa.RecordBatch, lsn: int) -> str:
     return file.path
 
 
-@pytest.fixture
-def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A table with commits 0 to 5, and checkpoints 1, 3 and 5."""
+    path = tmp_path_factory.mktemp("table")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delta, "_CHECKPOINT_COMMITS", 2)
+        target = DeltaTarget(str(path), "mirror")
+        for number in range(6):
+            add(target, rows(1, number), number)
+    return path
+
+
+@pytest.fixture
+def table(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it."""
     monkeypatch.setattr(delta, "_CHECKPOINT_COMMITS", 2)
-    target = DeltaTarget(str(tmp_path), "mirror")
-    for number in range(6):
-        add(target, rows(1, number), number)
-    return tmp_path
+    return Path(shutil.copytree(template, tmp_path / "t"))
 
 
 def log_file(table: Path, name: str) -> Path:

@@ -90,17 +90,19 @@ def available(made: Database) -> dict[str, tuple[str, str]]:
 
 @pytest.mark.slow
 def test_equal_floats(pg: Database, tmp_path: Path) -> None:
-    check(pg, {"float8": TYPES["float8"]}, tmp_path)
+    check(pg, {"float8": TYPES["float8"]}, tmp_path, [[0], [1], [2, 3, 4, 5]])
 
 
 @pytest.mark.slow
 @pytest.mark.thorough
 @each_major
 def test_equal_keys(pg: Database, tmp_path: Path) -> None:
-    check(pg, available(pg), tmp_path)
+    check(pg, available(pg), tmp_path, [[number] for number in range(len(KEYED))])
 
 
-def check(made: Database, types: dict[str, tuple[str, str]], tmp_path: Path) -> None:
+def check(
+    made: Database, types: dict[str, tuple[str, str]], tmp_path: Path, turns: list[list[int]]
+) -> None:
     """Change tables of each type and replica identity; compare them after each turn of a mirror."""
     tables = {
         f"{identity}{number}": (identity, kind)
@@ -114,7 +116,7 @@ def check(made: Database, types: dict[str, tuple[str, str]], tmp_path: Path) -> 
             *(f"ALTER TABLE {table} {step.format(table=table)}" for step in altered),
         )
     made.execute("CREATE PUBLICATION p FOR ALL TABLES")
-    for turn in range(len(KEYED)):
+    for turn in turns:
         made.execute(
             *(
                 statement.format(
@@ -122,8 +124,9 @@ def check(made: Database, types: dict[str, tuple[str, str]], tmp_path: Path) -> 
                     a=f"'{types[kind][0]}'::{kind}",
                     b=f"'{types[kind][1]}'::{kind}",
                 )
+                for number in turn
                 for table, (identity, kind) in tables.items()
-                for statement in (WHOLE if identity == "f" else KEYED)[turn]
+                for statement in (WHOLE if identity == "f" else KEYED)[number]
             )
         )
         capture_into(made, tmp_path / "log", snapshot=True).run(until_lsn=flush_lsn(made))

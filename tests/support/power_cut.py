@@ -35,10 +35,13 @@ class Disk:
         An existing folder, which is durable with the folders in it.
     pins : pathlib.Path
         Folder of the same file system for links, so that no inode's number is used twice.
+    every : int
+        Number of moments of which one has its states made.
     """
 
-    def __init__(self, root: Path, pins: Path) -> None:
+    def __init__(self, root: Path, pins: Path, every: int = 1) -> None:
         self._root = root
+        self._every = every
         self._pins = pins
         pins.mkdir()
         self._synced: dict[int, bytes] = {}  # content of files by inode
@@ -125,6 +128,8 @@ class Disk:
 
     def _record(self) -> None:
         self.moments += 1
+        if self.moments % self._every:
+            return
         for model in MODELS:
             if model == "late":
                 state = dict(self._late(self._root.stat().st_ino, ""))
