@@ -13,6 +13,9 @@ from pgwire_codec.lake.folder import Folder
 #: Advice for a file of a table that is damaged or missing.
 RESTORE: Final = "Restore the file, or remove the table, and resume it."
 
+#: Advice for a table that has lost what a commit is for.
+REMOVED: Final = "Another program has removed it meanwhile. Resume the table."
+
 
 class DamagedFileError(TableError):
     """A file of a table is damaged or missing; ``path`` is in the table's folder.

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from pgwire_codec import __version__
 from pgwire_codec.errors import TableError
-from pgwire_codec.lake.damage import reading
+from pgwire_codec.lake.damage import REMOVED, reading
 from pgwire_codec.lake.data_files import Bounds, FileChecksum, FileLayout, bounded_columns
 from pgwire_codec.lake.folder import Folder, is_inside, open_folder
 from pgwire_codec.lake.position import Position
@@ -166,7 +166,7 @@ class DeltaTarget:
         if self._exists:
             check_features(self.name, state.protocol, state.metadata, appends=commit.appends)
         elif commit.schema is None:
-            raise TableError(f"{self.name} does not exist")
+            raise TableError(f"{self.name} does not exist", hint=REMOVED)
         if commit.deleted and not self.marks:
             raise CommitConflict(f"{self.name} has no deletion vectors any more")
         basis = self._basis()
@@ -192,7 +192,7 @@ class DeltaTarget:
 
     def _file(self, path: str) -> dict[str, Any]:
         if path not in self._state.files:
-            raise TableError(f"{self.name} has no file {path}")
+            raise TableError(f"{self.name} has no file {path}", hint=REMOVED)
         return self._state.files[path]
 
     @property

@@ -62,7 +62,10 @@ def _type(name: str, kind: pa.DataType) -> Any:
         }
     if pa.types.is_struct(kind):
         return {"type": "struct", "fields": [_field(member) for member in kind]}
-    raise TableError(f"column {name} of type {kind} cannot be in a Delta table")
+    raise TableError(
+        f"column {name} of type {kind} cannot be in a Delta table",
+        hint="Leave the column out with the mask drop.",
+    )
 
 
 def _arrow_field(field: dict[str, Any]) -> pa.Field:
@@ -83,4 +86,7 @@ def _arrow_type(name: str, kind: Any) -> pa.DataType:
     elif kind["type"] == "map":
         key, value = _arrow_type(name, kind["keyType"]), _arrow_type(name, kind["valueType"])
         return pa.map_(key, pa.field("value", value, kind["valueContainsNull"]))
-    raise TableError(f"unsupported type {kind} of column {name} in a Delta table")
+    raise TableError(
+        f"unsupported type {kind} of column {name} in a Delta table",
+        hint="Use a table without it: let the mirror create its table.",
+    )

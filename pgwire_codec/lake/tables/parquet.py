@@ -18,7 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from pgwire_codec.errors import TableError
-from pgwire_codec.lake.damage import reading
+from pgwire_codec.lake.damage import REMOVED, reading
 from pgwire_codec.lake.data_files import Bounds, FileLayout
 from pgwire_codec.lake.folder import Folder, open_folder
 from pgwire_codec.lake.position import Position
@@ -168,7 +168,7 @@ class ParquetTarget:
                 )
         schema = self.schema if commit.schema is None else commit.schema
         if schema is None:
-            raise TableError(f"{self.name} does not exist")
+            raise TableError(f"{self.name} does not exist", hint=REMOVED)
         return self.file_schema(schema)
 
     def _places(self, commit: Commit) -> dict[str, str]:
