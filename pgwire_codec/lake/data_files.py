@@ -31,6 +31,12 @@ _MOST_BOUNDS: Final = 32
 #: Characters of a text in bounds.
 _TEXT: Final = 32
 
+#: Bytes of texts, on average, from which on they are cut before they are compared.
+_LONG_TEXT: Final = 4 * _TEXT
+
+#: Bytes of a value whose column gets neither statistics nor a dictionary: both copy it.
+_LARGE_VALUE: Final = 1 << 20
+
 #: Column of the time of a row's commit, in histories.
 COMMIT_TIME: Final = "_commit_time"
 
@@ -109,6 +115,9 @@ class BoundsBuilder:
             self._nulls[name] += column.null_count
             if column.null_count == len(column):
                 continue
+            if pa.types.is_string(column.type) and column.nbytes > _LONG_TEXT * len(column):
+                # As long as it takes to see that a text is cut.
+                column = pc.utf8_slice_codeunits(column, 0, _TEXT + 1)
             lowest, highest = pc.min_max(column).as_py().values()
             self._lowest[name] = min(self._lowest.get(name, lowest), lowest)
             self._highest[name] = max(self._highest.get(name, highest), highest)
@@ -270,7 +279,7 @@ class _FileWriter:
                     pa.PythonFile(self._sink, "w"),
                     self._schema,
                     use_dictionary=_repeated(group),
-                    write_statistics=_with_statistics(self._schema),
+                    write_statistics=_with_statistics(group),
                     write_page_checksum=True,
                     version="2.6",
                     coerce_timestamps="us",
@@ -355,14 +364,26 @@ def _repeated(rows: pa.Table) -> list[str] | bool:
         name
         for name, column in zip(sample.column_names, sample.columns, strict=True)
         if not pa.types.is_nested(column.type)
+        and not _has_large_values(column)
         and pc.count_distinct(column, mode="all").as_py() <= len(sample) // 4
     ]
     return names or False
 
 
-def _with_statistics(schema: pa.Schema) -> list[str] | bool:
+def _with_statistics(rows: pa.Table) -> list[str] | bool:
     """Return the columns of which row groups have bounds: floating-point ones would lack NaN."""
-    floating = [column.name for column in schema if pa.types.is_floating(column.type)]
-    if not floating:
-        return True
-    return [column.name for column in schema if column.name not in floating]
+    names = [
+        name
+        for name, column in zip(rows.column_names, rows.columns, strict=True)
+        if not pa.types.is_floating(column.type) and not _has_large_values(column)
+    ]
+    return True if len(names) == rows.num_columns else names
+
+
+def _has_large_values(column: pa.ChunkedArray) -> bool:
+    """Return whether a text or binary column has a large value."""
+    kind = column.type
+    is_binary = pa.types.is_string(kind) or pa.types.is_binary(kind)
+    if not is_binary or column.nbytes < _LARGE_VALUE:
+        return False
+    return (pc.max(pc.binary_length(column)).as_py() or 0) >= _LARGE_VALUE

@@ -24,6 +24,7 @@ from pgwire_codec.lake.tables.parquet import commit_path as parquet_commit
 from pgwire_codec.lake.tables.sql import quoted
 from pgwire_codec.lake.tables.target import WRITE_MODES, Target, WriteMode
 from pgwire_codec.log.dead_letters import DEAD_LETTERS
+from pgwire_codec.log.environment import environment_options
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.protocol.quoting import qualified_name
 
@@ -83,7 +84,8 @@ class Lake:
             check_session(spark)
             CatalogTable([*location.split("."), STATUS_NAME]).check_catalog(spark)
         place = location if kind == ICEBERG else location.rstrip("/")
-        return cls(kind, place, dict(storage_options or {}), spark, write_mode)
+        options = environment_options() | dict(storage_options or {})
+        return cls(kind, place, options if "://" in place else {}, spark, write_mode)
 
     @property
     def is_remote(self) -> bool:

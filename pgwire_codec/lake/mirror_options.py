@@ -26,8 +26,9 @@ STORE_SECONDS: Final = 10.0
 HOLD_SECONDS: Final = 7 * 86_400.0
 
 _UNITS: Final = {
-    "millisecond": 0.001, "ms": 0.001, "second": 1.0, "sec": 1.0, "minute": 60.0, "min": 60.0,
-    "hour": 3600.0, "day": 86400.0,
+    "": 1.0, "ms": 0.001, "millisecond": 0.001, "s": 1.0, "sec": 1.0, "second": 1.0,
+    "m": 60.0, "min": 60.0, "minute": 60.0, "h": 3600.0, "hour": 3600.0, "d": 86400.0,
+    "day": 86400.0,
 }  # fmt: skip
 
 
@@ -117,11 +118,15 @@ class MirrorOptions:
 
 
 def seconds_of(text: str, option: str) -> float:
-    """Return the seconds of a time such as ``10 seconds``; raise ``OptionError`` for another."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+?)s?\s*", text.lower())
-    if match is None or match[2] not in _UNITS:
+    """Return the seconds of a time such as ``10 seconds``; raise ``OptionError`` for another.
+
+    A number alone is one of seconds.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text.lower())
+    unit = "" if match is None or match[2] in _UNITS else match[2].removesuffix("s")
+    if match is None or unit not in _UNITS:
         raise OptionError(f"`{option}`: {text!r} is not a time such as '10 seconds'")
-    return float(match[1]) * _UNITS[match[2]]
+    return float(match[1]) * _UNITS[unit or match[2]]
 
 
 @dataclass(frozen=True, slots=True)
