@@ -5,7 +5,7 @@ Upkeep does it after turns. Changes of columns and copy-on-write need it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from pgwire_codec.lake.data_files import FileLayout, NewFile, write_data_files
 from pgwire_codec.lake.lakehouse import Lake
+from pgwire_codec.lake.position import Position
 from pgwire_codec.lake.runners.runner import Runner
 from pgwire_codec.lake.status import LOGGER
 from pgwire_codec.lake.table_files import DataFile, TableFiles, grouped
@@ -20,6 +21,7 @@ from pgwire_codec.lake.table_state import TableState
 from pgwire_codec.lake.tables.column_steps import ColumnStep, changed_schema, former_names
 from pgwire_codec.lake.tables.target import Commit, CommitConflict, Target
 from pgwire_codec.lake.task_errors import ends_all, error_of
+from pgwire_codec.lake.tasks import MergeOutcome, deleted_rows
 from pgwire_codec.lake.vectors import StoredVector, serialize
 from pgwire_codec.protocol.messages import Relation
 
@@ -136,6 +138,51 @@ def copy_without(target: Target, runner: Runner, deleted: Mapping[str, BitMap64]
         if (positions := deleted.get(file.path)) is not None
     ]
     return _written(target, runner, touched, (), {})
+
+
+def commit_of(
+    target: Target,
+    runner: Runner,
+    position: Position,
+    outcomes: list[MergeOutcome],
+    appended: Sequence[NewFile] = (),
+    *,
+    replaces: bool,
+    schema: pa.Schema | None,
+    record: str | None = None,
+) -> Commit:
+    """Return the commit of what tasks have written, and files that they ``appended``.
+
+    ``replaces`` says whether others are removed. If rows are not deleted in vectors, their files
+    are written again, which joins the outcomes.
+    """
+    deleted = {} if replaces else deleted_rows(outcomes)
+    removed: tuple[str, ...] = ()
+    if deleted and not target.marks:
+        outcomes.append(MergeOutcome(-1, copy_without(target, runner, deleted)))
+        deleted, removed = {}, (*deleted,)
+    return Commit(
+        position,
+        [*appended, *(file for outcome in outcomes for file in outcome.files)],
+        deleted,
+        removed,
+        replaces=replaces and target.schema is not None,
+        schema=None if schema == target.schema else schema,
+        counts={
+            "numTargetRowsInserted": sum(each.inserted for each in outcomes)
+            + sum(file.rows for file in appended),
+            "numTargetRowsUpdated": sum(each.updated for each in outcomes),
+            "numTargetRowsDeleted": sum(each.removed for each in outcomes),
+        },
+        record=record,
+        base=target.position,
+    )
+
+
+def discard(target: TableFiles, outcomes: Iterable[MergeOutcome], files: Iterable[NewFile]) -> None:
+    """Remove the data files of a commit that does not come."""
+    for file in (*files, *(file for outcome in outcomes for file in outcome.files)):
+        target.folder.remove(file.path)
 
 
 def _written(

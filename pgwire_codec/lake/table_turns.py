@@ -24,7 +24,7 @@ from pgwire_codec.lake.mirror_options import MirrorContext
 from pgwire_codec.lake.plan import Alter, Apply, Create, Done, Quiet, Request, Step, lacking, plan
 from pgwire_codec.lake.position import Position
 from pgwire_codec.lake.requests import moved_without_values
-from pgwire_codec.lake.rewriting import copy_without, rewrite
+from pgwire_codec.lake.rewriting import commit_of, discard, rewrite
 from pgwire_codec.lake.row_columns import DELETED
 from pgwire_codec.lake.runners.threads import Threads
 from pgwire_codec.lake.status import LOGGER, OK, REPLAYING, TableStatus
@@ -38,7 +38,6 @@ from pgwire_codec.lake.tasks import (
     MergeOutcome,
     MergeTask,
     TableWork,
-    deleted_rows,
 )
 from pgwire_codec.log import Log, LogPlan
 from pgwire_codec.log.dead_letters import names_of
@@ -286,7 +285,7 @@ class TableTurns:
         try:
             commit = self._commit_of(table, facts, outcomes)
         except Exception:
-            _discard(work, facts, outcomes)
+            discard(work.target, outcomes, facts.files)
             raise
         step, target = table.work, table.target
         former = target.position.relation
@@ -294,7 +293,7 @@ class TableTurns:
             try:
                 target.commit(commit)
             except CommitConflict:
-                _discard(work, facts, outcomes)
+                discard(work.target, outcomes, facts.files)
                 raise
             self._complete_columns(target)
         self._forget_letters(table, facts, former)
@@ -337,33 +336,21 @@ class TableTurns:
             lsn = max(lsn, before.commit_lsn or 0)  # it ends where the table is
         is_history = self._options.row_columns.is_history
         replaces = step.replaces or (facts.truncated is not None and not is_history)
-        deleted = {} if replaces else deleted_rows(outcomes)
-        removed: tuple[str, ...] = ()
-        if deleted and not target.marks:
-            copies = copy_without(target, self._context.runner, deleted)
-            outcomes.append(MergeOutcome(table.oid, copies))
-            deleted, removed = {}, (*deleted,)
         truncated = None if facts.truncated is None else facts.truncated.commit_lsn
         record = step.record
         if not is_history:
             record = replace(record, incomplete=lacking(step, facts.first_lsn, truncated))
         if replaces:
             record = replace(record, others=())
-        return Commit(
+        return commit_of(
+            target,
+            self._context.runner,
             Position(lsn, table.oid),
-            [*facts.files, *(file for outcome in outcomes for file in outcome.files)],
-            deleted,
-            removed,
-            replaces=replaces and target.schema is not None,
-            schema=None if step.schema == target.schema else step.schema,
-            counts={
-                "numTargetRowsInserted": sum(each.inserted for each in outcomes)
-                + sum(file.rows for file in facts.files),
-                "numTargetRowsUpdated": sum(each.updated for each in outcomes),
-                "numTargetRowsDeleted": sum(each.removed for each in outcomes),
-            },
+            outcomes,
+            facts.files,
+            replaces=replaces,
+            schema=step.schema,
             record=record.to_text(),
-            base=before,
         )
 
     def _complete_columns(self, target: Target) -> None:
@@ -410,7 +397,8 @@ class TableTurns:
                 moved[oid] = replace(work, pinned=keys)
         if moved:  # what was not sent is in the bucket of another key
             for oid, work in moved.items():
-                _discard(work, *results[oid])
+                facts, outcomes = results[oid]
+                discard(work.target, outcomes, facts.files)
             again = self._run_once(plan_, moved)
             results |= {oid: again[oid] for oid in moved}
         return results
@@ -463,9 +451,3 @@ class TableTurns:
             if facts.letters is not None and oid not in works and oid not in known:
                 self._letters.record(facts.letters)
                 LOGGER.warning("messages that do not decode belong to no known table")
-
-
-def _discard(work: TableWork, facts: ChangeFacts, outcomes: Sequence[MergeOutcome]) -> None:
-    """Remove the data files of a commit that does not come."""
-    for file in (*facts.files, *(file for outcome in outcomes for file in outcome.files)):
-        work.target.folder.remove(file.path)

@@ -12,13 +12,13 @@ from pgwire_codec.errors import OptionError, TableError
 from pgwire_codec.lake.change_columns import ChangeColumns
 from pgwire_codec.lake.lakehouse import DELTA, ICEBERG, parse_target
 from pgwire_codec.lake.position import Position
-from pgwire_codec.lake.rewriting import copy_without
+from pgwire_codec.lake.rewriting import commit_of, discard
 from pgwire_codec.lake.row_types import row_schema
 from pgwire_codec.lake.table_files import TableFiles
 from pgwire_codec.lake.tables.delta import DeltaTarget
 from pgwire_codec.lake.tables.iceberg import IcebergTarget
-from pgwire_codec.lake.tables.target import Commit, CommitConflict, Target
-from pgwire_codec.lake.tasks import MergeOutcome, deleted_rows
+from pgwire_codec.lake.tables.target import CommitConflict, Target
+from pgwire_codec.lake.tasks import MergeOutcome
 from pgwire_codec.spark.arrow_types import arrow_schema
 from pgwire_codec.spark.reduction.change_columns import columns_of, numbered
 from pgwire_codec.spark.runner import spark_runner
@@ -171,14 +171,22 @@ def _apply(target: Target, rows: DataFrame, columns: ChangeColumns) -> Merged:
     can_append = not replaces and (not columns.keys or work.target.is_empty)
     outcomes = work.append(rows) if facts.has_inserts_only and can_append else work.merge(rows)
     try:
-        merged, commit = _commit(target, rows.sparkSession, work, outcomes)
+        merged = _merged(target, work, outcomes)
+        commit = commit_of(
+            target,
+            spark_runner(rows.sparkSession),
+            Position(merged.commit_lsn, facts.relation),
+            outcomes,
+            replaces=replaces,
+            schema=form.schema if held is None else held,
+        )
     except Exception:
-        _discard(work.target, outcomes)
+        discard(work.target, outcomes, ())
         raise
     try:
         target.commit(commit)
     except CommitConflict:
-        _discard(work.target, outcomes)
+        discard(work.target, outcomes, ())
         raise
     return merged
 
@@ -198,46 +206,17 @@ def _work(target: Target, form: ChangeForm, facts: MergeFacts, *, replaces: bool
     )
 
 
-def _commit(
-    target: Target, spark: SparkSession, work: MergeWork, outcomes: list[MergeOutcome]
-) -> tuple[Merged, Commit]:
-    """Return the result of tasks, and its commit. Files of rows that remain join the outcomes."""
+def _merged(target: Target, work: MergeWork, outcomes: Sequence[MergeOutcome]) -> Merged:
+    """Return the result of tasks; raise the error of one."""
     for outcome in outcomes:
         if outcome.error is not None:
             raise outcome.error
-    facts, is_new = work.facts, target.schema is None
-    merged = Merged(
-        facts.newest.commit_lsn,
+    return Merged(
+        work.facts.newest.commit_lsn,
         sum(each.inserted for each in outcomes),
         sum(each.updated for each in outcomes),
         _count_rows(target.files) if work.replaces else sum(each.removed for each in outcomes),
     )
-    deleted = {} if work.replaces else deleted_rows(outcomes)
-    removed: tuple[str, ...] = ()
-    if deleted and not target.marks:
-        copies = copy_without(target, spark_runner(spark), deleted)
-        outcomes.append(MergeOutcome(-1, copies))
-        deleted, removed = {}, (*deleted,)
-    return merged, Commit(
-        Position(merged.commit_lsn, facts.relation),
-        [file for outcome in outcomes for file in outcome.files],
-        deleted,
-        removed,
-        replaces=work.replaces and not is_new,
-        schema=work.form.schema if is_new else None,
-        counts={
-            "numTargetRowsInserted": merged.inserted,
-            "numTargetRowsUpdated": merged.updated,
-            "numTargetRowsDeleted": merged.deleted,
-        },
-    )
-
-
-def _discard(target: TableFiles, outcomes: Sequence[MergeOutcome]) -> None:
-    """Remove the data files of a commit that does not come."""
-    for outcome in outcomes:
-        for file in outcome.files:
-            target.folder.remove(file.path)
 
 
 def _count_rows(target: TableFiles) -> int:
