@@ -8,6 +8,7 @@ from dataclasses import asdict
 import click
 
 from pgwire_codec.cli.failure import Failure
+from pgwire_codec.cli.lake_options import conf_option, opened_lake
 from pgwire_codec.format import format_count, printable
 
 _EPILOG = """\b
@@ -22,16 +23,19 @@ changed, and mirrors need not stop.
 
 @click.command(epilog=_EPILOG)
 @click.argument("target", metavar="LAKE")
+@conf_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
-def verify(target: str, as_json: bool) -> None:
+def verify(target: str, conf: dict[str, str], as_json: bool) -> None:
     """Read all files that the tables of a mirror need, and check them.
 
-    LAKE is delta:DIR or parquet:DIR, as of the mirror. Commits, checkpoints, deletion vectors, and
+    LAKE is delta:DIR, parquet:DIR or iceberg:CATALOG, as of the mirror; --conf has the settings of
+    the catalog. Commits, checkpoints, deletion vectors, and
     each page of data files are compared with their checksums, where they have one.
     """
     from pgwire_codec.lake.verify import verify
 
-    found = verify(target)
+    with opened_lake(target, conf) as lake:
+        found = verify(target, spark=lake.spark)
     for damage in found.damage:
         click.echo(json.dumps(asdict(damage)) if as_json else printable(str(damage)))
     counts = {"tables": found.tables, "files": found.files, "bytes": found.bytes}

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pgwire_codec.errors import OptionError, TableError
+from pgwire_codec.errors import TableError
 from pgwire_codec.lake.damage import DamagedFileError, reading
 from pgwire_codec.lake.data_files import Bounds
 from pgwire_codec.lake.folder import open_folder
-from pgwire_codec.lake.lakehouse import ICEBERG, parse_target
+from pgwire_codec.lake.lakehouse import ICEBERG, Lake
 from pgwire_codec.lake.table_files import DataFile, TableFiles
 from pgwire_codec.lake.tables.delta import delta_data_file
 from pgwire_codec.lake.tables.delta_log import (
@@ -28,7 +29,12 @@ from pgwire_codec.lake.tables.delta_log import (
     last_checkpoint,
     parse_commit,
 )
+from pgwire_codec.lake.tables.iceberg import IcebergTarget
 from pgwire_codec.lake.tables.parquet import COMMITS, parse_commit_record
+from pgwire_codec.lake.tables.sql import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["Damage", "LakeVerification", "verify"]
 
@@ -84,57 +90,45 @@ def verify(
     target: str,
     storage_options: Mapping[str, str] | None = None,
     *,
+    spark: SparkSession | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> LakeVerification:
     """Read the files that the newest versions of a lake's tables need, and check them.
 
     Of a Delta table, these are all commits, checkpoints, data files and deletion vectors. Data
     files and commits of the mirror are compared with their checksums. Of other data files, each
-    page is read, and rows and bounds are compared with those in the commit. Nothing is changed.
+    page is read, and rows and bounds are compared with those in the commit. Of an Iceberg table,
+    these are data files and deletion vectors. Nothing is changed.
 
     Parameters
     ----------
     target : str
-        ``delta:LOCATION`` or ``parquet:LOCATION``, the folder of the lake or of a table.
+        ``delta:LOCATION`` or ``parquet:LOCATION``, the folder of the lake or of a table; or
+        ``iceberg:CATALOG``, with or without namespaces.
     storage_options : mapping, optional
         As for ``deltalake.DeltaTable``.
+    spark : pyspark.sql.SparkSession, optional
+        Session that has the catalog of Iceberg tables.
     progress : callable, optional
         Called after each table, with the number of tables that were read and that there are.
 
     Raises
     ------
     OptionError
-        For the target of an Iceberg catalog.
+        For the target of an Iceberg catalog, without a session that has it.
     TableError
         When the folder has no tables.
     """
-    kind, location = parse_target(target)
-    if kind == ICEBERG:
-        raise OptionError(
-            "tables of an Iceberg catalog cannot be verified",
-            hint="Read them by Spark: a damaged file is an error.",
-        )
-    sizes = open_folder(location, storage_options).sizes()
-    tables = _tables(sizes)
+    lake = Lake.parse(target, storage_options, spark)
     found = _Findings()
-    for path in sorted(sizes):
-        if path.endswith(_DATA) and not any(_is_in(path, table) for table in tables):
-            table, _, name = path.rpartition("/")
-            found.damage.append(Damage(table, name, f"no log of a table names {path}"))
-    if not tables and not found.damage:
-        raise TableError(f"{location} has no tables", hint="Name the folder that a mirror has.")
-    for number, (table, check) in enumerate(sorted(tables.items()), 1):
-        inside = {
-            path[len(table) :].lstrip("/"): size
-            for path, size in sizes.items()
-            if _is_in(path, table)
-        }
-        uri = f"{location.rstrip('/')}/{table}" if table else location
-        files = TableFiles(table, uri, storage_options=storage_options or {})
-        check(files, inside, found)
+    checks = _iceberg_checks(lake) if lake.format == ICEBERG else _folder_checks(lake, found)
+    if not checks and not found.damage:
+        raise TableError(f"{target} has no tables", hint="Name the target that a mirror has.")
+    for number, check in enumerate(checks, 1):
+        check(found)
         if progress is not None:
-            progress(number, len(tables))
-    return LakeVerification(len(tables), found.files, found.bytes, tuple(found.damage))
+            progress(number, len(checks))
+    return LakeVerification(len(checks), found.files, found.bytes, tuple(found.damage))
 
 
 @dataclass(slots=True)
@@ -156,18 +150,60 @@ class _Findings:
             self.damage.append(Damage(files.name, path, error.primary))
 
 
-_Check = Callable[[TableFiles, Mapping[str, int], _Findings], None]
+_Check: TypeAlias = "Callable[[_Findings], None]"
 
 
-def _tables(sizes: Mapping[str, int]) -> dict[str, _Check]:
-    """Return the checks of tables, by their folders."""
-    tables: dict[str, _Check] = {}
+def _folder_checks(lake: Lake, found: _Findings) -> list[_Check]:
+    """Return the checks of the tables below a folder; record data files without a table."""
+    sizes = open_folder(lake.location, lake.storage_options).sizes()
+    kinds: dict[str, Callable[[TableFiles, Mapping[str, int], _Findings], None]] = {}
     for path in sizes:
         folders = path.split("/")[:-1]
-        for name, check in ((LOG, _check_delta), (COMMITS, _check_parquet)):
+        for name, kind in ((LOG, _check_delta), (COMMITS, _check_parquet)):
             if name in folders:
-                tables["/".join(folders[: folders.index(name)])] = check
-    return tables
+                kinds["/".join(folders[: folders.index(name)])] = kind
+    for path in sorted(sizes):
+        if path.endswith(_DATA) and not any(_is_in(path, table) for table in kinds):
+            table, _, name = path.rpartition("/")
+            found.damage.append(Damage(table, name, f"no log of a table names {path}"))
+    checks: list[_Check] = []
+    for table, check in sorted(kinds.items()):
+        uri = f"{lake.location}/{table}" if table else lake.location
+        files = TableFiles(table, uri, storage_options=lake.storage_options)
+        inside = {
+            path[len(table) :].lstrip("/"): size
+            for path, size in sizes.items()
+            if _is_in(path, table)
+        }
+        checks.append(partial(check, files, inside))
+    return checks
+
+
+def _iceberg_checks(lake: Lake) -> list[_Check]:
+    """Return the checks of the tables of a catalog, or of namespaces in it."""
+    spark: Any = lake.spark
+    catalog, *names = lake.location.split(".")
+    spaces = [names]
+    tables = []
+    for space in spaces:  # to which those inside are added
+        inside = ".".join(map(quoted, [catalog, *space]))
+        spaces += [row[0].split(".") for row in spark.sql(f"SHOW NAMESPACES IN {inside}").collect()]
+        for row in spark.sql(f"SHOW TABLES IN {inside}").collect() if space else ():
+            tables.append(f"{inside}.{quoted(row['tableName'])}")
+    return [partial(_check_iceberg, spark, table) for table in tables]
+
+
+def _check_iceberg(spark: SparkSession, table: str, found: _Findings) -> None:
+    try:
+        target = IcebergTarget(spark, table, "pgwire_codec")
+        files, schema = target.files, target.schema
+    except TableError as error:
+        found.damage.append(Damage(table, "metadata", error.primary))
+        return
+    for file in files.files:
+        found.bytes += file.size
+        with found.of(files, file.path, "data file"):
+            _check_data_file(files, file, is_exact=not file.deleted, schema=schema)
 
 
 def _is_in(path: str, table: str) -> bool:
@@ -181,7 +217,7 @@ def _check_delta(files: TableFiles, sizes: Mapping[str, int], found: _Findings) 
         with found.of(files, path, "data file"):
             file = delta_data_file(files.name, path, action)
             found.bytes += sizes.get(path, 0)
-            _check_data_file(files, file, (file.bounds, action))
+            _check_data_file(files, file, is_exact=not action.get("deletionVector"))
 
 
 def _is_log(path: str) -> bool:
@@ -256,16 +292,18 @@ def _compare(checkpoint: DeltaState, state: DeltaState) -> None:
 
 
 def _check_data_file(
-    files: TableFiles, file: DataFile, recorded: tuple[Bounds, Mapping[str, Any]] | None
+    files: TableFiles, file: DataFile, *, is_exact: bool = True, schema: pa.Schema | None = None
 ) -> None:
-    """Check a data file and its vector. Raises ``TableError`` or ``ValueError``."""
+    """Check a data file and its vector. Raises ``TableError`` or ``ValueError``.
+
+    The numbers of nulls are exact or not, and the columns are by default those of the file.
+    """
     with files.open(file) as opened:
         rows = opened.parquet.metadata.num_rows
         if file.checksum is None:
-            bounds, action = recorded or (Bounds(), {})
-            is_exact = not action.get("deletionVector")
+            bounds = file.bounds
             nulls = dict.fromkeys(bounds.nulls, 0)
-            for _, group in opened.groups(opened.parquet.schema_arrow):
+            for _, group in opened.groups(schema or opened.parquet.schema_arrow):
                 for name in nulls.keys() & {*group.column_names}:
                     column = group.column(name)
                     nulls[name] += column.null_count
@@ -306,4 +344,4 @@ def _check_parquet(files: TableFiles, sizes: Mapping[str, int], found: _Findings
                         raise ValueError(f"its file {place} is missing")
         elif path.endswith(_DATA) and not path.startswith("_"):
             with found.of(files, path, "data file"):
-                _check_data_file(files, DataFile(path, sizes[path], None, Bounds()), None)
+                _check_data_file(files, DataFile(path, sizes[path], None, Bounds()))

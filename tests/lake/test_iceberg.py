@@ -29,6 +29,7 @@ from pgwire_codec.lake.tables.column_steps import (
 )
 from pgwire_codec.lake.tables.target import Commit, CommitConflict
 from pgwire_codec.lake.vectors import bitmap, positions_of
+from pgwire_codec.lake.verify import verify
 from tests.support.lakehouse import ICEBERG, has, iceberg_catalog, iceberg_table
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Table:
         self.catalog = iceberg_catalog(spark, folder / "lake")
         self.name = f"{self.catalog}.made.t"
         self.folder = folder / "lake" / "made" / "t"
+        self.spark = spark
         self._spark: Any = spark  # its Java objects have no types
 
     def target(self, **options: Any) -> IcebergTarget:
@@ -190,6 +192,13 @@ def test_vectors_of_several_files(table: Table) -> None:
         1: Path(small.path).name,
     }
     assert all(row[1].decode() == row[2].decode() == row[3] for row in entries)
+    found = verify(f"iceberg:{table.catalog}", spark=table.spark)
+    assert (found.tables, found.files, found.damage) == (1, 2, ())
+    (table.folder / large.path).write_bytes(b"")
+    Path(entries[0][0] if entries[0][4] == 1 else entries[1][0]).unlink()
+    found = verify(f"iceberg:{table.catalog}.made", spark=table.spark)
+    texts = sorted(each.text.split("/t/data/")[0] for each in found.damage)
+    assert [text.split(" ")[0] for text in texts] == ["data", "deletion"]
 
 
 def test_a_table_is_replaced(table: Table) -> None:

@@ -215,7 +215,7 @@ def test_the_command(lake: Path, tmp_path: Path) -> None:
 
 
 def test_other_targets(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="Iceberg catalog cannot be verified"):
+    with pytest.raises(OptionError, match="is in a catalog of Spark"):
         verify("iceberg:lake")
     with pytest.raises(TableError, match="has no tables"):
         verify(f"delta:{tmp_path}")
