@@ -60,7 +60,6 @@ _FOREIGN_SECONDS: Final = 604_800.0
 _OF_TABLE: Final = re.compile(r"[^_.].*\.parquet|deletion_vector_.*\.bin")
 _OF_MIRRORS: Final = re.compile(r"(deletion_vector_)?[0-9a-f-]{36}\.(parquet|bin)")
 
-
 #: Beginning of a commit of this package, with the CRC-32 of the text in which that is zeros.
 _CRC: Final = re.compile(rb'\{"commitInfo":\{"crc32":"([0-9a-f]{8})"')
 _NO_CRC: Final = "00000000"
@@ -266,8 +265,8 @@ def unused_files(folder: Folder, state: DeltaState, checkpoint: Checkpoint) -> l
 
     A vector of such a version counts as a file. The newest checkpoint has the files that were
     removed in that time. A file that neither it nor the state has is old, or of a commit that did
-    not come. If that time is in other units than hours, days and weeks, only
-    temporary files are returned.
+    not come. If that time is in other units than hours, days and weeks, only temporary files are
+    returned.
     """
     abandoned = [*folder.abandoned(""), *folder.abandoned(LOG)]
     if not _INTERVAL.fullmatch(state.metadata["configuration"].get(_RETENTION, _WEEK)):
