@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 from pathlib import Path
@@ -11,9 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
-from pgwire_codec.cli.app import app
 from pgwire_codec.errors import OptionError, PgwireError, TableError
 from pgwire_codec.lake import key_index
 from pgwire_codec.lake.data_files import write_data_files
@@ -194,24 +191,6 @@ def test_objects_of_a_store() -> None:
         target.folder.create(path, data[:50] + b"?" + data[51:])
         (damage,) = verify("delta:s3://lake", options).damage
     assert (damage.table, damage.file) == ("public/a", path)
-
-
-def test_the_command(lake: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    shutil.copytree(lake, copy)
-    sound = CliRunner().invoke(app, ["verify", f"delta:{copy}"])
-    assert (sound.exit_code, sound.output.split(" of ")[1][:9]) == (0, "2 tables,")
-    target = DeltaTarget(str(copy / TABLES[1]), "pgwire_codec")
-    damaged = [file.path for file in target.files.files][:2]
-    for path in damaged:
-        (copy / TABLES[1] / path).write_bytes(b"")
-    shutil.rmtree(copy / TABLES[0] / "_delta_log")
-    found = CliRunner().invoke(app, ["verify", "--json", str(copy)])
-    assert found.exit_code == 4
-    *lines, counts = [json.loads(line) for line in found.stdout.splitlines()]
-    assert {line["file"] for line in lines if line["table"] == TABLES[1]} == {*damaged}
-    assert any("no log of a table names" in line["text"] for line in lines)
-    assert counts["tables"] == 1
 
 
 def test_other_targets(tmp_path: Path) -> None:
