@@ -239,8 +239,8 @@ def read_extents(
 ) -> Iterator[pa.RecordBatch]:
     """Read the record batches of consecutive parts of a segment; small ones are combined.
 
-    While the batches of a part are used, a thread reads the next part. Each part's bytes are
-    compared with their checksum before a row of it is returned.
+    While the batches of a part are used, a thread reads the next part, if they are large. Each
+    part's bytes are compared with their checksum before a row of it is returned.
 
     Parameters
     ----------
@@ -272,7 +272,10 @@ def read_extents(
         batches = read_combined(part, extent.offset, label, encoding, with_time=with_time)
         return [batch.records for batch in batches]
 
-    yield from chain.from_iterable(_one_ahead(read, extents))
+    if data.size <= _COMBINED_BYTES:  # to start a thread would take longer
+        yield from chain.from_iterable(map(read, extents))
+    else:
+        yield from chain.from_iterable(_one_ahead(read, extents))
 
 
 def _one_ahead(read: Callable[[_Value], _Result], values: Sequence[_Value]) -> Iterator[_Result]:
