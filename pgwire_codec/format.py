@@ -1,11 +1,14 @@
-"""Numbers, byte sizes, durations, times, names and other people's text, formatted for people.
+"""Numbers, byte sizes, durations, times, names and other people's text, as people write them.
 
 LSNs are formatted by :func:`pgwire_codec.format_lsn`.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, Literal
+
+from pgwire_codec.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,6 +28,14 @@ _DURATIONS: Final = (
 
 _SHOWN_NAMES: Final = 10
 _SIMILAR: Final = 0.7  # of difflib's ratio
+
+
+#: Seconds of units of time.
+_UNITS: Final = {
+    "": 1.0, "ms": 0.001, "millisecond": 0.001, "s": 1.0, "sec": 1.0, "second": 1.0,
+    "m": 60.0, "min": 60.0, "minute": 60.0, "h": 3600.0, "hour": 3600.0, "d": 86400.0,
+    "day": 86400.0,
+}  # fmt: skip
 
 
 def suggest_table(name: str, tables: Iterable[str]) -> str:
@@ -106,3 +117,17 @@ def _printable_character(character: str) -> str:
     if 0xDC80 <= code <= 0xDCFF:
         return f"\\x{code - 0xDC00:02x}"  # a byte that is not UTF-8
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def parse_duration(text: str | float, option: str) -> float:
+    """Return the seconds of a time such as ``10 seconds``; raise ``OptionError`` for another.
+
+    A number alone is one of seconds.
+    """
+    if not isinstance(text, str):
+        return float(text)
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text.lower())
+    unit = "" if match is None or match[2] in _UNITS else match[2].removesuffix("s")
+    if match is None or unit not in _UNITS:
+        raise OptionError(f"`{option}`: {text!r} is not a time such as '10 seconds'")
+    return float(match[1]) * _UNITS[unit or match[2]]

@@ -14,7 +14,6 @@ from pgwire_codec.errors import missing_extra
 if TYPE_CHECKING:
     from pgwire_codec.lake.lakehouse import Lake
     from pgwire_codec.lake.runners.runner import Runner
-    from pgwire_codec.lake.tables.target import WriteMode
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -86,7 +85,7 @@ def opened_runner(
     target: str,
     conf: Mapping[str, str],
     user: str,
-    write_mode: WriteMode = "merge-on-read",
+    **lake: Any,
 ) -> Iterator[tuple[Lake, Runner]]:
     """Open the lake of a target, and what runs its tasks: a Spark that is started, or threads.
 
@@ -107,7 +106,7 @@ def opened_runner(
             else:
                 started = entered.enter_context(local.local_context(conf))
             tasks = spark_module("runner", user).SparkRunner(started)
-        yield Lake.parse(target, None, spark, write_mode), tasks
+        yield Lake.parse(target, None, spark, **lake), tasks
 
 
 def spark_module(name: str, user: str) -> Any:

@@ -117,6 +117,14 @@ _LOOK_SECONDS: Final = 0.2
     "again, for readers without vectors.",
 )
 @click.option(
+    "--keep",
+    metavar="TIME",
+    default="1 hour",
+    show_default=True,
+    help="Time for which old versions of new tables can be read; then the files are removed that "
+    "only these have.",
+)
+@click.option(
     "--unrepresentable",
     type=click.Choice(["raise", "null", "clamp"]),
     help="For a value that its column's type cannot hold: an error, null, or the nearest value. "
@@ -201,6 +209,7 @@ def mirror(
     checkpoint: str | None,
     tables: str,
     write_mode: WriteMode,
+    keep: str,
     address: str | None,
     **others: Any,
 ) -> None:
@@ -211,7 +220,9 @@ def mirror(
     A table schema.table is in DIR/schema/table, or is CATALOG.schema.table. New tables are mirrored
     from their first change on.
     """
-    valid = mirror_options(target=target, runner=runner, once=once, write_mode=write_mode, **others)
+    valid = mirror_options(
+        target=target, runner=runner, once=once, write_mode=write_mode, keep=keep, **others
+    )
     Log(log)  # an error that needs no Spark
     console = Console()
     report: MirrorReport = JsonLines(mirror)
@@ -236,7 +247,9 @@ def mirror(
         with ExitStack() as context:
             settings = settings_of_workers() | conf
             lake, workers = context.enter_context(
-                opened_runner(runner, target, settings, "the mirror", write_mode)
+                opened_runner(
+                    runner, target, settings, "the mirror", write_mode=write_mode, keep=keep
+                )
             )
             context.enter_context(report)
             for table in resume:
@@ -262,6 +275,7 @@ def mirror_options(
     on_schema_change: Policy,
     table_policies: dict[str, Policy],
     write_mode: WriteMode,
+    keep: str,
     masks: dict[str, str],
     mask_key_file: BinaryIO | None,
     soft_deletes: bool,
@@ -277,7 +291,7 @@ def mirror_options(
     Raises ``OptionError`` for an invalid one.
     """
     if runner == "local":
-        Lake.parse(target, None, None, write_mode)
+        Lake.parse(target, None, None, write_mode, keep)
     else:
         parse_target(target)
     key = None if mask_key_file is None else mask_key_file.read().rstrip(b"\r\n")

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from pgwire_codec.errors import OptionError
+from pgwire_codec.format import parse_duration
 from pgwire_codec.lake.folder import open_folder
 from pgwire_codec.lake.status import STATUS, StatusTable
 from pgwire_codec.lake.system_table import SystemTable
@@ -43,6 +44,9 @@ _APP_ID: Final = "pgwire_codec"
 _STATUS_LOSS: Final = "Tables that are set aside are tried again then."
 _LETTERS_LOSS: Final = "The dead letters are lost, and the log may still have their changes."
 
+#: Seconds for which old versions of a table can be read, by default: an hour.
+KEPT_SECONDS: Final = 3600.0
+
 # Formats of targets.
 DELTA: Final = "delta"  # in a folder
 ICEBERG: Final = "iceberg"  # in a catalog
@@ -59,6 +63,7 @@ class Lake:
     storage_options: Mapping[str, str] = field(default_factory=dict)
     spark: SparkSession | None = None  # session that has the catalog
     write_mode: WriteMode = "merge-on-read"  # how rows of new tables are deleted
+    kept_seconds: float = KEPT_SECONDS  # for which old versions of new tables can be read
     _opened: dict[str, Target] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
@@ -68,6 +73,7 @@ class Lake:
         storage_options: Mapping[str, str] | None = None,
         spark: SparkSession | None = None,
         write_mode: WriteMode = "merge-on-read",
+        keep: str | float = KEPT_SECONDS,
     ) -> Lake:
         """Return the lake of a target; see :func:`parse_target`."""
         if write_mode not in WRITE_MODES:
@@ -85,7 +91,8 @@ class Lake:
             CatalogTable([*location.split("."), STATUS_NAME]).check_catalog(spark)
         place = location if kind == ICEBERG else location.rstrip("/")
         options = environment_options() | dict(storage_options or {})
-        return cls(kind, place, options if "://" in place else {}, spark, write_mode)
+        options = options if "://" in place else {}
+        return cls(kind, place, options, spark, write_mode, parse_duration(keep, "keep"))
 
     @property
     def is_remote(self) -> bool:
@@ -150,10 +157,12 @@ class Lake:
     def _open(self, path: str, *, is_small: bool = False, source: str | None = None) -> Target:
         if self.format == ICEBERG:
             assert self.spark is not None, "the lake is parsed"
-            return IcebergTarget(self.spark, path, _APP_ID, source, self.write_mode)
+            return IcebergTarget(
+                self.spark, path, _APP_ID, source, self.write_mode, self.kept_seconds
+            )
         if self.format == PARQUET:
             return ParquetTarget(path, _APP_ID, self.storage_options, by_date=not is_small)
-        return DeltaTarget(path, _APP_ID, self.storage_options, self.write_mode)
+        return DeltaTarget(path, _APP_ID, self.storage_options, self.write_mode, self.kept_seconds)
 
     def _path(self, *names: str) -> str:
         if self.format != ICEBERG:

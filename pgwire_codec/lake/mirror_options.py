@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pgwire_codec.errors import OptionError
+from pgwire_codec.format import parse_duration
 from pgwire_codec.lake.dead_letters import DeadLetters
 from pgwire_codec.lake.evolution import TablePolicies
 from pgwire_codec.lake.lakehouse import Lake
@@ -24,12 +24,6 @@ STORE_SECONDS: Final = 10.0
 
 #: Seconds for which the recorded LSN waits for a table that fails: a week.
 HOLD_SECONDS: Final = 7 * 86_400.0
-
-_UNITS: Final = {
-    "": 1.0, "ms": 0.001, "millisecond": 0.001, "s": 1.0, "sec": 1.0, "second": 1.0,
-    "m": 60.0, "min": 60.0, "minute": 60.0, "h": 3600.0, "hour": 3600.0, "d": 86400.0,
-    "day": 86400.0,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,30 +97,18 @@ class MirrorOptions:
         """
         if self.every is None:
             return STORE_SECONDS if is_remote else DISK_SECONDS
-        return seconds_of(self.every, "every") if isinstance(self.every, str) else self.every
+        return parse_duration(self.every, "every")
 
     @property
     def hold_seconds(self) -> float:
         """Seconds for which the recorded LSN waits for a table that fails."""
-        return seconds_of(self.hold, "hold") if isinstance(self.hold, str) else self.hold
+        return parse_duration(self.hold, "hold")
 
     def for_lake(self, lake: Lake) -> MirrorOptions:
         """Return the options with which a lake can be written."""
         if not lake.has_histories_only:
             return self
         return replace(self, row_columns=replace(self.row_columns, is_history=True))
-
-
-def seconds_of(text: str, option: str) -> float:
-    """Return the seconds of a time such as ``10 seconds``; raise ``OptionError`` for another.
-
-    A number alone is one of seconds.
-    """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text.lower())
-    unit = "" if match is None or match[2] in _UNITS else match[2].removesuffix("s")
-    if match is None or unit not in _UNITS:
-        raise OptionError(f"`{option}`: {text!r} is not a time such as '10 seconds'")
-    return float(match[1]) * _UNITS[unit or match[2]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Final
 
 from pgwire_codec.errors import TableError
 from pgwire_codec.lake.evolution import Policy, TablePolicies
-from pgwire_codec.lake.lakehouse import Lake
+from pgwire_codec.lake.lakehouse import KEPT_SECONDS, Lake
 from pgwire_codec.lake.masks import Masks
 from pgwire_codec.lake.mirror_options import HOLD_SECONDS, MirroredBatch, MirrorOptions
 from pgwire_codec.lake.mirror_run import MirrorRun
@@ -219,6 +219,7 @@ def mirror(
     table_policies: Mapping[str, Policy] | None = None,
     storage_options: Mapping[str, str] | None = None,
     write_mode: WriteMode = "merge-on-read",
+    keep: str | float = KEPT_SECONDS,
     masks: Mapping[str, str] | None = None,
     mask_key: bytes | None = None,
     soft_deletes: bool = False,
@@ -246,11 +247,11 @@ def mirror(
         Location of the log, or the log.
     target : str
         ``delta:LOCATION`` or ``parquet:LOCATION``, a path or URI of the folder of the tables.
-    tables, checkpoint, every, once, on_schema_change, table_policies, storage_options, write_mode
+    tables, checkpoint, every, once, on_schema_change, table_policies, storage_options
         As for :func:`pgwire_codec.spark.mirror`.
-    masks, mask_key, soft_deletes, commit_columns, history, dead_letters, types, numeric
+    write_mode, keep, masks, mask_key, soft_deletes, commit_columns, history, dead_letters
         As for :func:`pgwire_codec.spark.mirror`.
-    unrepresentable, on_error, replace, hold, report
+    types, numeric, unrepresentable, on_error, replace, hold, report
         As for :func:`pgwire_codec.spark.mirror`.
     max_bytes : int or None
         Approximate bytes of messages of a turn, by default 1 GiB.
@@ -280,5 +281,5 @@ def mirror(
         hold=hold,
         report=report,
     )
-    lake = Lake.parse(target, storage_options, write_mode=write_mode)
+    lake = Lake.parse(target, storage_options, write_mode=write_mode, keep=keep)
     return Mirror(log, lake, tables, Threads(), options, checkpoint)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pgwire_codec.lake.evolution import Policy, TablePolicies
-from pgwire_codec.lake.lakehouse import Lake
+from pgwire_codec.lake.lakehouse import KEPT_SECONDS, Lake
 from pgwire_codec.lake.masks import Masks
 from pgwire_codec.lake.mirror_options import HOLD_SECONDS, MirroredBatch, MirrorOptions
 from pgwire_codec.lake.mirroring import Mirror
@@ -35,6 +35,7 @@ def mirror(
     table_policies: Mapping[str, Policy] | None = None,
     storage_options: Mapping[str, str] | None = None,
     write_mode: WriteMode = "merge-on-read",
+    keep: str | float = KEPT_SECONDS,
     masks: Mapping[str, str] | None = None,
     mask_key: bytes | None = None,
     soft_deletes: bool = False,
@@ -107,6 +108,10 @@ def mirror(
         How rows of a new table are deleted: by deletion vectors, or by writing their files again,
         for readers without support for vectors. An existing table keeps its mode: it has vectors if
         its properties say so.
+    keep : str or float
+        Time for which old versions of a new table can be read, by default ``1 hour``: for readers
+        that hold a version, and for RESTORE. Then the files are removed that only these have. It is
+        in the table's properties.
     masks : mapping of str to str, optional
         Masks of columns, which are applied before anything is written: by name
         ``schema.table.column``, or by a pattern of such names as ``*.email``. ``drop`` leaves the
@@ -196,7 +201,7 @@ def mirror(
         hold=hold,
         report=report,
     )
-    lake = Lake.parse(target, storage_options, spark, write_mode)
+    lake = Lake.parse(target, storage_options, spark, write_mode, keep)
     return Mirror(log, lake, tables, spark_runner(spark), options, checkpoint)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ import pytest
 
 from pgwire_codec.errors import PgwireError
 from pgwire_codec.lake import rewriting
+from pgwire_codec.lake.tables import delta, delta_vectors
 from tests.support import build
 from tests.support.build import column
 from tests.support.mirrors import ID, MirrorOf, Writer, relation
 
-pytest.importorskip("deltalake")
+deltalake = pytest.importorskip("deltalake")
 
 V = column("v")
 TABLE = "public.t1"
@@ -93,3 +95,29 @@ def test_errors(
     turn(mirror, writer, build.insert(1, "12", "a"))
     assert sizes(mirror) == [(12, 0)]
     check(mirror)
+
+
+def test_files_that_were_replaced_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the time for which old versions can be read; so are commits and vectors."""
+    monkeypatch.setattr(rewriting, "_SMALL_FILES", 4)
+    monkeypatch.setattr(delta, "_CHECKPOINT_COMMITS", 3)
+    monkeypatch.setattr(delta, "_EXPIRY_SECONDS", 0.0)
+    monkeypatch.setattr(delta_vectors, "_INLINE_BYTES", 0)
+    writer, local = Writer(tmp_path), MirrorOf(None, tmp_path, "local")
+    folder = local.lake / "public" / "t1"
+    counts = []
+    for number in range(30):
+        key = build.row(str(number // 2), str(number))
+        table = relation(1, ID, column("v"))
+        change = build.update(1, key) if number % 2 else build.insert(1, str(number // 2), "0")
+        writer.commit(table, change)
+        writer.flush()
+        local.run(keep=1)
+        if number % 10 == 9:
+            time.sleep(1.1)
+            counts.append(len([*folder.rglob("*")]))
+    assert max(counts) < 45, "of some 100"
+    assert local.rows("public.t1") == local.expected("public.t1")
+    assert deltalake.DeltaTable(str(folder)).version() > 30

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,12 +67,16 @@ _CHECKSUM: Final = "pgwire_codec.crc32"
 #: Columns of which writers and most readers of a table use bounds.
 _BOUNDED: Final = "delta.dataSkippingStatsColumns"
 
+#: Times for which a table keeps files that were removed, and commits.
+_FILE_RETENTION: Final = "delta.deletedFileRetentionDuration"
+_LOG_RETENTION: Final = "delta.logRetentionDuration"
+
 #: Commits since the last checkpoint, and their bytes, after which the next one is written.
 _CHECKPOINT_COMMITS: Final = 20
 _CHECKPOINT_BYTES: Final = 1 << 20
 
 #: Seconds between two searches for files that only old versions have.
-_EXPIRY_SECONDS: Final = 3600.0
+_EXPIRY_SECONDS: Final = 600.0
 
 
 class DeltaTarget:
@@ -79,7 +84,8 @@ class DeltaTarget:
 
     A commit records the last commit LSN under ``app_id``, the relation under ``{app_id}/relation``,
     and its own number under ``{app_id}/version``. The ``write_mode`` is that of a new table: an
-    existing one has deletion vectors by its own properties.
+    existing one has deletion vectors by its own properties. So is ``kept_seconds``, the time for
+    which old versions can be read; None for that of Delta.
     """
 
     deletes = True
@@ -90,12 +96,14 @@ class DeltaTarget:
         app_id: str,
         storage_options: Mapping[str, str] | None = None,
         write_mode: WriteMode = "merge-on-read",
+        kept_seconds: float | None = None,
     ) -> None:
         self.folder: Folder = open_folder(uri, storage_options)
         self.name = uri
         self._app_id = app_id
         self._options = dict(storage_options or {})
         self._write_mode = write_mode
+        self._kept_seconds = kept_seconds
         self._read()
         self._files: dict[str, tuple[dict[str, Any], DataFile]] = {}
         self._expires = 0.0
@@ -194,6 +202,11 @@ class DeltaTarget:
         if path not in self._state.files:
             raise TableError(f"{self.name} has no file {path}", hint=REMOVED)
         return self._state.files[path]
+
+    @property
+    def _kept_name(self) -> str:
+        """Name of the property with the seconds for which files are kept that were replaced."""
+        return f"{self._app_id}.kept_seconds"
 
     @property
     def _record_name(self) -> str:
@@ -307,6 +320,14 @@ class DeltaTarget:
         properties = {**recorded, _BOUNDED: ",".join(map(quoted, bounded_columns(schema)))}
         if self.marks:
             properties[ENABLE_VECTORS] = "true"
+        if self._kept_seconds is not None:
+            kept = max(1, int(self._kept_seconds))
+            # Checkpoints have the removed files for longer than these are kept.
+            properties |= {
+                self._kept_name: str(kept),
+                _FILE_RETENTION: f"interval {2 * kept} seconds",
+                _LOG_RETENTION: f"interval {kept} seconds",
+            }
         return {
             "id": str(uuid.uuid4()),
             "format": {"provider": "parquet", "options": {}},
@@ -348,7 +369,8 @@ class DeltaTarget:
         """Remove files that only old versions have or none, and old commits."""
         try:
             checkpoint = Checkpoint(table.version())
-            for path in unused_files(self.folder, self._state, checkpoint):
+            kept = float(self._state.metadata["configuration"].get(self._kept_name, math.inf))
+            for path in unused_files(self.folder, self._state, checkpoint, kept):
                 self.folder.remove(path)
             table.cleanup_metadata()
         except Exception as error:  # noqa: BLE001  (the table has its commit)

@@ -46,11 +46,6 @@ _CHUNK_BYTES: Final = 16 << 20
 
 _CHECKPOINT_COLUMNS: Final = ("protocol", "metaData", "txn", "add")
 
-#: Property with the time for which files of former versions are kept, and its default.
-_RETENTION: Final = "delta.deletedFileRetentionDuration"
-_WEEK: Final = "interval 1 week"
-_INTERVAL: Final = re.compile(r"interval (\d+) (hour|day|week)s?")
-
 #: Age of a file that no commit has. A turn, which writes files before its commit, takes minutes;
 #: other programs have a week, as of their own VACUUM.
 _UNUSED_SECONDS: Final = 86_400.0
@@ -260,28 +255,38 @@ def checkpoints(names: Iterable[str]) -> list[Checkpoint]:
     return sorted(complete, key=lambda each: each.version, reverse=True)
 
 
-def unused_files(folder: Folder, state: DeltaState, checkpoint: Checkpoint) -> list[str]:
-    """Return paths of files that no version of the last time has, by default of a week.
+def unused_files(
+    folder: Folder, state: DeltaState, checkpoint: Checkpoint, kept_seconds: float
+) -> list[str]:
+    """Return paths of files that no version of the last time has.
 
     A vector of such a version counts as a file. The newest checkpoint has the files that were
-    removed in that time. A file that neither it nor the state has is old, or of a commit that did
-    not come. If that time is in other units than hours, days and weeks, only temporary files are
-    returned.
+    removed in the time for which the table keeps them: of these, the mirror's own remain for
+    ``kept_seconds`` only. A file that neither it nor the state has is old, or of a commit that did
+    not come.
     """
-    abandoned = [*folder.abandoned(""), *folder.abandoned(LOG)]
-    if not _INTERVAL.fullmatch(state.metadata["configuration"].get(_RETENTION, _WEEK)):
-        return abandoned
-    used = set(_paths(state.files.values()))
+    used, removed = set(_paths(state.files.values())), dict[str, float]()
     for path in checkpoint.paths:
         with reading(folder, path, "checkpoint"):
-            actions = _checkpoint_actions(folder, path, ("add", "remove"))
-            used |= set(_paths(content for action in actions for content in action.values()))
+            for action in _checkpoint_actions(folder, path, ("add", "remove")):
+                for kind, content in action.items():
+                    if kind == "add":
+                        used |= set(_paths([content]))
+                        continue
+                    time_ = content.get("deletionTimestamp", 0) / 1000
+                    removed |= dict.fromkeys(_paths([content]), time_)
+    now = time.time()
     unused = [
         name
         for name, written in folder.modified("").items()
-        if name not in used and time.time() - written > _kept_seconds(name)
+        if name not in used
+        and (
+            now - removed[name] > (kept_seconds if _OF_MIRRORS.fullmatch(name) else math.inf)
+            if name in removed
+            else now - written > _kept_seconds(name)
+        )
     ]
-    return [*abandoned, *unused]
+    return [*folder.abandoned(""), *folder.abandoned(LOG), *unused]
 
 
 def _kept_seconds(name: str) -> float:

@@ -70,6 +70,9 @@ _WRITE_MODES: Final = ("write.delete.mode", "write.merge.mode", "write.update.mo
 #: Property of a table that keeps the metadata files of its last versions only, by default of 100.
 _FORGETS: Final = "write.metadata.delete-after-commit.enabled"
 
+#: Property of a table with the milliseconds for which it keeps snapshots.
+_SNAPSHOT_AGE: Final = "history.expire.max-snapshot-age-ms"
+
 #: Commits after which snapshots are removed that are older than the table keeps them.
 _EXPIRY_COMMITS: Final = 100
 
@@ -106,6 +109,7 @@ class IcebergTarget:
         app_id: str,
         source: str | None = None,
         write_mode: WriteMode = "merge-on-read",
+        kept_seconds: float | None = None,
     ) -> None:
         self._spark = cast(Any, spark)  # its Java objects have no types
         self._catalog_table = CatalogTable.parse(spark, name)
@@ -114,6 +118,7 @@ class IcebergTarget:
         self._properties = PositionProperties(app_id)
         self._source = {} if source is None else {SOURCE: source}
         self._write_mode = write_mode
+        self._kept_seconds = kept_seconds
         self._table: Any = None
         self._state: IcebergState | None = None
         self.refresh()
@@ -279,6 +284,8 @@ class IcebergTarget:
         modes = dict.fromkeys(_WRITE_MODES, self._write_mode)
         version = {"format-version": str(_VERSIONS[self._write_mode])}
         properties = {**version, **modes, _FORGETS: "true", **self._source}
+        if self._kept_seconds is not None:
+            properties[_SNAPSHOT_AGE] = str(max(1, int(self._kept_seconds * 1000)))
         failure: Exception | None = None
         try:
             builder = self._builder(columns, properties).withLocation(location)
