@@ -97,6 +97,7 @@ def test_errors(
     check(mirror)
 
 
+@pytest.mark.thorough
 def test_files_that_were_replaced_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
