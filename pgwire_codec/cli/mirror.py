@@ -332,10 +332,16 @@ def _check(tables: Sequence[TableStatus], unnamed: int) -> None:
 
     ``unnamed`` is the number of messages that do not decode and belong to no known table.
     """
-    aside = [each.table for each in tables if each.state in (SET_ASIDE, RETRYING, *REQUESTED)]
-    if aside:
+    aside = [each.table for each in tables if each.state == SET_ASIDE]
+    waiting = [each.table for each in tables if each.state in (RETRYING, *REQUESTED)]
+    found = [
+        f"{format_count(len(names), 'table')} {what}: {', '.join(names)}"
+        for what, names in (("set aside", aside), ("not complete", waiting))
+        if names
+    ]
+    if found:
         raise TableError(
-            f"{format_count(len(aside), 'table')} set aside or not complete: {', '.join(aside)}",
+            "; ".join(found),
             hint="Their errors are in the table _mirror of the target. Resume them with --resume, "
             "or those of `pgwire-codec run` with `pgwire-codec resume`.",
         )
