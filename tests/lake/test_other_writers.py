@@ -329,3 +329,34 @@ def test_the_position_and_the_facts_are_in_the_commits(local: MirrorOf, writer: 
     assert facts["log"]["slot"] == "slot"
     assert (facts["masks"], facts["incomplete"]) == (["v=constant:5"], {})
     assert len(delta_rows(str(local.lake / "public" / "t1"))) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+def test_an_iceberg_table(spark: Any, tmp_path: Path, writer: Writer) -> None:
+    """Rows of other programs make it modified, and a rollback has the changes applied again."""
+    from tests.support.lakehouse import iceberg_snapshots, usable_engine
+
+    usable_engine("iceberg")
+    made = MirrorOf(spark, tmp_path, "iceberg")
+    for number in (1, 2):
+        change(writer, number)
+        made.run()
+    name = made.name("public.t2")
+    catalog, _, rest = name.partition(".")
+    first = iceberg_snapshots(spark, name)[0]
+    spark.sql(
+        f"CALL {catalog}.system.rollback_to_snapshot('{rest.replace('`', '')}', {first})"
+    ).collect()
+    made.run()
+    check(made)
+    spark.sql(f"DELETE FROM {made.name('public.t1')} WHERE id = -1")
+    spark.sql(f"CALL {catalog}.system.rewrite_data_files('public.t2')").collect()
+    for number in (3, 4):
+        change(writer, number)
+        made.run()
+        row = made.status()["public.t1"]
+        assert row["state"] == "modified"
+        assert "another program has changed rows: " in row["error"]
+        assert " in snapshot " in row["error"]
+        check(made, *TABLES[1:])
