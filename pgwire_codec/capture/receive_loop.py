@@ -204,13 +204,13 @@ class ReceiveLoop:
             if self._room.is_short():
                 self._wait_for_room()
                 now = last_message = monotonic()
-            left = self._last_flush + self._pause - now  # until a flush may begin
-            can_flush = self._flush is None and left <= 0
+            # Until a flush may begin, what arrives is one batch; the first transaction comes alone.
+            left = self._last_flush + self._pause - now if self._unflushed else 0.0
             batch = capture.read(
                 max_bytes=_MAX_BATCH_BYTES,
                 max_seconds=_TICK if left <= 0 else min(_TICK, left),
                 until_lsn=until_lsn,
-                until_commit=can_flush,
+                until_commit=self._flush is None and left <= 0,
             )
             now = monotonic()
             if self._cut_lsn is not None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from pgwire_codec._impl import decode_frame, encode_message
 from pgwire_codec.capture.batch import EPOCH, MessageBatch
 from pgwire_codec.capture.connection.error_hints import CONNECTION_LOST
-from pgwire_codec.capture.connection.frames import NEVER, ReadOutcome
+from pgwire_codec.capture.connection.frames import NEVER, ReadOutcome, Taken
 from pgwire_codec.capture.connection.replication_connection import (
     ReplicationConnection,
     ReplicationEnded,
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 _REQUEST_INTERVAL: Final = 1.0  # seconds between requests for the server's position
 _RECENT: Final = 0.1  # of the interval between statuses: a batch needs no other one
+_NOTHING: Final = Taken(
+    np.empty(0, np.uint8), np.zeros(1, np.int32), np.empty(0, np.uint64), np.empty(0, np.int64)
+)
 _HINT: Final = "Connect to a PostgreSQL server directly, not through a pooler or proxy."
 
 
@@ -241,7 +246,7 @@ class Receiver:
 
     def _deliver(self) -> MessageBatch:
         self._count()
-        taken = self._frames.take()
+        taken = self._frames.take() if self._frames.count else _NOTHING
         batch = MessageBatch(
             buffer=taken.data,
             offsets=taken.offsets,

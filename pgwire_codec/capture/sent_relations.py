@@ -21,7 +21,10 @@ _RELATION: Final = ord("R")
 
 def sent_relations(batch: MessageBatch) -> Iterator[Relation]:
     """Yield the Relations of a batch that decode; the log stores the others unchanged."""
-    for place in np.flatnonzero(batch.buffer[batch.offsets[:-1]] == _RELATION).tolist():
+    tags = batch.buffer[batch.offsets[:-1]]
+    if _RELATION not in tags.tobytes():
+        return
+    for place in np.flatnonzero(tags == _RELATION).tolist():
         start, end = batch.offsets[place : place + 2].tolist()
         data = batch.buffer[start:end].tobytes()
         for streaming in (False, True):  # then it has a transaction ID more

@@ -56,6 +56,10 @@ _LONGEST_WAIT: Final = 60.0  # seconds; poll counts milliseconds in 32 bits
 _MOST_WAKES: Final = 1 << 16  # to forget at once
 
 
+#: By their numbers: a call of the class takes longer.
+_OUTCOMES: Final = tuple(ReadOutcome)
+
+
 class ReplicationConnection:
     """A connection in COPY BOTH mode, as START_REPLICATION leaves it.
 
@@ -101,7 +105,7 @@ class ReplicationConnection:
         self._require_open()
         self._take_notices()
         seconds = min(seconds, _LONGEST_WAIT)
-        outcome = ReadOutcome(self.frames.read(max_messages, max_bytes, stop_lsn, seconds))
+        outcome = _OUTCOMES[self.frames.read(max_messages, max_bytes, stop_lsn, seconds)]
         self._take_notices()
         if outcome is ReadOutcome.ENDED:
             raise self._result()
