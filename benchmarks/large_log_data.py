@@ -16,11 +16,10 @@ import pyarrow as pa
 from benchmarks import change_sets, datasets, spark_data, synthetic_log
 from benchmarks.change_sets import CACHE
 
-ONE, MANY, SMALL, LARGE, SYNTHETIC = "one", "many", "small", "large", "synthetic"
+ONE, SMALL, LARGE, SYNTHETIC = "one", "small", "large", "synthetic"
 TABLE = "public.lineitem"
 SMALL_TABLE = "public.lineitem1"
 SMALL_SHARE = 1000  # the small table has one in so many rows, one after the other
-TABLES = 20
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,6 @@ def make(size: str) -> Path:
         for name, rows, tables, table_of in (
             (ONE, made.rows, 1, lambda row: 0 * row),
             (LARGE, made.large, 1, lambda row: 0 * row),
-            (MANY, made.rows, TABLES, lambda row: row % TABLES),
             (SMALL, made.scanned, 2, lambda row: (row >= middle) & (row < middle + few)),
         ):
             pieces = _messages(made.base, rows, tables, table_of)

@@ -1,4 +1,4 @@
-"""Measures large logs: planning, skipping other tables' bytes, one large read, and many tables.
+"""Measures large logs: planning, skipping other tables' bytes, and one large read.
 
 Called as ``python -m benchmarks.large_logs SIZE FOLDER``, by ``make bench-size``. It prints a
 section and writes it into ``FOLDER/benchmarks-spark.md``.
@@ -10,7 +10,7 @@ import pickle
 import sys
 import tempfile
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from datetime import date
 from multiprocessing import get_context
 from pathlib import Path
@@ -21,20 +21,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import psutil
 
 from benchmarks import large_log_data, log_cost, object_server, sections, synthetic_log
-from benchmarks.large_log_data import LARGE, MANY, ONE, SIZES, SMALL, SYNTHETIC
+from benchmarks.large_log_data import LARGE, ONE, SIZES, SMALL, SYNTHETIC
 from benchmarks.log_streams import streams
 from benchmarks.machine import BOTH_COMPILERS, machine
 from benchmarks.peak_memory import high_water
 from benchmarks.spark_speed import PAGE
 from pgwire_codec import log
 from pgwire_codec.demo.steps import local_spark
-from pgwire_codec.spark import PgoutputDataSource, read_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 DELAY = 0.02  # seconds of each request
-THREADS = 4  # of queries at the same time
 ROUNDS = {"tiny": 1, "quick": 3, "full": 5}
 STREAMED = {"tiny": 3_000, "quick": 100_000, "full": 300_000}  # changes of the first stream
 
@@ -59,10 +57,6 @@ TEXT = """\
 - *Large log*: {large:,} rows of lineitem in one table, read by `format("pgoutput")` on `local[2]`
   and written to Spark's noop format, once. A row of it costs that many times what one costs in the
   log of {rows:,} rows.
-- *20 tables*: {rows:,} rows of lineitem in {count} tables of one log, each with its types, and
-  written to Spark's noop format. The baseline is `format("pgoutput")` of one table with all these
-  rows, in the same session on `local[2]`. Ratios are those of the medians by the clock, of {rounds}
-  rounds after one to warm up; *in threads* has {threads} queries at a time.
 - *Bytes on disk*: of a log with the default options, captured from a server. lineitem has 16
   columns; pgbench's rows are small.
 """
@@ -70,7 +64,7 @@ TEXT = """\
 
 def main(size: str = "full", folder: str = "docs") -> None:
     data = large_log_data.make(size)
-    measures = (_plan_local, _plan_remote, _small_table, _large, _many_tables, _on_disk)
+    measures = (_plan_local, _plan_remote, _small_table, _large, _on_disk)
     lines = [line for each in measures for line in _in_process(each, data, size)]
     made = SIZES[size]
     text = TEXT.format(
@@ -87,9 +81,6 @@ def main(size: str = "full", folder: str = "docs") -> None:
         bytes=_size(data / SMALL) / 1e6,
         rows=made.rows,
         large=made.large,
-        count=large_log_data.TABLES,
-        rounds=ROUNDS[size],
-        threads=THREADS,
     )
     print(text)
     sections.write(Path(folder) / PAGE, HEADING, text)
@@ -197,38 +188,6 @@ def _large(data: Path, size: str) -> list[Line]:
     return [
         (f"large log: {size_of_messages / 1e9:,.1f} GB of messages, read once", figure, ""),
         ("large log: peak memory of a Python worker", f"{max(workers) / 1e6:,.0f} MB", ""),
-    ]
-
-
-def _many_tables(data: Path, size: str) -> list[Line]:
-    made = PgoutputDataSource({"path": str(data / MANY), "tables": "*"})
-    _, *planned = made.reader(made.schema()).partitions()
-    partition = max(len(pickle.dumps(each)) for each in planned)
-    times: dict[Callable[[], None], list[float]] = {}
-    with local_spark(BOTH_COMPILERS) as spark:
-
-        def one() -> None:
-            rows = spark.read.format("pgoutput").option("table", large_log_data.TABLE)
-            _write(rows.load(str(data / ONE)))
-
-        def many() -> None:
-            with (
-                read_tables(spark, data / MANY) as tables,
-                ThreadPoolExecutor(THREADS) as pool,
-            ):
-                list(pool.map(_write, tables.values()))
-
-        for number in range(1 + ROUNDS[size]):
-            for job in (one, many):
-                start = perf_counter()
-                job()
-                if number:
-                    times.setdefault(job, []).append(perf_counter() - start)
-    alone, together = median(times[one]), median(times[many])
-    return [
-        ("20 tables: one table with all rows", f"{alone:.1f} s", ""),
-        ("20 tables, in threads", f"{together:.1f} s: {together / alone:.2f} ×", ""),
-        ("largest pickled partition of 20 tables", f"{partition:,} bytes", ""),
     ]
 
 

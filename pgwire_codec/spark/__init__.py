@@ -16,11 +16,9 @@ if TYPE_CHECKING:
     from pgwire_codec.spark.sinks.auto_cdc import auto_cdc_rows
     from pgwire_codec.spark.sinks.merge import Merged, merge_into
     from pgwire_codec.spark.source import PgoutputDataSource
-    from pgwire_codec.spark.tables import LogTables, read_tables, unpack_tables
 
 __all__ = [
     "Comparison",
-    "LogTables",
     "Merged",
     "PgoutputDataSource",
     "PlannedChanges",
@@ -36,10 +34,8 @@ __all__ = [
     "plan_changes",
     "plan_partitions",
     "read_dead_letters",
-    "read_tables",
     "replay_table",
     "resume_table",
-    "unpack_tables",
 ]
 
 # Imported at first use: Spark 3.5 has no data sources in Python, and the table of
@@ -55,7 +51,6 @@ _NAMES = {
     "sinks.auto_cdc": ("auto_cdc_rows",),
     "sinks.merge": ("Merged", "merge_into"),
     "source": ("PgoutputDataSource",),
-    "tables": ("LogTables", "read_tables", "unpack_tables"),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 

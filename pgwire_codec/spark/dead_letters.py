@@ -5,20 +5,25 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pgwire_codec.errors import OptionError
-from pgwire_codec.lake.table_names import TableNames
 from pgwire_codec.log import Log, LogPartition
 from pgwire_codec.log.dead_letters import DEAD_LETTERS, letters_in, names_of, to_arrow
-from pgwire_codec.spark.arrow_types import cast_batch, spark_schema
-from pgwire_codec.spark.formats.packed import SPARK_LETTERS
+from pgwire_codec.log.relations import select_relations
+from pgwire_codec.spark.arrow_types import cast_batch, spark_arrow_schema, spark_schema
 from pgwire_codec.spark.options import parse_options
 from pgwire_codec.spark.partitions import plan_log
 from pgwire_codec.spark.tasks import Batches, map_in_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+#: Options of ``format("pgoutput")`` that select messages, and decide which values decode.
+_OPTIONS: Final = (
+    "startingLsn", "endingLsn", "startingTimestamp", "endingTimestamp", "types", "numeric",
+    "unrepresentable", "maxPartitionBytes",
+)  # fmt: skip
 
 
 def read_dead_letters(
@@ -62,26 +67,31 @@ def read_dead_letters(
     TableError
         For a name that no relation has.
     """
-    if any(name.lower() == "onerror" for name in options):
-        raise OptionError("read_dead_letters sets the option onError itself")
+    allowed = {name.lower() for name in _OPTIONS}
+    if unknown := sorted(name for name in options if name.lower() not in allowed):
+        raise OptionError(
+            f"read_dead_letters has no option {', '.join(unknown)}",
+            hint=f"Its options are {', '.join(_OPTIONS)}.",
+        )
     opened = log if isinstance(log, Log) else Log(os.fspath(log))
-    listed = tables if isinstance(tables, str) else ",".join(tables or "*")
-    chosen = parse_options({**options, "path": opened.uri, "tables": listed, "onError": "skip"})
-    names = names_of(opened.relations_at(chosen.ending_lsn))
-    oids: frozenset[int] | None = None
+    # With a table, values are decoded to the types of its columns.
+    of_a_table = {"path": opened.uri, "table": "*", "onError": "skip"}
+    chosen = parse_options(options | of_a_table)
+    scope = opened.relations_at(chosen.ending_lsn)
+    names = names_of(scope)
+    oids = None
     if tables is not None:
-        selected = TableNames.parse(chosen.tables or ()).select(opened, chosen.ending_lsn)
-        names = {version.relation.oid: name for name, version in selected.items()}
-        oids = frozenset(names)
+        listed = [tables] if isinstance(tables, str) else tables
+        oids = select_relations(scope, lambda: opened.versions, listed)
     plan = plan_log(opened, chosen, chosen.starting_lsn, chosen.ending_lsn, oids)
     rows = [(pickle.dumps(partition),) for partition in plan.partitions]
-    decoder = chosen.decoder
+    decoder, schema = chosen.decoder, spark_arrow_schema(DEAD_LETTERS)
 
     def read(batches: Batches) -> Batches:
         for pickled in (row for batch in batches for row in batch.column(0)):
             partition: LogPartition = pickle.loads(pickled.as_buffer())
             if letters := letters_in(partition, decoder, oids):
-                yield cast_batch(to_arrow(letters, names).columns, SPARK_LETTERS)
+                yield cast_batch(to_arrow(letters, names).columns, schema)
 
     # A task reads one partition, and is sent no other.
     partitions = spark.createDataFrame(rows, "partition binary").coalesce(1)

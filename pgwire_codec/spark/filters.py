@@ -36,7 +36,6 @@ class FilteringReader(PgoutputReader):
     _is_empty = False
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  (Spark's)
-        assert self._rows is not None, "packed rows are not filtered"
         options, columns = self._options, self._rows.commit_columns
         first, last = _range(filters, columns.lsn, int)
         # LSNs before the log's begin, which pruning moves, may be filtered by, but not read.

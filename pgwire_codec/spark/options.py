@@ -17,14 +17,14 @@ T = TypeVar("T")
 
 #: Every option, as Spark users write it; Spark ignores case.
 NAMES: Final = (
-    "path", "table", "relationOid", "tables", "columns", "startingLsn", "endingLsn",
+    "path", "table", "relationOid", "columns", "startingLsn", "endingLsn",
     "startingTimestamp", "endingTimestamp", "style", "types", "numeric", "before",
     "unrepresentable", "onError", "withRelationOid", "onRelationChange", "maxPartitionBytes",
     "maxBytesPerTrigger", "pushFilters", "checkIdentity",
 )  # fmt: skip
 
-#: Options that select tables, of which a query has one or none.
-_SELECTIONS: Final = ("table", "relationOid", "tables")
+#: Options that select a table, of which a query has one or none.
+_SELECTIONS: Final = ("table", "relationOid")
 
 #: Options for the columns of tables, which need one of these.
 _OF_A_TABLE: Final = (
@@ -36,7 +36,7 @@ _VALUES: Final = {
     "types": ("native", "text"),
     "before": ("key", "full", "none"),
     "unrepresentable": ("raise", "null", "clamp"),
-    "onError": ("raise", "skip", "table", "collect"),
+    "onError": ("raise", "skip"),
     "checkIdentity": ("true", "false"),
     "withRelationOid": ("true", "false"),
     "onRelationChange": ("fail", "replace"),
@@ -56,22 +56,19 @@ class SourceOptions:
     path: str
     table: str | None
     relation_oid: int | None
-    tables: tuple[str, ...] | None
     columns: tuple[str, ...] | None
     starting_lsn: int | None
     ending_lsn: int | None
     starting_time: datetime | None
     ending_time: datetime | None
     style: str
-    #: If ``table``, ``relation_oid`` and ``tables`` are None: for values of all tables as text.
+    #: If ``table`` and ``relation_oid`` are None: for values of all tables as text.
     decoder: DecoderOptions
     with_relation_oid: bool
     on_relation_change: str
     max_partition_bytes: int
     max_bytes_per_trigger: int | None
     push_filters: bool
-    errors_by_table: bool
-    collects_letters: bool
     check_identity: bool
 
     @property
@@ -119,7 +116,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         numeric=options.get("numeric", "string"),
         before=before if has_columns else "none",
         unrepresentable=options.get("unrepresentable", "raise"),
-        on_error="skip" if options.get("onError") in ("skip", "collect") else "raise",
+        on_error=options.get("onError", "raise"),
         arrow_types=ROW_TYPES,
     )
     starting, ending = _read(options, "startingLsn", _lsn), _read(options, "endingLsn", _lsn)
@@ -138,7 +135,6 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         path=options["path"],
         table=options.get("table"),
         relation_oid=_read(options, "relationOid", _oid),
-        tables=_read(options, "tables", _names),
         columns=_read(options, "columns", _names),
         starting_lsn=starting,
         ending_lsn=ending,
@@ -153,8 +149,6 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         max_partition_bytes=_read(options, "maxPartitionBytes", _size) or _MAX_PARTITION_BYTES,
         max_bytes_per_trigger=_read(options, "maxBytesPerTrigger", _size),
         push_filters=options.get("pushFilters") == "true",
-        errors_by_table=options.get("onError") == "table",
-        collects_letters=options.get("onError") == "collect",
         check_identity=options.get("checkIdentity") == "true",
     )
 
@@ -165,21 +159,7 @@ def _check_together(options: Mapping[str, str], style: str) -> None:
     selections = [name for name in _SELECTIONS if name in options]
     if len(selections) > 1:
         raise OptionError(f"{' and '.join(selections)} exclude one another")
-    if "tables" in options and "columns" in options:
-        raise OptionError(
-            "tables and columns exclude one another",
-            hint="Select columns of each table after it is unpacked.",
-        )
-    if "tables" in options and options.get("pushFilters") == "true":
-        raise OptionError(
-            "tables and pushFilters exclude one another",
-            hint="Packed rows have no column to filter by. Set startingLsn and endingLsn, or "
-            "startingTimestamp and endingTimestamp.",
-        )
-    on_error = options.get("onError")
-    if on_error in ("table", "collect") and "tables" not in options:
-        raise OptionError(f"onError={on_error} needs the option tables")
-    if "onRelationChange" in options and not {"table", "tables"} & options.keys():
+    if "onRelationChange" in options and "table" not in options:
         raise OptionError(
             "onRelationChange needs the option table",
             hint="A relation that is read by relationOid never changes.",
@@ -222,8 +202,7 @@ def _read(options: Mapping[str, str], name: str, parse: Callable[[str, str], T])
 def _names(name: str, text: str) -> tuple[str, ...]:
     names = tuple(each.strip() for each in text.split(","))
     if not all(names) or len(set(names)) < len(names):
-        kind = "columns" if name == "columns" else "tables or patterns"
-        raise _wrong(name, text, f"distinct names of {kind}, separated by commas")
+        raise _wrong(name, text, "distinct names of columns, separated by commas")
     return names
 
 

@@ -8,11 +8,9 @@ from pyspark.sql.types import StructType
 
 from pgwire_codec.changes.identity import PossibleLeaves
 from pgwire_codec.errors import OptionError, TableError
-from pgwire_codec.lake.table_names import TableNames
 from pgwire_codec.log import Log
 from pgwire_codec.log.relations import select_relation
 from pgwire_codec.spark.arrow_types import spark_schema
-from pgwire_codec.spark.formats.packed import PACKED
 from pgwire_codec.spark.formats.row_format import RowFormat, row_format
 from pgwire_codec.spark.options import SourceOptions, parse_options
 from pgwire_codec.spark.partitions import PgoutputReader
@@ -39,15 +37,6 @@ class PgoutputDataSource(DataSource):
         columns.
     relationOid
         OID of a relation, in place of ``table``. It is read under all its names.
-    tables
-        Names and patterns of tables, separated by commas, such as ``public.*,shop.orders``. ``*``
-        stands for any characters, ``?`` for one, and ``[ab]`` for one of these. Rows are packed,
-        for :func:`unpack_tables`. Their columns are ``relation_oid``, ``relation`` (the table's
-        name at the end of the range), ``rows`` (number of changes), ``bytes`` (those of ``data``),
-        ``error``, and ``schema`` and ``data``, a schema and a record batch as messages of Arrow
-        IPC. These have the rows that the option ``table`` returns. A batch has a row without
-        ``data`` for each table. A stream makes the schemas for each micro-batch, so it continues
-        when tables change or are new.
     withRelationOid
         ``true`` adds the metadata column ``_relation_oid``; ``false`` by default.
     columns
@@ -61,22 +50,18 @@ class PgoutputDataSource(DataSource):
         Delta's change data feed: times with an offset, such as ``2026-01-31T12:00:00Z``. They are a
         filter of the range of LSNs, because clocks can be set back. A stream does not have them.
     onRelationChange
-        Action of a stream of ``table`` or ``tables`` when another relation, or no relation, has a
-        table's name at the end of a micro-batch. ``fail`` (default): the stream stops with an
+        Action of a stream of ``table`` when another relation, or no relation, has the table's
+        name at the end of a micro-batch. ``fail`` (default): the stream stops with an
         error. ``replace``: the micro-batch has all changes of the new relation since the log's
         beginning, and none of the old one. Rows have ``_relation_oid``, by which :func:`latest` and
-        :func:`merge_into` replace the table. Without a relation of that name, it has no rows of
-        the table.
+        :func:`merge_into` replace the table. Without a relation of that name, it has no rows.
     style
         ``native`` (default); ``debezium``: ``before``, ``after``, ``op``, ``source`` and ``ts_ms``;
         ``delta``: ``_change_type``, ``_commit_version`` and ``_commit_timestamp``, with an update
         as its preimage (if the server sent the old tuple) and its postimage.
     types, numeric, before, unrepresentable, onError
-        As for :class:`pgwire_codec.Decoder`. ``onError=table``, for ``tables``: a value or message
-        that does not decode is an error of its table only. The column ``error`` has it, and
-        :func:`unpack_tables` raises it when the table is used. ``onError=collect``, for ``tables``:
-        as ``skip``, and the messages that are left out are the ``dead_letters`` of
-        :func:`unpack_tables`.
+        As for :class:`pgwire_codec.Decoder`. :func:`read_dead_letters` returns the messages that
+        ``onError=skip`` leaves out.
     checkIdentity
         ``true``: the query fails if an update or delete was sent with another replica identity than
         the table has at the end of the range. ``false`` by default.
@@ -99,7 +84,7 @@ class PgoutputDataSource(DataSource):
 
     def schema(self) -> StructType:
         rows, _ = _row_format(self._options())
-        return _schema(rows)
+        return spark_schema(rows.schema)
 
     def reader(self, schema: StructType) -> PgoutputReader:
         options = self._options()
@@ -108,8 +93,6 @@ class PgoutputDataSource(DataSource):
     def streamReader(self, schema: StructType) -> PgoutputStreamReader:  # noqa: N802  (Spark's)
         options = self._options()
         reader = stream_reader_class(options)
-        if options.tables is not None:
-            TableNames.parse(options.tables).select(Log(options.path), None)
         return reader(options, *_checked_format(options, schema))
 
     def _options(self) -> SourceOptions:
@@ -141,10 +124,8 @@ def stream_reader_class(options: SourceOptions) -> type[PgoutputStreamReader]:
     return AdmittingStreamReader
 
 
-def _row_format(options: SourceOptions) -> tuple[RowFormat | None, int | None]:
-    """Return the format of the rows, None for packed ones, and the OID of their one table."""
-    if options.tables is not None:
-        return None, None
+def _row_format(options: SourceOptions) -> tuple[RowFormat, int | None]:
+    """Return the format of the rows, and the OID of their table if they are of one."""
     log = Log(options.path)
     versions = log.versions
     newest = None
@@ -158,16 +139,10 @@ def _row_format(options: SourceOptions) -> tuple[RowFormat | None, int | None]:
     return rows, None if newest is None else newest.relation.oid
 
 
-def _schema(rows: RowFormat | None) -> StructType:
-    return spark_schema(PACKED if rows is None else rows.schema)
-
-
-def _checked_format(
-    options: SourceOptions, schema: StructType
-) -> tuple[RowFormat | None, int | None]:
+def _checked_format(options: SourceOptions, schema: StructType) -> tuple[RowFormat, int | None]:
     """Return the format, if it has the schema that Spark asks for: a user can ask for another."""
     rows, relation_oid = _row_format(options)
-    ours, theirs = _schema(rows).simpleString(), schema.simpleString()
+    ours, theirs = spark_schema(rows.schema).simpleString(), schema.simpleString()
     if ours != theirs:
         raise TableError(
             f'format("pgoutput") has the schema {ours}, not {theirs}',

@@ -9,14 +9,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from pgwire_codec.errors import LogError, OptionError
-from pgwire_codec.lake.table_names import TableNames
 from pgwire_codec.log import Log, LogPosition
 from pgwire_codec.log.positions import position_of
 from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 from pgwire_codec.spark.formats.row_format import RowFormat
 from pgwire_codec.spark.log_counts import LogCounts
 from pgwire_codec.spark.options import SourceOptions
-from pgwire_codec.spark.partitions import plan_packed, plan_partitions, read_partition
+from pgwire_codec.spark.partitions import plan_partitions, read_partition
 from pgwire_codec.transactions.carry import RelationVersion, Scope
 
 
@@ -31,15 +30,13 @@ class PgoutputStreamReader(DataSourceStreamReader):
     it at the beginning, the query fails, or the micro-batch has all changes of the new relation:
     see the option ``onRelationChange``.
 
-    A query of some tables gets no micro-batch as long as only other tables change, up to the end of
+    A query of a table gets no micro-batch as long as only other tables change, up to the end of
     the segment: its offset must not stay where the log will be pruned.
 
     This class is that of Spark 4.0 and 4.1, which ask for the latest offset without a limit.
     """
 
-    def __init__(
-        self, options: SourceOptions, rows: RowFormat | None, relation_oid: int | None
-    ) -> None:
+    def __init__(self, options: SourceOptions, rows: RowFormat, relation_oid: int | None) -> None:
         if options.ending_lsn is not None:
             raise OptionError("a stream has no endingLsn", hint="Use spark.read for a range.")
         if options.starting_time is not None or options.ending_time is not None:
@@ -51,15 +48,10 @@ class PgoutputStreamReader(DataSourceStreamReader):
             raise OptionError("a stream has no pushFilters", hint="Set startingLsn.")
         self._options = options
         self._rows = rows
-        self._relation_oid = relation_oid  # if the options table and tables are not set
-        self._names: TableNames | None = None
-        if options.tables is not None:
-            self._names = TableNames.parse(options.tables)
-        elif options.table is not None:
-            self._names = TableNames((options.table,))
+        self._relation_oid = relation_oid  # if the option table is not set
         self._log: Log | None = None
         self._place: dict[str, Any] | None = None  # end of the last micro-batch
-        self._searched: LogCounts | None = None  # where its tables have no later changes
+        self._searched: LogCounts | None = None  # where its table has no later changes
         self._counts: tuple[dict[str, Any], LogCounts | None] | None = None  # at an offset
 
     def __getstate__(self) -> dict[str, Any]:
@@ -117,38 +109,32 @@ class PgoutputStreamReader(DataSourceStreamReader):
         return found
 
     def _tables(self, log: Log, after: int, until: int) -> set[str] | None:
-        """Return the names of the query's tables in a range; None for all tables.
+        """Return the names of the query's table in a range; None for all tables.
 
-        Raises ``LogError`` when a name changes hands, unless the query continues with the new one.
+        Raises ``LogError`` when its name changes hands, unless the query continues with the new
+        one.
         """
         scopes = (log.relations_at(after), log.relations_at(until))
-        if self._names is not None:
-            selected = _relations_in_range(log, self._names, self._options, after, until)
-            versions = (version for named in selected.values() for version in named.values())
-            oids = {version.relation.oid for version in versions}
-        elif self._relation_oid is not None:
-            oids = {self._relation_oid}
-        else:
+        oid = self._relation_oid
+        if self._options.table is not None:
+            selected = _relation_in_range(log, self._options.table, self._options, after, until)
+            if selected is None:
+                return set()
+            oid = selected[0]
+        if oid is None:
             return None
-        known = [scope.relations[oid][1] for scope in scopes for oid in oids & set(scope.relations)]
+        known = [scope.relations[oid][1] for scope in scopes if oid in scope.relations]
         return {version.qualified_name for version in known}
 
     def _plan(self, log: Log, after: int, until: int) -> list[InputPartition]:
         """Plan a micro-batch. It depends on the range alone: the same when the log has grown."""
-        options = self._options
-        if self._names is None:
-            assert self._rows is not None
-            return plan_partitions(log, options, self._rows, after, until, self._relation_oid)
-        planned = []
-        selected = _relations_in_range(log, self._names, options, after, until)
-        for begin, versions in selected.items():
-            if self._rows is None:
-                planned += plan_packed(log, options, versions, None, begin, until)[1]
-                continue
-            for version in versions.values():  # of the one table
-                oid = version.relation.oid
-                planned += plan_partitions(log, options, self._rows, begin, until, oid)
-        return planned
+        options, oid = self._options, self._relation_oid
+        if options.table is not None:
+            selected = _relation_in_range(log, options.table, options, after, until)
+            if selected is None:
+                return []
+            oid, after = selected
+        return plan_partitions(log, options, self._rows, after, until, oid)
 
     def _refreshed(self) -> Log:
         if self._log is None:
@@ -168,35 +154,31 @@ def from_offset(offset: dict[str, Any]) -> LogPosition:
     return LogPosition(offset["ordinal"], parse_lsn(offset["lsn"]))
 
 
-def _relations_in_range(
-    log: Log, names: TableNames, options: SourceOptions, after: int, until: int
-) -> dict[int, dict[str, RelationVersion]]:
-    """Return the newest versions of the relations that have the names at the end of a range.
+def _relation_in_range(
+    log: Log, table: str, options: SourceOptions, after: int, until: int
+) -> tuple[int, int] | None:
+    """Return the OID of the relation that has a name at the end of a range; None if none has.
 
-    They are by name, and by the commit LSN after which a micro-batch has their changes: of those
-    that replace another relation, since the log's beginning. The result depends on the range alone:
-    it is the same when the log has grown.
+    The commit LSN after which a micro-batch has its changes is returned, too: the log's beginning
+    if the relation replaces another one. The result depends on the range alone: it is the same when
+    the log has grown.
 
-    Raises ``LogError`` when another relation, or no relation, has a name that one had at the
+    Raises ``LogError`` when another relation, or no relation, has the name that one had at the
     range's beginning, unless the option ``onRelationChange`` is ``replace``. It raises one, too,
-    when earlier changes of a relation that got a name were pruned.
+    when earlier changes of a relation that got the name were pruned.
     """
     before, at_end = log.relations_at(after), log.relations_at(until)
-    old, new = names.held_in(before), names.held_in(at_end)
-    changed = [name for name, version in old.items() if _oid(new.get(name)) != _oid(version)]
-    if changed and options.on_relation_change == "fail":
-        name = changed[0]
-        relations = old[name].relation.oid, _oid(new.get(name))
-        raise _other_relation(options, name, relations, at_end, after, until)
-    selected: dict[int, dict[str, RelationVersion]] = {}
-    for name, version in new.items():
-        oid, begin = version.relation.oid, after
-        if oid != _oid(old.get(name)) and oid in before.relations:  # under other names
-            begin = log.begin.lsn
-            if oid in log.relations_at(begin).relations:
-                raise _pruned(name, log, oid, after, until)
-        selected.setdefault(begin, {})[name] = version
-    return selected
+    old, new = _oid(before.named(table)), _oid(at_end.named(table))
+    if old is not None and new != old and options.on_relation_change == "fail":
+        raise _other_relation(table, (old, new), at_end, after, until)
+    if new is None:
+        return None
+    if new != old and new in before.relations:  # under other names
+        begin = log.begin.lsn
+        if new in log.relations_at(begin).relations:
+            raise _pruned(table, log, new, after, until)
+        return new, begin
+    return new, after
 
 
 def _oid(version: RelationVersion | None) -> int | None:
@@ -204,29 +186,20 @@ def _oid(version: RelationVersion | None) -> int | None:
 
 
 def _other_relation(
-    options: SourceOptions,
-    table: str,
-    relations: tuple[int, int | None],
-    at_end: Scope,
-    after: int,
-    until: int,
+    table: str, relations: tuple[int, int | None], at_end: Scope, after: int, until: int
 ) -> LogError:
     """Return the error for a stream of a table whose name another relation, or none, has now."""
     old, new = relations
     holder = "no relation has" if new is None else f"relation {new} has"
     name = at_end.relations[old][1].qualified_name
     renamed = "" if name == table else f"; relation {old} is {name} now"
-    replace = (
+    hint = (
+        f"Set relationOid={old} in place of table to continue with the old relation. "
         "Set onRelationChange=replace to continue with the one that has the name: latest and "
         "merge_into then replace the rows."
     )
-    hint = replace
-    if options.table is not None:  # the only one of the stream
-        hint = (
-            f"Set relationOid={old} in place of table to continue with the old relation. {replace}"
-        )
-        if new is not None:
-            hint += f" Set relationOid={new} and a new checkpoint to read only the new one."
+    if new is not None:
+        hint += f" Set relationOid={new} and a new checkpoint to read only the new one."
     return LogError(
         f"relation {old} had the name {table} at {format_lsn(after)}, but {holder} it at "
         f"{format_lsn(until)}{renamed}",

@@ -16,7 +16,6 @@ RELEASES = ["3.5", "4.0", "4.1", "4.2", "4.3"]
 #: The test file of each row of the table, by a part of the row.
 TESTS = {
     '`spark.read.format("pgoutput")`': "source",
-    "(#pgwire_codec.spark.read_tables)": "read_tables",
     "(#pgwire_codec.spark.decode_changes)": "changes",
     "(#pgwire_codec.spark.plan_partitions)": "changes",
     "`Log.read`": "changes",

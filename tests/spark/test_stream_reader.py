@@ -1,4 +1,4 @@
-"""Offsets of streams: micro-batches of tables that change only; without a Spark session."""
+"""Offsets of streams: micro-batches of a table that changes only; without a Spark session."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Stream:
         return self._reader.latestOffset(self.offset, self._reader.getDefaultReadLimit())
 
     def batch(self) -> list[int] | None:
-        """Return the IDs of rows, or OIDs of packed rows, in the next micro-batch; None if none."""
+        """Return the IDs of rows in the next micro-batch; None if there is none."""
         end = self.latest()
         if end == self.offset:
             return None
@@ -62,10 +62,10 @@ class Stream:
         return planned
 
     def read(self, partitions: list[Any]) -> list[int]:
-        """Return the IDs of rows, or OIDs of packed rows, in a micro-batch."""
+        """Return the IDs of rows in a micro-batch."""
         batches = [batch for each in partitions for batch in self._reader.read(each)]
         rows = [row for batch in batches for row in batch.to_pylist()]
-        return [row.get("id", row.get("relation_oid")) for row in rows]
+        return [row.get("id") for row in rows]
 
 
 @pytest.fixture
@@ -131,15 +131,6 @@ def test_a_table_that_is_renamed(folder: Path) -> None:
     with pytest.raises(log.LogError, match=r"relation 1 had the name public\.a .*public\.z now"):
         stream.batch()
     assert stream.offset["lsn"] == "0/14"
-
-
-def test_tables_by_a_pattern(folder: Path) -> None:
-    stream = Stream(folder, tables="public.[ac]")
-    assert stream.batch() == [1]
-    spark_logs.write(folder, insert(2, "b", 30))
-    assert stream.batch() is None
-    spark_logs.write(folder, insert(3, "c", 40))
-    assert stream.latest()["lsn"] == "0/28"
 
 
 def seal(folder: Path) -> None:
@@ -211,7 +202,7 @@ def test_only_new_segments_are_read(folder: Path, monkeypatch: pytest.MonkeyPatc
         assert len(read) == 1
 
 
-@pytest.mark.parametrize("options", [{}, {"table": "public.a"}, {"tables": "public.*"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"table": "public.a"}], ids=str)
 def test_a_micro_batch_of_small_flushes_reads_what_is_new(
     folder: Path, options: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

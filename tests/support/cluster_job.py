@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pgwire_codec.log import Log
-from pgwire_codec.spark import decode_changes, read_tables
+from pgwire_codec.spark import decode_changes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,8 +63,6 @@ def main(master: str, folder: str) -> None:
         "stream": ids(spark.read.parquet(target)),
         "decode_changes": ids(decode_changes(frame, table="public.a")),
     }
-    with read_tables(spark, log) as tables:
-        found["read_tables"] = ids(tables["public.a"])
     spark.stop()
     print(json.dumps(found))
 
