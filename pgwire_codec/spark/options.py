@@ -32,7 +32,7 @@ _OF_A_TABLE: Final = (
 )  # fmt: skip
 
 _VALUES: Final = {
-    "style": ("native", "debezium", "delta"),
+    "style": ("native", "debezium"),
     "types": ("native", "text"),
     "before": ("key", "full", "none"),
     "unrepresentable": ("raise", "null", "clamp"),
@@ -108,8 +108,8 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     _check_together(options, style)
     has_columns = any(name in options for name in _SELECTIONS)
     on_relation_change = options.get("onRelationChange", "fail")
-    # The formats of Debezium and Delta contain whole old rows. Rows of any table have their values
-    # as text, and the old ones in a column of their own.
+    # Debezium's format contains whole old rows. Rows of any table have their values as text, and
+    # the old ones in a column of their own.
     before = options.get("before", "key") if style == "native" else "full"
     decoder = DecoderOptions(
         types=options.get("types", "native") if has_columns else "text",

@@ -56,9 +56,7 @@ class PgoutputDataSource(DataSource):
         beginning, and none of the old one. Rows have ``_relation_oid``, by which :func:`latest` and
         :func:`merge_into` replace the table. Without a relation of that name, it has no rows.
     style
-        ``native`` (default); ``debezium``: ``before``, ``after``, ``op``, ``source`` and ``ts_ms``;
-        ``delta``: ``_change_type``, ``_commit_version`` and ``_commit_timestamp``, with an update
-        as its preimage (if the server sent the old tuple) and its postimage.
+        ``native`` (default); ``debezium``: ``before``, ``after``, ``op``, ``source`` and ``ts_ms``.
     types, numeric, before, unrepresentable, onError
         As for :class:`pgwire_codec.Decoder`. :func:`read_dead_letters` returns the messages that
         ``onError=skip`` leaves out.
@@ -67,7 +65,7 @@ class PgoutputDataSource(DataSource):
         the table has at the end of the range. ``false`` by default.
     pushFilters
         ``true``: a batch reads only the transactions that conditions on ``_commit_lsn`` and
-        ``_commit_time`` accept, or on the columns of that meaning in other styles, as with
+        ``_commit_time`` accept, or on ``source.commit_lsn`` with ``style=debezium``, as with
         ``startingLsn``, ``endingLsn``, ``startingTimestamp`` and ``endingTimestamp``. It needs
         Spark 4.1 and the session's ``spark.sql.python.filterPushdown.enabled=true``, without which
         the query fails. ``false`` by default: Spark filters all rows.

@@ -1,4 +1,4 @@
-"""Histories: a row for each change, as format("pgoutput") has them in Delta's change feed."""
+"""Histories: a row for each change, as format("pgoutput") has them."""
 
 from __future__ import annotations
 
@@ -53,15 +53,23 @@ CHANGES = [
 ]  # fmt: skip
 
 
+KINDS = {"I": "insert", "U": "update_postimage", "D": "delete", "T": "truncate"}
+
+
 def feed(spark: SparkSession, made: MirrorOf, *, oid: int) -> list[Row]:
-    """Changes of a relation as the source has them, with the names of a history."""
+    """Changes of a relation as the source has them, in the form of a history."""
     reader = spark.read.format("pgoutput").option("path", made.log)
-    rows = reader.options(relationOid=str(oid), style="delta").load().toArrow()
-    names = {
-        "_change_type": "_change", "_commit_version": "_commit_lsn",
-        "_commit_timestamp": "_commit_time",
-    }  # fmt: skip
-    return in_order(rows.rename_columns([names.get(n, n) for n in rows.column_names]).to_pylist())
+    rows = reader.options(relationOid=str(oid), before="full").load().toArrow()
+    images = []
+    for row in rows.to_pylist():
+        position = {name: row[name] for name in ("_commit_lsn", "_commit_time", "_seq")}
+        if row["_op"] == "U" and row.get("_before") is not None:
+            before = {"_change": "update_preimage", "_unchanged": None}
+            images.append(row["_before"] | before | position)
+        after = {"_change": KINDS[row["_op"]], "_unchanged": row["_unchanged"]}
+        values = {name: value for name, value in row.items() if not name.startswith("_")}
+        images.append(values | after | position)
+    return in_order(images)
 
 
 @pytest.mark.parametrize("in_steps", [True, False], ids=["in steps", "at once"])

@@ -110,10 +110,9 @@ def test_conditions(
     ("options", "lsn", "time"),
     [
         ({}, "_commit_lsn", "_commit_time"),
-        ({"table": "public.t", "style": "delta"}, "_commit_version", "_commit_timestamp"),
         ({"table": "public.t", "style": "debezium"}, "source.commit_lsn", None),
     ],
-    ids=["all", "delta", "debezium"],
+    ids=["all", "debezium"],
 )
 def test_styles(
     pushing: SparkSession, path: str, options: dict[str, str], lsn: str, time: str | None

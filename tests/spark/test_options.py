@@ -86,7 +86,7 @@ def test_a_relation_in_place_of_a_table() -> None:
     options = parse_options({"path": "d", "relationOid": "4294967295", "columns": "a"})
     assert (options.table, options.relation_oid) == (None, 4294967295)
     assert (options.is_of_a_table, options.decoder.types) == (True, "native")
-    assert parse_options({"path": "d", "relationOid": "1", "style": "delta"}).style == "delta"
+    assert parse_options({"path": "d", "relationOid": "1", "style": "debezium"}).style == "debezium"
 
 
 def test_replaced_rows_have_the_relation() -> None:
@@ -102,9 +102,8 @@ def test_sizes(text: str, size: int) -> None:
     assert parse(maxPartitionBytes=text).max_partition_bytes == size
 
 
-@pytest.mark.parametrize("style", ["debezium", "delta"])
-def test_envelopes_have_the_whole_old_rows(style: str) -> None:
-    assert parse(style=style).decoder.before == "full"
+def test_an_envelope_has_the_whole_old_row() -> None:
+    assert parse(style="debezium").decoder.before == "full"
 
 
 def test_without_table_values_are_text() -> None:
@@ -122,7 +121,7 @@ def test_without_table_values_are_text() -> None:
         ({"table": ""}, "table must be schema.table"),
         ({"columns": "a,,b"}, "columns must be distinct names of columns, .*not 'a,,b'"),
         ({"columns": "a,a"}, "distinct"),
-        ({"style": "avro"}, "style must be one of native, debezium, delta, not 'avro'"),
+        ({"style": "avro"}, "style must be one of native, debezium, not 'avro'"),
         ({"types": "str"}, "types must be one of native, text, not 'str'"),
         ({"before": "all"}, "before must be one of key, full, none, not 'all'"),
         ({"unrepresentable": "x"}, "unrepresentable must be one of raise, null, clamp"),
@@ -142,13 +141,13 @@ def test_without_table_values_are_text() -> None:
         ),
         ({"maxPartitionBytes": "0"}, "maxPartitionBytes must be a number of bytes above 0"),
         ({"maxBytesPerTrigger": "many"}, "maxBytesPerTrigger must be a number of bytes"),
-        ({"style": "delta", "before": "key"}, "before and style=delta exclude one another"),
+        ({"style": "debezium", "before": "key"}, "before and style=debezium exclude one another"),
         ({"relationOid": "1"}, "table and relationOid exclude one another"),
         ({"pushFilters": "yes"}, "pushFilters must be one of true, false, not 'yes'"),
         ({"withRelationOid": "yes"}, "withRelationOid must be one of true, false, not 'yes'"),
         ({"onRelationChange": "x"}, "onRelationChange must be one of fail, replace, not 'x'"),
-        ({"style": "delta", "withRelationOid": "true"}, "withRelationOid and style=delta exclude"),
-        ({"style": "delta", "onRelationChange": "replace"}, "replace and style=delta exclude"),
+        ({"style": "debezium", "withRelationOid": "true"}, "withRelationOid and style=debezium "),
+        ({"style": "debezium", "onRelationChange": "replace"}, "replace and style=debezium excl"),
         (
             {"onRelationChange": "replace", "withRelationOid": "false"},
             "onRelationChange=replace needs withRelationOid=true",

@@ -241,38 +241,12 @@ def test_debezium(path: str) -> None:
     ]
 
 
-def test_delta(path: str) -> None:
-    rows, _ = read(path, table="public.t", style="delta")
-    assert only(rows, "_change_type", "id", "v", "note", "_unchanged", "_seq") == [
-        ("insert", 1, "a", "long", None, 0),
-        ("insert", 2, None, "", None, 0),
-        ("update_postimage", 1, "b", None, ["note"], 1),
-        ("update_preimage", 1, None, None, None, 2),
-        ("update_postimage", 3, "c", None, ["note"], 2),
-        ("delete", 2, None, None, None, 3),
-        ("truncate", None, None, None, None, 4),
-    ]
-    assert {row["_commit_version"] for row in rows} == {50, 100}
-    assert rows[0]["_commit_timestamp"].year == 2000
-    full, _ = read(path, table="public.full", style="delta")
-    assert only(full, "_change_type", "id", "v") == [
-        ("insert", 1, "a"),
-        ("update_preimage", 1, "a"),
-        ("update_postimage", 2, "b"),
-        ("delete", 2, "b"),
-    ]
-
-
 def test_names_that_collide(tmp_path: Path) -> None:
-    table = build.relation(
-        1, column("_op", "int4", key=True), column("_change_type"), column("_unchanged")
-    )
-    changes = build.transaction(table, build.insert(1, "1", "x", "y"))
+    table = build.relation(1, column("_op", "int4", key=True), column("_unchanged"))
+    changes = build.transaction(table, build.insert(1, "1", "y"))
     path = spark_logs.write(tmp_path / "log", build.wire(changes))
     ((row,), _) = read(path, table="public.t")
     assert (row["_op"], row["__op"], row["_unchanged"], row["__unchanged"]) == (1, "I", "y", None)
-    ((row,), _) = read(path, table="public.t", style="delta")
-    assert (row["_change_type"], row["__change_type"]) == ("x", "insert")
     ((row,), _) = read(path)
     assert (row["op"], row["new"]["_op"]) == ("I", "1")
 
@@ -291,8 +265,8 @@ def test_an_older_version_is_matched_by_name(tmp_path: Path) -> None:
     )
     rows, _ = read(path, table="public.t")
     assert only(rows, "new", "n", "id") == [(None, 7, 1), ("a", 8_000_000_000, 2)]
-    rows, _ = read(path, table="public.t", columns="n", style="delta")
-    assert only(rows, "n") == [(7,), (8_000_000_000,)]
+    rows, _ = read(path, table="public.t", columns="n", style="debezium")
+    assert only(rows, "after") == [({"n": 7},), ({"n": 8_000_000_000},)]
 
 
 def test_what_cannot_be_read_says_so(path: str, tmp_path: Path) -> None:
@@ -403,7 +377,7 @@ def test_an_old_tuple_without_the_key_is_an_error_of_its_table(tmp_path: Path) -
         r'public\.root, commit LSN 0/64: .* the replica identity code of "public"\."leaf", and the '
         r'table has id: .* — hint: Run ALTER TABLE "public"\."leaf" REPLICA IDENTITY DEFAULT; on'
     )
-    for options in ({}, {"style": "delta"}, {"style": "debezium"}):
+    for options in ({}, {"style": "debezium"}):
         with pytest.raises(TableError, match=error):
             read(path, table="public.root", **options)
     rows, _ = read(path, table="public.root", before="none")

@@ -34,7 +34,7 @@ class NativeRows:
 
     Batches of another relation are accepted if its columns fit. Updates and deletes must have been
     sent with the replica identity of the version that is ``checked``, if there is one. Rows of
-    other styles are made of these.
+    the style ``debezium`` are made of these.
     """
 
     table: TableSchema

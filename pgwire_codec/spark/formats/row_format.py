@@ -9,7 +9,6 @@ from pgwire_codec.changes.identity import PossibleLeaves
 from pgwire_codec.log import Log
 from pgwire_codec.spark.formats.any_table import AnyTableRows
 from pgwire_codec.spark.formats.debezium import DebeziumRows
-from pgwire_codec.spark.formats.delta_feed import DeltaFeedRows
 from pgwire_codec.spark.formats.native import NativeRows
 from pgwire_codec.spark.options import SourceOptions
 from pgwire_codec.transactions.carry import RelationVersion
@@ -18,7 +17,7 @@ from pgwire_codec.transactions.carry import RelationVersion
 #: accepts nothing else from a data source.
 RowFormat: TypeAlias = AnyTableRows | NativeRows
 
-_STYLES: Final = {"native": NativeRows, "debezium": DebeziumRows, "delta": DeltaFeedRows}
+_STYLES: Final = {"native": NativeRows, "debezium": DebeziumRows}
 
 
 def row_format(
