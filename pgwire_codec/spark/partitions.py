@@ -82,10 +82,12 @@ def read_partition(
 ) -> Iterator[pa.RecordBatch]:
     """Decode a partition. For a plan without partitions, Spark creates an empty one itself.
 
-    Raises ``DecodeError``, with the place in its context.
+    For a plan without partitions, Spark creates an empty one itself. Raises ``DecodeError``, with
+    the place in its context.
     """
     begin_task()
-    assert isinstance(partition, PgoutputPartition)
+    if not isinstance(partition, PgoutputPartition):
+        return
     oid = partition.relation_oid
     letters: list[Rejected] | None = None if oid is None else []
     for batch in partition.partition.decode(options.decoder, letters):

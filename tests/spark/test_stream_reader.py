@@ -48,7 +48,7 @@ class Stream:
         return self._reader.latestOffset(self.offset, self._reader.getDefaultReadLimit())
 
     def batch(self) -> list[int] | None:
-        """Return the IDs of rows in the next micro-batch; None if there is none."""
+        """Return the IDs of rows in the next micro-batch, or None without one."""
         end = self.latest()
         if end == self.offset:
             return None
