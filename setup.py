@@ -47,7 +47,6 @@ DIRECTIVES = {
 HOT = {
     "pgwire_codec._core.columns.change_batch",
     "pgwire_codec._core.columns.columns",
-    "pgwire_codec._core.columns.encode_batch",
     "pgwire_codec._core.columns.metadata",
     "pgwire_codec._core.kernels.values",
     "pgwire_codec._core.wire.grouping",

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pyarrow as pa
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 import pgwire_codec as pgc
-from benchmarks import datasets, timed_steps
+from benchmarks import timed_steps
 from benchmarks.change_sets import ChangeSet
 from benchmarks.measure import measure, measure_change_set
 
@@ -83,26 +82,4 @@ def bench_decode_message(benchmark: BenchmarkFixture, lineitem: ChangeSet, form:
         table="lineitem",
         form=form,
         operation="insert",
-    )
-
-
-def bench_encode_batch(benchmark: BenchmarkFixture, form: str, size: str) -> None:
-    made = datasets.lineitem(datasets.SIZES[size])
-    encoded = pa.array(pgc.encode_batch(made.relation, made.rows, binary=form == "binary"))
-    chunks = made.rows.combine_chunks().to_batches(max_chunksize=50_000)
-
-    def step() -> None:
-        for chunk in chunks:
-            pgc.encode_batch(made.relation, chunk, binary=form == "binary")
-
-    measure(
-        benchmark,
-        step,
-        name="encode_batch",
-        rows=len(encoded),
-        size=encoded.buffers()[2].size,
-        table="lineitem",
-        form=form,
-        operation="insert",
-        batch=50_000,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pgwire_codec as pgc
 from benchmarks import datasets
 from benchmarks.datasets import SIZES, Size
 from pgwire_codec.bench import tables
+from pgwire_codec.bench.encode import encode_rows
 from pgwire_codec.bench.shapes import LSN, XID, bounds
 
 CACHE = Path(__file__).parent.parent / "build" / "benchmarks"
@@ -119,13 +121,13 @@ def _make(name: str, size: Size) -> tuple[pgc.Relation, pa.LargeBinaryArray]:
     if full:  # the server then flags every column as key
         columns = tuple(replace(column, flags=1) for column in relation.columns)
         relation = replace(relation, replica_identity="f", columns=columns)
-    options: dict[str, object] = {"op": operation[0].upper(), "binary": form == "binary"}
+    options: dict[str, Any] = {"op": operation[0].upper(), "binary": form == "binary"}
     if operation == "update" and full:
         options["old"] = rows
     if operation == "update" and table == "documents":
         # Nine of ten updates do not change the long text.
         options["unchanged"] = {"body": np.arange(rows.num_rows) % 10 != 0}
-    return relation, pa.array(pgc.encode_batch(relation, rows, **options))
+    return relation, encode_rows(relation, rows, **options)
 
 
 def _write(path: Path, made: ChangeSet) -> None:

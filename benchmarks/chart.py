@@ -21,7 +21,6 @@ BARS = [
     ("typed decode, 2 of 16 columns", "cython", "decode 2 of 16"),
     ("typed decode, 16 columns", "cython", "decode"),
     ("messages to record batches", "cython", "to_arrow"),
-    ("encode_batch", "cython", "encode_batch"),
     ("decode_message, one by one", "cython", "decode_message"),
     ("adbc, fetching from a server", "adbc", "fetch"),
     ("pypgoutput, no types", "pypgoutput", "decode_message"),

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pgwire_codec as pgc
 from benchmarks.spark_data import in_transactions, write_log
 from pgwire_codec.bench import tables
+from pgwire_codec.bench.encode import encode_rows
 from pgwire_codec.demo.data import ShopData
 
 _PIECE = 200_000  # rows of lineitem that are made at a time
@@ -170,7 +171,7 @@ def shop_tables(rows: int) -> list[tables.Table]:
 
 
 def _inserts(table: tables.Table) -> pa.LargeBinaryArray:
-    return pa.array(pgc.encode_batch(table.relation, table.rows)).cast(pa.large_binary())
+    return encode_rows(table.relation, table.rows)
 
 
 def _repeated(rows: pa.Table, count: int) -> pa.Table:

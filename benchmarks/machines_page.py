@@ -18,7 +18,7 @@ mpl.use("svg")
 
 from matplotlib.figure import Figure  # once the back end is chosen
 
-SHOWN = ("scan", "tuples", "decode", "to_arrow", "decode_message", "encode_batch")
+SHOWN = ("scan", "tuples", "decode", "to_arrow", "decode_message")
 
 PAGE = """\
 <!doctype html>

@@ -23,7 +23,6 @@ STEPS = {
     "decode 2 of 16": "typed decode, 2 of 16 columns",
     "to_arrow": "messages to record batches",
     "decode_message": "decode_message, one by one",
-    "encode_batch": "encode_batch",
     "scan and resolve": "scan and resolve",
     "fetch": "fetch from a server",
 }
@@ -273,7 +272,6 @@ def targets(run: Run) -> Grid:
         ("typed decode, × adbc", "text", "decode", run.to_adbc, 6),
         ("messages to record batches, × adbc", "text", "to_arrow", run.to_adbc, 6),
         ("decode_message, million/s", "text", "decode_message", _millions, 1),
-        ("encode_batch, million rows/s", "text", "encode_batch", _millions, 1),
     ]
     rows = []
     for figure, form, step, of, target in aimed:

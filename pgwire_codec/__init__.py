@@ -10,7 +10,6 @@ if TYPE_CHECKING:
         Decoder,
         decode_frame,
         decode_message,
-        encode_batch,
         encode_message,
     )
     from pgwire_codec.changes.batch import ChangeBatch
@@ -112,7 +111,6 @@ __all__ = [
     "XLogData",
     "decode_frame",
     "decode_message",
-    "encode_batch",
     "encode_message",
     "fold",
     "format_lsn",
@@ -172,7 +170,6 @@ _MODULES = {
     "XLogData": "protocol.messages",
     "decode_frame": "_impl",
     "decode_message": "_impl",
-    "encode_batch": "_impl",
     "encode_message": "_impl",
     "fold": "transactions.plan",
     "format_lsn": "protocol.lsn",

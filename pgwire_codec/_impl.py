@@ -48,7 +48,6 @@ __all__ = [
     "Decoder",
     "decode_frame",
     "decode_message",
-    "encode_batch",
     "encode_message",
 ]
 
@@ -59,7 +58,6 @@ if TYPE_CHECKING:
         Decoder,
         decode_frame,
         decode_message,
-        encode_batch,
         encode_message,
     )
 else:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 import pgwire_codec as pgc
 from pgwire_codec.bench import tables
+from pgwire_codec.bench.encode import encode_rows
 from pgwire_codec.bench.tables import Table
 from pgwire_codec.protocol.messages import LogicalMessage
 
@@ -273,10 +274,7 @@ def _changes(
     binary: bool = False,
 ) -> pa.LargeBinaryArray:
     """Return the changes of a table, one a row."""
-    encoded = pgc.encode_batch(
-        made.relation, made.rows, op=op, unchanged=unchanged, xid=xid, binary=binary
-    )
-    return pa.array(encoded)
+    return encode_rows(made.relation, made.rows, op=op, unchanged=unchanged, xid=xid, binary=binary)
 
 
 def _transactions(changes: pa.LargeBinaryArray, rows: int) -> pa.LargeBinaryArray:

@@ -1,4 +1,4 @@
-"""Arguments of encode_batch, checked and arranged: shared by both implementations."""
+"""Arguments of encode_batch, checked and arranged."""
 
 from __future__ import annotations
 

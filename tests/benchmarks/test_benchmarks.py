@@ -60,7 +60,7 @@ def test_tiny_run_is_reported(tmp_path: Path) -> None:
     assert len(files["speed"]) == sum(each["extra_info"].get("kind", "speed") == "speed"
                                       for each in measured)  # fmt: skip
     steps = {each["step"] for each in files["speed"]}
-    assert {"scan", "tuples", "encode_batch", "messages to record batches"} <= steps
+    assert {"scan", "tuples", "messages to record batches"} <= steps
     assert {each["decoder"] for each in files["speed"]} >= {"pgwire_codec", "reference", "adbc"}
     for name, rows in files.items():
         lines = [

@@ -1,10 +1,7 @@
-"""encode_batch: what comes out is what a server sends, in both implementations."""
+"""encode_batch: what comes out is what a server sends."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
 from typing import Any
 
 import nanoarrow
@@ -12,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import pgwire_codec as pgc
+from pgwire_codec import reference
 from pgwire_codec.types import TypeRegistry
-from tests.support.arrow_columns import KINDS, Kind, example_table, tables
+from tests.support.arrow_columns import KINDS, Kind, example_table
 from tests.support.build import (
     T,
     begin,
@@ -29,9 +26,8 @@ from tests.support.build import (
     update,
 )
 from tests.support.corpus import Capture, captures
-from tests.support.encoding import decoded, each_form, encode_by_both
+from tests.support.encoding import decoded, each_form
 from tests.support.examples import examples
-from tests.support.implementations import Implementation
 
 # Round trips.
 
@@ -39,16 +35,14 @@ from tests.support.implementations import Implementation
 @examples(10, 100)
 @each_form
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_what_is_decoded_is_what_was_encoded(
-    kind: Kind, codec: Implementation, binary: bool, examples: int
-) -> None:
+def test_what_is_decoded_is_what_was_encoded(kind: Kind, binary: bool, examples: int) -> None:
     table = relation(1, kind.column("c"))
 
     @settings(max_examples=examples)
     @given(kind.arrays().filter(len))
     def check(array: pa.Array) -> None:
         found = (
-            decoded(table, codec.encode_batch(table, {"c": array}, binary=binary))
+            decoded(table, reference.encode_batch(table, {"c": array}, binary=binary))
             .new["c"]
             .to_arrow()
         )
@@ -57,16 +51,6 @@ def test_what_is_decoded_is_what_was_encoded(
         assert found.cast(array.type).equals(array), (found, array)
 
     check()
-
-
-@pytest.mark.differential
-@given(tables(), st.booleans())
-def test_both_implementations_write_the_same_bytes(
-    made: tuple[pgc.Relation, pa.Table], binary: bool
-) -> None:
-    table, columns = made
-    messages = encode_by_both(table, columns, binary=binary)
-    assert len(messages) == columns.num_rows
 
 
 # Forms that a server sends.
@@ -91,9 +75,7 @@ TYPES = captures("types", "v1-text") + captures("types", "v1-binary")
 
 
 @pytest.mark.parametrize("capture", TYPES, ids=str)
-def test_values_are_written_as_the_server_sent_them(
-    capture: Capture, codec: Implementation
-) -> None:
+def test_values_are_written_as_the_server_sent_them(capture: Capture) -> None:
     """Decoded from a capture and encoded again, every value is the same, byte for byte."""
     binary = capture.options == "v1-binary"
     native = strings = 0
@@ -108,7 +90,7 @@ def test_values_are_written_as_the_server_sent_them(
         base = batch.new["v"].type.pg
         if base.oid != described.type_oid:  # a domain, whose base type the stream declares
             types.register(described.type_oid, "domain", like=base.oid)
-        messages = codec.encode_batch(table, [array], binary=binary, registry=types).to_pylist()
+        messages = reference.encode_batch(table, [array], binary=binary, registry=types).to_pylist()
         invalid = set(batch.new["v"].decode().invalid.tolist())
         for number, (message, form) in enumerate(zip(messages, forms, strict=True)):
             new = pgc.decode_message(message).new
@@ -122,12 +104,12 @@ def test_values_are_written_as_the_server_sent_them(
     assert strings > 30
 
 
-def test_every_type_can_be_given_as_its_text(codec: Implementation) -> None:
+def test_every_type_can_be_given_as_its_text() -> None:
     (capture,) = captures("types", "v1-text", 18)
     compared = 0
     for batch in pgc.Decoder(types="text").decode(capture.messages).batches:
         described = next(each for each in batch.relation.columns if each.name == "v")
-        messages = codec.encode_batch(
+        messages = reference.encode_batch(
             relation(1, described), [batch.new["v"].to_arrow()]
         ).to_pylist()
         for message, form in zip(messages, sent(batch, "v"), strict=True):
@@ -155,9 +137,9 @@ FULL_OLD = [row(number, "o", None) for number in "789"]
 
 
 @pytest.mark.parametrize("xid", [None, 0, 2**32 - 1])
-def test_kinds_of_messages(codec: Implementation, xid: int | None) -> None:
+def test_kinds_of_messages(xid: int | None) -> None:
     def messages(table: pgc.Relation, columns: Any, **options: Any) -> list[Any]:
-        written = codec.encode_batch(table, columns, xid=xid, **options).to_pylist()
+        written = reference.encode_batch(table, columns, xid=xid, **options).to_pylist()
         return [pgc.decode_message(data, streaming=xid is not None) for data in written]
 
     def with_xid(made: list[Any]) -> list[Any]:
@@ -179,9 +161,9 @@ def test_kinds_of_messages(codec: Implementation, xid: int | None) -> None:
     assert messages(FULL, OLD, op="D") == with_xid([delete(1, old=old) for old in FULL_OLD])
 
 
-def test_unchanged_values(codec: Implementation) -> None:
+def test_unchanged_values() -> None:
     masks = {"note": np.array([True, False, True]), "v": [False, True, False]}
-    written = codec.encode_batch(T, ROWS, op="U", unchanged=masks).to_pylist()
+    written = reference.encode_batch(T, ROWS, op="U", unchanged=masks).to_pylist()
     assert [pgc.decode_message(data) for data in written] == [
         update(1, row("1", "a", ...)),
         update(1, row("2", ..., "y")),
@@ -189,9 +171,10 @@ def test_unchanged_values(codec: Implementation) -> None:
     ]
 
 
-def test_a_table_without_columns(codec: Implementation) -> None:
+def test_a_table_without_columns() -> None:
     rows = pa.StructArray.from_buffers(pa.struct([]), 2, [None])
-    assert codec.encode_batch(relation(3), rows).to_pylist() == [pgc.encode_message(insert(3))] * 2
+    messages = reference.encode_batch(relation(3), rows).to_pylist()
+    assert messages == [pgc.encode_message(insert(3))] * 2
 
 
 # How columns are given.
@@ -229,37 +212,36 @@ def ways() -> dict[str, Any]:
 
 @each_form
 @pytest.mark.parametrize("way", ways())
-def test_ways_to_give_columns(codec: Implementation, binary: bool, way: str) -> None:
-    wanted = pgc.reference.encode_batch(T, ROWS, binary=binary).to_pylist()
-    assert codec.encode_batch(T, ways()[way], binary=binary).to_pylist() == wanted
+def test_ways_to_give_columns(binary: bool, way: str) -> None:
+    wanted = reference.encode_batch(T, ROWS, binary=binary).to_pylist()
+    assert reference.encode_batch(T, ways()[way], binary=binary).to_pylist() == wanted
 
 
-def test_columns_of_polars(codec: Implementation) -> None:
+def test_columns_of_polars() -> None:
     polars = pytest.importorskip("polars")
     frame = polars.DataFrame(pa.table(ROWS))
     assert (
-        codec.encode_batch(T, frame).to_pylist() == pgc.reference.encode_batch(T, ROWS).to_pylist()
+        reference.encode_batch(T, frame).to_pylist() == reference.encode_batch(T, ROWS).to_pylist()
     )
 
 
 @each_form
-def test_every_type_sliced_and_chunked(codec: Implementation, binary: bool) -> None:
+def test_every_type_sliced_and_chunked(binary: bool) -> None:
     table, columns = example_table()
-    wanted = codec.encode_batch(table, columns, binary=binary).to_pylist()
-    assert wanted == pgc.reference.encode_batch(table, columns, binary=binary).to_pylist()
+    wanted = reference.encode_batch(table, columns, binary=binary).to_pylist()
     padded = pa.concat_tables([columns] * 3).combine_chunks()
-    assert codec.encode_batch(table, padded.slice(3, 3), binary=binary).to_pylist() == wanted
+    assert reference.encode_batch(table, padded.slice(3, 3), binary=binary).to_pylist() == wanted
     chunked = pa.concat_tables([padded.slice(6, 1), padded.slice(1, 2)])
-    assert codec.encode_batch(table, chunked, binary=binary).to_pylist() == wanted
+    assert reference.encode_batch(table, chunked, binary=binary).to_pylist() == wanted
     for empty in (columns.slice(0, 0), columns.schema.empty_table()):
-        assert codec.encode_batch(table, empty, binary=binary).to_pylist() == []
+        assert reference.encode_batch(table, empty, binary=binary).to_pylist() == []
 
 
 # Results.
 
 
-def test_the_messages_are_an_arrow_array(codec: Implementation) -> None:
-    messages = codec.encode_batch(T, ROWS)
+def test_the_messages_are_an_arrow_array() -> None:
+    messages = reference.encode_batch(T, ROWS)
     assert isinstance(messages, nanoarrow.Array)
     array = pa.array(messages)
     del messages
@@ -278,37 +260,3 @@ def test_the_messages_are_an_arrow_array(codec: Implementation) -> None:
         pa.large_binary(),
     )
     assert len(only(pgc.Decoder().decode(stream))) == 3
-
-
-LEAKS = """
-    import pyarrow as pa
-    import pgwire_codec as pgc
-    from pgwire_codec._core.columns.encode_batch import encode_batch
-    from tests.support.arrow_columns import example_table
-    from tests.support.build import column, relation
-    from tests.support.leaks import assert_nothing_kept
-
-    table, columns = example_table()
-    long = pa.table({"v": pa.array(["x" * 1000] * 2000, pa.string_view())})
-    bad = pa.table({"v": pa.array([1, 2**40])})
-
-    def once():
-        for binary in (False, True):
-            encode_batch(table, columns, binary=binary)
-        encode_batch(relation(1, column("v")), long)
-        try:
-            encode_batch(relation(1, column("v", "int4")), bad)
-        except pgc.EncodeError:
-            pass
-
-    assert_nothing_kept(once, 100)
-"""
-
-
-@pytest.mark.differential
-@pytest.mark.slow  # seconds
-def test_nothing_is_leaked() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(LEAKS)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import pgwire_codec as pgc
+from pgwire_codec import reference
 from tests.support.build import begin, column, commit, decode, only, relation
-from tests.support.differential import differential
-from tests.support.implementations import Implementation
+from tests.support.differential import outcome
 
 each_form = pytest.mark.parametrize("binary", [False, True], ids=["text", "binary"])
 
@@ -19,16 +19,14 @@ def decoded(table: pgc.Relation, messages: Any, **options: Any) -> pgc.ChangeBat
     return only(decode([begin(), table, *messages.to_pylist(), commit()], **options))
 
 
-def written(
-    codec: Implementation, kind: str, array: Any, **options: Any
-) -> tuple[bytes, bytes | None]:
+def written(kind: str, array: Any, **options: Any) -> tuple[bytes, bytes | None]:
     """Write an array of one value; return its kind in the message, and its form."""
-    messages = codec.encode_batch(relation(1, column("c", kind)), [array], **options)
+    messages = reference.encode_batch(relation(1, column("c", kind)), [array], **options)
     (data,) = messages.to_pylist()
     new = pgc.decode_message(data).new
     return new.kinds, new.values[0]
 
 
-def encode_by_both(table: pgc.Relation, columns: Any, **options: Any) -> Any:
-    """Messages that both implementations return, or the text of the error that both raise."""
-    return differential("encode_batch", table, columns, **options)[1]
+def encoded(table: pgc.Relation, columns: Any, **options: Any) -> Any:
+    """Messages that encode_batch returns, or the text of the error that it raises."""
+    return outcome(reference.encode_batch, table, columns, **options)[1]

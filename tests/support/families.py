@@ -25,7 +25,7 @@ from pgwire_codec.reference import values as reference_values
 from pgwire_codec.reference.families import family_of
 from pgwire_codec.types import NATIVE, ArrowTypes
 from tests.support.build import column, relation
-from tests.support.encoding import decoded, each_form, encode_by_both, written
+from tests.support.encoding import decoded, each_form, encoded, written
 from tests.support.examples import examples
 from tests.support.implementations import Implementation, implementation
 from tests.support.values import (
@@ -147,7 +147,7 @@ class FamilyTests:
         else:
             array = to_pyarrow(batch.array)
             array = array.storage if isinstance(array, pa.ExtensionArray) else array
-        kinds, form = written(codec, kind, array, binary=binary)
+        kinds, form = written(kind, array, binary=binary)
         assert form == (bytes.fromhex(sent) if kinds == b"b" else text.encode())
         described, arrow = type_of(kind), array.type
         while pa.types.is_list(arrow):
@@ -188,15 +188,14 @@ class FamilyTests:
     ) -> None:
         assert problem(codec, kind, raw, binary=True) == (code, offset)
 
-    # Both implementations compared.
+    # Written by the reference.
 
-    @pytest.mark.differential
     @each_form
     def test_other_arrow_types(self, kind: str, array: pa.Array, binary: bool) -> None:
         """Arrays of other Arrow types than the column decodes to are written, too."""
         table = relation(1, column("c", kind))
         for rows in (array, array.slice(1)):
-            messages = encode_by_both(table, [rows], binary=binary)
+            messages = encoded(table, [rows], binary=binary)
             assert [pgc.decode_message(data).new.kinds == b"n" for data in messages] == [
                 not valid for valid in rows.is_valid().to_pylist()
             ]
@@ -204,17 +203,18 @@ class FamilyTests:
         batch = decoded(table, messages, unrepresentable="null")
         assert len(batch.new["c"].to_arrow()) == 3
 
-    @pytest.mark.differential
     @each_form
     def test_unwritable(
         self, kind: str, array: pa.Array, typmod: int, wanted: str, binary: bool
     ) -> None:
         table = relation(1, column("id", "int4"), column("c", kind, typmod=typmod))
         columns = {"id": pa.array(range(len(array))), "c": array}
-        message = encode_by_both(table, columns, binary=binary)
+        message = encoded(table, columns, binary=binary)
         assert isinstance(message, str)
         assert message.startswith("column 'c', row 1: wanted ")
         assert wanted in message
+
+    # Both implementations compared.
 
     @pytest.mark.differential
     def test_golden_by_both(self) -> None:

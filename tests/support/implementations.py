@@ -21,7 +21,7 @@ class Implementation:
     name : str
         As ``PGWIRE_CODEC_IMPL`` has it.
     package : module
-        What a program calls: Decoder, decode_message, encode_batch and their like.
+        What a program calls: Decoder, decode_message and their like.
     functions : module
         What a decoder calls: scan, tuples, decode_columns, decode_values and their like.
     """

@@ -78,20 +78,6 @@ cdef inline uint32_t date_strays(uint32_t year, uint32_t day, int32_t* days) noe
     return (first & NO_YEAR) | ((day | of_year) & (<uint32_t> -1 << DAYS_SHIFT))
 
 
-cdef inline void split_days(
-    int32_t days, uint32_t* year, uint32_t* month, uint32_t* day
-) noexcept nogil:
-    """Compute the date of a day of the years 1 to 9999, by the arithmetic of the reference."""
-    cdef uint32_t of_all = <uint32_t> (days + 719468)
-    cdef uint32_t era = of_all // 146097, of_era = of_all % 146097
-    cdef uint32_t of_400 = (of_era - of_era // 1460 + of_era // 36524 - of_era // 146096) // 365
-    cdef uint32_t of_year = of_era - (365 * of_400 + of_400 // 4 - of_400 // 100)
-    cdef uint32_t shifted = (5 * of_year + 2) // 153
-    day[0] = of_year - (153 * shifted + 2) // 5 + 1
-    month[0] = shifted + 3 if shifted < 10 else shifted - 9
-    year[0] = of_400 + era * 400 + (month[0] <= 2)
-
-
 cdef inline uint64_t iso_date_strays(const uint8_t* p, int32_t* days) noexcept nogil:
     """Read ten bytes; return 0 if they are a date such as ``2024-02-29``."""
     # Digits, and 0 in place of the hyphens.

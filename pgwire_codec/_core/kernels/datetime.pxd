@@ -11,35 +11,22 @@ from libc.string cimport memcmp
 
 from pgwire_codec._core.kernels.calendar cimport (
     DAY, MAX_DATE, MIN_DATE, MIN_TIMESTAMP, iso_date_strays, parse_clock_unchecked,
-    parse_date_unchecked, parse_zone_unchecked, split_days, zone_length,
+    parse_date_unchecked, parse_zone_unchecked, zone_length,
 )
 from pgwire_codec._core.kernels.column cimport (
     ABOVE, AS_BINARY, BELOW, BINARY, DEFERRED, FINE, ColumnBuffers, Kernel, Slice, length_and_form,
     likely, unlikely,
 )
-from pgwire_codec._core.kernels.digits cimport put_padded, put_pair
 from pgwire_codec._core.kernels.interval cimport decode_duration, decode_interval
 from pgwire_codec._core.kernels.skeleton cimport decode_fixed, fast_path_fits, tries_fast_path
-from pgwire_codec._core.kernels.writer cimport (
-    MOST_BYTES, NO_MEMORY, WRITTEN, ArrowColumn, Output, finish, load_i32_native, load_i64_native,
-    reserve,
-)
 from pgwire_codec._core.protocol cimport EPOCH, EPOCH_DAYS
-from pgwire_codec._core.wire.primitives cimport (
-    load_i32, load_i64, load_u64, store_bytes, store_u32, store_u64,
-)
-from pgwire_codec._core.wire.tuple_data cimport VALUE_HEAD
+from pgwire_codec._core.wire.primitives cimport load_i32, load_i64, load_u64
 
 cdef extern from *:
     """
     #define PGWIRE_MAX_TIMESTAMP INT64_C(9223371331199999999)
     """
     const int64_t MAX_TIMESTAMP "PGWIRE_MAX_TIMESTAMP"  # microseconds since 2000
-
-cdef enum:
-    # Years 1 to 9999, in days since 1970; the fallback writes others.
-    FIRST_DAY = -719162
-    LAST_DAY = 2932896
 
 
 cdef inline Kernel datetime_kernel(ColumnBuffers* c, str family, str arrow):
@@ -237,120 +224,3 @@ cdef inline void decode_timestamptz(
 ) noexcept nogil:
     cdef int64_t* out = <int64_t*> c.values + c.length
     decode_fixed(c, values, n, out, read_timestamptz_text, read_timestamp_binary)
-
-
-# Write.
-
-
-cdef inline int stored_micros(const ArrowColumn* v, int64_t row, int64_t* micros) noexcept nogil:
-    cdef int64_t value
-    if v.width == 8:
-        value = load_i64_native(v.data + 8 * row)
-    else:
-        value = load_i32_native(v.data + 4 * row)
-    if value % v.divide:
-        return DEFERRED
-    if value > INT64_MAX // v.multiply or value < -(INT64_MAX // v.multiply):
-        return DEFERRED
-    micros[0] = value * v.multiply // v.divide
-    return WRITTEN
-
-
-cdef inline uint8_t* put_date(uint8_t* p, int32_t days) noexcept nogil:
-    """Write a day of the years 1 to 9999."""
-    cdef uint32_t year, month, day
-    split_days(days, &year, &month, &day)
-    p = put_pair(put_pair(p, year // 100), year % 100)
-    p[0] = b"-"
-    p = put_pair(p + 1, month)
-    p[0] = b"-"
-    return put_pair(p + 1, day)
-
-
-cdef inline uint8_t* put_clock(uint8_t* p, int64_t micros) noexcept nogil:
-    """Write a time of a day, with as many digits as its fraction takes."""
-    cdef uint32_t seconds = <uint32_t> (micros // 1000000)
-    cdef uint32_t fraction = <uint32_t> (micros % 1000000)
-    p = put_pair(p, seconds // 3600)
-    p[0] = b":"
-    p = put_pair(p + 1, seconds // 60 % 60)
-    p[0] = b":"
-    p = put_pair(p + 1, seconds % 60)
-    if fraction:
-        p[0] = b"."
-        p = put_padded(p + 1, fraction, 6)
-        while (p - 1)[0] == b"0":
-            p -= 1
-    return p
-
-
-cdef inline int write_date_text(const ArrowColumn* v, int64_t row, Output* out) noexcept nogil:
-    cdef int32_t days
-    if reserve(out, MOST_BYTES):
-        return NO_MEMORY
-    days = load_i32_native(v.data + 4 * row)
-    if days < FIRST_DAY or days > LAST_DAY:
-        return DEFERRED
-    return finish(v, out, put_date(out.p + VALUE_HEAD, days))
-
-
-cdef inline int write_time_text(const ArrowColumn* v, int64_t row, Output* out) noexcept nogil:
-    cdef int64_t micros
-    if reserve(out, MOST_BYTES):
-        return NO_MEMORY
-    if stored_micros(v, row, &micros) or micros < 0 or micros > DAY:
-        return DEFERRED
-    return finish(v, out, put_clock(out.p + VALUE_HEAD, micros))
-
-
-cdef inline int write_timestamp_text(const ArrowColumn* v, int64_t row, Output* out) noexcept nogil:
-    cdef int64_t micros, days
-    cdef uint8_t* p
-    if reserve(out, MOST_BYTES):
-        return NO_MEMORY
-    if stored_micros(v, row, &micros):
-        return DEFERRED
-    days = micros // DAY
-    micros -= days * DAY
-    if micros < 0:  # division truncates
-        micros += DAY
-        days -= 1
-    if days < FIRST_DAY or days > LAST_DAY:
-        return DEFERRED
-    p = put_date(out.p + VALUE_HEAD, <int32_t> days)
-    p[0] = b" "
-    p = put_clock(p + 1, micros)
-    if v.with_zone:
-        p = store_bytes(p, <const char*> b"+00", 3)
-    return finish(v, out, p)
-
-
-cdef inline int write_date_binary(const ArrowColumn* v, int64_t row, Output* out) noexcept nogil:
-    cdef int32_t days
-    if reserve(out, MOST_BYTES):
-        return NO_MEMORY
-    days = load_i32_native(v.data + 4 * row)
-    if days < MIN_DATE or days > MAX_DATE:
-        return DEFERRED
-    return finish(v, out, store_u32(out.p + VALUE_HEAD, <uint32_t> (days - EPOCH_DAYS)))
-
-
-cdef inline int write_time_binary(const ArrowColumn* v, int64_t row, Output* out) noexcept nogil:
-    cdef int64_t micros
-    if reserve(out, MOST_BYTES):
-        return NO_MEMORY
-    if stored_micros(v, row, &micros) or micros < 0 or micros > DAY:
-        return DEFERRED
-    return finish(v, out, store_u64(out.p + VALUE_HEAD, <uint64_t> micros))
-
-
-cdef inline int write_timestamp_binary(
-    const ArrowColumn* v, int64_t row, Output* out
-) noexcept nogil:
-    cdef int64_t micros
-    if reserve(out, MOST_BYTES):
-        return NO_MEMORY
-    # The last timestamp of PostgreSQL is later than 64 bits reach from 1970.
-    if stored_micros(v, row, &micros) or micros < MIN_TIMESTAMP:
-        return DEFERRED
-    return finish(v, out, store_u64(out.p + VALUE_HEAD, <uint64_t> (micros - EPOCH)))

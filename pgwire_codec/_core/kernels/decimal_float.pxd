@@ -10,12 +10,13 @@ from libc.string cimport memcmp
 
 from pgwire_codec._core.kernels.column cimport DEFERRED, FINE
 from pgwire_codec._core.kernels.digits cimport ZEROS, are_digits, number_of, word
-from pgwire_codec._core.kernels.shortest cimport u128
 
 cdef extern from *:
     """
+    typedef unsigned __int128 pgwire_u128;
     static uint64_t PGWIRE_FIVES[651][2];
     """
+    ctypedef unsigned long long u128 "pgwire_u128"
     uint64_t POWERS "PGWIRE_FIVES"[651][2]
     int __builtin_clzll(unsigned long long x) noexcept nogil
 

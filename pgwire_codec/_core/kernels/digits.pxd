@@ -1,13 +1,11 @@
-"""Digits, decimal and hexadecimal: read eight at a time, as the bytes of a word, and written.
+"""Digits, decimal and hexadecimal: read eight at a time, as the bytes of a word.
 
 Loads end at the end of the digits, and so begin before the first of them: a Slice promises that 12
 bytes lie before a value.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
-
-from pgwire_codec._core.kernels.shortest cimport u128
+from libc.string cimport memcpy
 
 cdef extern from *:
     """
@@ -28,11 +26,6 @@ cdef extern from *:
         10000000000000000, 100000000000000000, 1000000000000000000,
         UINT64_C(10000000000000000000)};
     static const char PGWIRE_HEX[17] = "0123456789abcdef";
-    static const char PGWIRE_PAIRS[201] =
-        "00010203040506070809101112131415161718192021222324"
-        "25262728293031323334353637383940414243444546474849"
-        "50515253545556575859606162636465666768697071727374"
-        "75767778798081828384858687888990919293949596979899";
     """
     const uint64_t ZEROS "PGWIRE_ZEROS"  # eight times the character 0
     const uint64_t ONES "PGWIRE_ONES"
@@ -40,7 +33,6 @@ cdef extern from *:
     const uint64_t LAST_BYTES "PGWIRE_LAST"[16]
     const uint64_t TENS "PGWIRE_TENS"[20]  # powers of ten
     const char HEX "PGWIRE_HEX"[17]
-    const char* PAIRS "PGWIRE_PAIRS"  # the two digits of each number below 100
 
 
 cdef inline uint64_t word(const uint8_t* p) noexcept nogil:
@@ -141,49 +133,3 @@ cdef inline uint8_t* write_hex(const uint8_t* p, int64_t n, uint8_t* out) noexce
         out[2 * i] = HEX[p[i] >> 4]
         out[2 * i + 1] = HEX[p[i] & 15]
     return out + 2 * n
-
-
-cdef inline uint8_t* put_pair(uint8_t* p, unsigned int x) noexcept nogil:
-    """Write a number below 100 with two digits."""
-    memcpy(p, &PAIRS[2 * x], 2)
-    return p + 2
-
-
-cdef inline uint8_t* put_back(uint8_t* end, uint64_t x) noexcept nogil:
-    """Write a number that ends before `end`; return its start."""
-    while x >= 100:
-        end -= 2
-        memcpy(end, &PAIRS[2 * (x % 100)], 2)
-        x //= 100
-    if x >= 10:
-        end -= 2
-        memcpy(end, &PAIRS[2 * x], 2)
-    else:
-        end -= 1
-        end[0] = <uint8_t> (<char> b"0" + x)
-    return end
-
-
-cdef inline uint8_t* put_number(uint8_t* p, uint64_t x) noexcept nogil:
-    cdef uint8_t digits[20]
-    cdef uint8_t* start = put_back(digits + 20, x)
-    memcpy(p, start, digits + 20 - start)
-    return p + (digits + 20 - start)
-
-
-cdef inline uint8_t* put_padded(uint8_t* p, uint64_t x, int width) noexcept nogil:
-    """Write a number with as many digits as `width`, zeros before it; it is not longer."""
-    cdef uint8_t* end = p + width
-    memset(p, b"0", width)
-    if x:
-        put_back(end, x)
-    return end
-
-
-cdef inline uint8_t* put_wide(uint8_t* p, u128 x) noexcept nogil:
-    """Write a number of up to 39 digits."""
-    cdef uint64_t part = 10000000000000000000ULL
-    if x >> 64 == 0:
-        return put_number(p, <uint64_t> x)
-    p = put_wide(p, x // part)
-    return put_padded(p, <uint64_t> (x % part), 19)

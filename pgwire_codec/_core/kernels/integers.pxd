@@ -4,28 +4,19 @@ Of the column, `low` and `high` are the range of the type, and `wire_width` the 
 form.
 """
 
-from libc.stdint cimport (
-    INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
-)
-from libc.string cimport memcpy
+from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from pgwire_codec._core.kernels.column cimport (
     ABOVE, AS_BINARY, BINARY, DEFERRED, FINE, ColumnBuffers, Kernel, Slice, length_and_form,
     unlikely,
 )
 from pgwire_codec._core.kernels.digits cimport (
-    LAST_BYTES, ZEROS, number_of, parse_digits, parse_hex, put_number, strays, word,
+    LAST_BYTES, ZEROS, number_of, parse_digits, parse_hex, strays, word,
 )
 from pgwire_codec._core.kernels.skeleton cimport decode_fixed, fast_path_fits, tries_fast_path
-from pgwire_codec._core.kernels.writer cimport (
-    MOST_BYTES, NO_MEMORY, WRITTEN, ArrowColumn, Output, finish, load_i32_native, load_i64_native,
-    reserve,
-)
 from pgwire_codec._core.wire.primitives cimport (
-    PGWIRE_SWAP32, load_i16, load_i32, load_i64, load_u32, load_u64, store_u16, store_u32,
-    store_u64,
+    PGWIRE_SWAP32, load_i16, load_i32, load_i64, load_u32, load_u64,
 )
-from pgwire_codec._core.wire.tuple_data cimport VALUE_HEAD
 
 ctypedef fused Integer:
     int16_t
@@ -254,82 +245,3 @@ cdef inline void decode_lsn(ColumnBuffers* c, const Slice* values, Py_ssize_t n)
 cdef inline void decode_bool(ColumnBuffers* c, const Slice* values, Py_ssize_t n) noexcept nogil:
     """Decode into a byte for each row; they become a bitmap at the end."""
     decode_fixed(c, values, n, c.values + c.length, read_bool_text, read_bool_binary)
-
-
-# Write.
-
-
-cdef inline int stored_integer(
-    const ArrowColumn* v, int64_t row, uint64_t* magnitude, bint* negative
-) noexcept nogil:
-    cdef const uint8_t* p = v.data + v.width * row
-    cdef int64_t value
-    cdef int16_t two
-    if v.width == 8:
-        value = load_i64_native(p)
-    elif v.width == 4:
-        value = load_i32_native(p)
-        if not v.is_signed:
-            value = <uint32_t> value
-    elif v.width == 2:
-        memcpy(&two, p, 2)
-        value = two if v.is_signed else <int64_t> <uint16_t> two
-    else:
-        value = <int8_t> p[0] if v.is_signed else <int64_t> p[0]
-    negative[0] = v.is_signed and value < 0
-    magnitude[0] = -<uint64_t> value if negative[0] else <uint64_t> value
-    return DEFERRED if magnitude[0] > (v.least if negative[0] else v.most) else WRITTEN
-
-
-cdef inline int write_integer_text(const ArrowColumn* v, int64_t row, Output* out) noexcept nogil:
-    cdef uint64_t magnitude
-    cdef bint negative
-    cdef uint8_t* p
-    if reserve(out, MOST_BYTES):
-        return NO_MEMORY
-    if stored_integer(v, row, &magnitude, &negative):
-        return DEFERRED
-    p = out.p + VALUE_HEAD
-    if negative:
-        p[0] = b"-"
-        p += 1
-    return finish(v, out, put_number(p, magnitude))
-
-
-cdef inline int write_integer_binary(
-    const ArrowColumn* v, int64_t row, Output* out
-) noexcept nogil:
-    cdef uint64_t value
-    cdef bint negative
-    cdef uint8_t* p
-    if reserve(out, MOST_BYTES):
-        return NO_MEMORY
-    if stored_integer(v, row, &value, &negative):
-        return DEFERRED
-    value = -value if negative else value
-    p = out.p + VALUE_HEAD
-    if v.out_width == 4:
-        p = store_u32(p, <uint32_t> value)
-    elif v.out_width == 8:
-        p = store_u64(p, value)
-    else:
-        p = store_u16(p, <uint16_t> value)
-    return finish(v, out, p)
-
-
-cdef inline bint stored_bool(const ArrowColumn* v, int64_t row) noexcept nogil:
-    return v.data[row >> 3] >> (row & 7) & 1
-
-
-cdef inline int write_bool_text(const ArrowColumn* v, int64_t row, Output* out) noexcept nogil:
-    if reserve(out, MOST_BYTES):
-        return NO_MEMORY
-    out.p[VALUE_HEAD] = b"t" if stored_bool(v, row) else b"f"
-    return finish(v, out, out.p + VALUE_HEAD + 1)
-
-
-cdef inline int write_bool_binary(const ArrowColumn* v, int64_t row, Output* out) noexcept nogil:
-    if reserve(out, MOST_BYTES):
-        return NO_MEMORY
-    out.p[VALUE_HEAD] = stored_bool(v, row)
-    return finish(v, out, out.p + VALUE_HEAD + 1)

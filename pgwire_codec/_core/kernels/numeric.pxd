@@ -9,29 +9,24 @@ characters that are after the point, and `high` is the largest number that the f
 """
 
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint16_t, uint64_t
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memset
 
 from pgwire_codec._core.kernels.column cimport (
     BINARY, DEFERRED, FINE, NO_NEAREST, OTHER_NEAREST, ColumnBuffers, Kernel, Slice, likely,
     unlikely,
 )
-from pgwire_codec._core.kernels.decimal_float cimport parse_float, parse_special_float
+from pgwire_codec._core.kernels.decimal_float cimport parse_float, parse_special_float, u128
 from pgwire_codec._core.kernels.digits cimport (
-    TENS, are_digits, last_digits_of, number_of, parse_digits, put_back, put_wide, word,
+    TENS, are_digits, last_digits_of, number_of, parse_digits, word,
 )
 from pgwire_codec._core.kernels.numeric_fast cimport fast_binary_decimals, fast_decimals
 from pgwire_codec._core.kernels.numeric_render cimport (
     MAX_DISPLAY_SCALE, NEGATIVE, NUMERIC_HEAD, render_numeric,
 )
-from pgwire_codec._core.kernels.shortest cimport u128
 from pgwire_codec._core.kernels.skeleton cimport (
     FourWords, TwoWords, decode_fixed, tries_fast_path,
 )
-from pgwire_codec._core.kernels.writer cimport (
-    MOST_BYTES, NO_MEMORY, WRITTEN, ArrowColumn, Output, finish, reserve,
-)
-from pgwire_codec._core.wire.primitives cimport load_i16, load_u16, store_bytes, store_u16
-from pgwire_codec._core.wire.tuple_data cimport VALUE_HEAD
+from pgwire_codec._core.wire.primitives cimport load_i16, load_u16
 
 cdef enum:
     LIMBS = 4  # 64-bit words of the widest decimal
@@ -285,92 +280,3 @@ cdef inline void decode_decimal256(
 cdef inline void decode_double(ColumnBuffers* c, const Slice* values, Py_ssize_t n) noexcept nogil:
     cdef int64_t* out = <int64_t*> c.values + c.length
     decode_fixed(c, values, n, out, read_double_text, read_double_binary)
-
-
-# Write.
-
-
-cdef inline int stored_decimal(
-    const ArrowColumn* v, int64_t row, u128* magnitude, bint* negative
-) noexcept nogil:
-    cdef u128 value
-    memcpy(&value, v.data + 16 * row, 16)
-    negative[0] = <bint> (value >> 127)
-    magnitude[0] = -value if negative[0] else value
-    return DEFERRED if v.limit and magnitude[0] >= v.limit else WRITTEN
-
-
-cdef inline int write_decimal_text(const ArrowColumn* v, int64_t row, Output* out) noexcept nogil:
-    cdef uint8_t digits[40]
-    cdef uint8_t* p
-    cdef uint8_t* start
-    cdef uint8_t* end
-    cdef u128 magnitude
-    cdef bint negative
-    cdef int whole
-    if reserve(out, MOST_BYTES + v.scale):
-        return NO_MEMORY
-    if stored_decimal(v, row, &magnitude, &negative):
-        return DEFERRED
-    if magnitude >> 64 == 0:
-        end = digits + 40
-        start = put_back(end, <uint64_t> magnitude)
-    else:
-        start = digits
-        end = put_wide(digits, magnitude)
-    p = out.p + VALUE_HEAD
-    if negative:
-        p[0] = b"-"
-        p += 1
-    whole = <int> (end - start) - v.scale
-    if whole > 0:
-        p = store_bytes(p, start, whole)
-        start += whole
-    else:
-        p[0] = b"0"
-        p += 1
-    if v.scale:
-        p[0] = b"."
-        p += 1
-        while whole < 0:
-            p[0] = b"0"
-            p += 1
-            whole += 1
-        p = store_bytes(p, start, end - start)
-    return finish(v, out, p)
-
-
-cdef inline int write_decimal_binary(const ArrowColumn* v, int64_t row, Output* out) noexcept nogil:
-    """Write sign, weight, scale and groups of four digits, counted from the point."""
-    cdef uint16_t groups[12]  # the last first
-    cdef u128 rest, most = ~(<u128> 0) // 1000
-    cdef uint64_t small
-    cdef bint negative
-    cdef int count = 0, first = 0, after = (v.scale + 3) // 4, pad = 4 * after - v.scale
-    cdef uint8_t* p
-    if reserve(out, MOST_BYTES):
-        return NO_MEMORY
-    if stored_decimal(v, row, &rest, &negative) or rest > most:
-        return DEFERRED  # padding would not fit
-    while pad:
-        rest *= 10
-        pad -= 1
-    while rest >> 64:
-        groups[count] = <uint16_t> (rest % 10000)
-        rest //= 10000
-        count += 1
-    small = <uint64_t> rest
-    while small:
-        groups[count] = <uint16_t> (small % 10000)
-        small //= 10000
-        count += 1
-    while first < count and groups[first] == 0:
-        first += 1
-    p = store_u16(out.p + VALUE_HEAD, <uint16_t> (count - first))
-    p = store_u16(p, <uint16_t> (count - after - 1 if count else 0))
-    p = store_u16(p, NEGATIVE if negative else 0)
-    p = store_u16(p, <uint16_t> v.scale)
-    while count > first:
-        count -= 1
-        p = store_u16(p, groups[count])
-    return finish(v, out, p)

@@ -7,7 +7,7 @@ Of the column, `text_rendering` and `binary_rendering` are what the two forms be
 the buffer that views of rendered values point into.
 """
 
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from pgwire_codec._core.kernels.column cimport (
@@ -19,11 +19,6 @@ from pgwire_codec._core.kernels.numeric_render cimport is_numeric, render_numeri
 from pgwire_codec._core.kernels.skeleton cimport fast_path_fits, tries_fast_path
 from pgwire_codec._core.kernels.utf8 cimport copy_value, is_ascii, is_utf8
 from pgwire_codec._core.kernels.uuids cimport render_uuid
-from pgwire_codec._core.kernels.writer cimport (
-    NO_MEMORY, ArrowColumn, Output, finish, reserve, stored_bytes,
-)
-from pgwire_codec._core.wire.primitives cimport store_bytes
-from pgwire_codec._core.wire.tuple_data cimport VALUE_HEAD
 
 cdef enum:
     INLINE = 12  # bytes that a view contains itself
@@ -326,32 +321,3 @@ cdef inline void decode_views(ColumnBuffers* c, const Slice* values, Py_ssize_t 
         else:
             column_mark(c, i, &values[i], MISSING)
         view += 4
-
-
-# Write; text is written as it is stored.
-
-
-cdef inline int write_bytea_text(const ArrowColumn* v, int64_t row, Output* out) noexcept nogil:
-    cdef const uint8_t* data
-    cdef int64_t length
-    if stored_bytes(v, row, &data, &length) or length > INT32_MAX // 2 - 1:
-        return DEFERRED
-    if reserve(out, VALUE_HEAD + 2 + 2 * length):
-        return NO_MEMORY
-    out.p[VALUE_HEAD] = b"\\"
-    out.p[VALUE_HEAD + 1] = b"x"
-    return finish(v, out, write_hex(data, length, out.p + VALUE_HEAD + 2))
-
-
-cdef inline int write_versioned_binary(
-    const ArrowColumn* v, int64_t row, Output* out
-) noexcept nogil:
-    """Write the text of a jsonb or jsonpath after version 1."""
-    cdef const uint8_t* data
-    cdef int64_t length
-    if stored_bytes(v, row, &data, &length) or length > INT32_MAX - 1:
-        return DEFERRED
-    if reserve(out, VALUE_HEAD + 1 + length):
-        return NO_MEMORY
-    out.p[VALUE_HEAD] = 1
-    return finish(v, out, store_bytes(out.p + VALUE_HEAD + 1, data, length))

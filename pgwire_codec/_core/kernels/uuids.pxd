@@ -1,6 +1,6 @@
 """uuid as 16 bytes, in both forms."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from pgwire_codec._core.kernels.column cimport (
@@ -8,10 +8,6 @@ from pgwire_codec._core.kernels.column cimport (
 )
 from pgwire_codec._core.kernels.digits cimport parse_hex, word, write_hex
 from pgwire_codec._core.kernels.skeleton cimport TwoWords, decode_fixed
-from pgwire_codec._core.kernels.writer cimport (
-    MOST_BYTES, NO_MEMORY, ArrowColumn, Output, finish, reserve,
-)
-from pgwire_codec._core.wire.tuple_data cimport VALUE_HEAD
 
 
 cdef inline Kernel uuid_kernel(ColumnBuffers* c):
@@ -63,7 +59,7 @@ cdef inline void decode_uuid(ColumnBuffers* c, const Slice* values, Py_ssize_t n
     decode_fixed(c, values, n, out, read_uuid_text, read_uuid_binary)
 
 
-# Render and write; the binary form is written as it is stored.
+# Render.
 
 
 cdef inline void render_uuid(const uint8_t* p, uint8_t* out) noexcept nogil:
@@ -74,10 +70,3 @@ cdef inline void render_uuid(const uint8_t* p, uint8_t* out) noexcept nogil:
             out[0] = 0x2D
             out += 1
         out = write_hex(p + at, 1, out)
-
-
-cdef inline int write_uuid_text(const ArrowColumn* v, int64_t row, Output* out) noexcept nogil:
-    if reserve(out, MOST_BYTES):
-        return NO_MEMORY
-    render_uuid(v.data + 16 * row, out.p + VALUE_HEAD)
-    return finish(v, out, out.p + VALUE_HEAD + 36)
