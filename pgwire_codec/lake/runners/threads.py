@@ -6,7 +6,8 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cached_property
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -28,16 +29,21 @@ class Threads:
     def __init__(self, count: int | None = None) -> None:
         self._count = count or _cores()
 
+    @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self._count, "pgwire_codec_lake")
+
     def map(self, task: Callable[[T], R], items: Sequence[T], size: int = 0) -> list[R]:
-        if len(items) < 2:
+        if len(items) < 2 or self._count == 1:
             return [task(item) for item in items]
-        with ThreadPoolExecutor(min(self._count, len(items)), "pgwire_codec_lake") as pool:
-            running = [pool.submit(task, item) for item in items]
-            try:
-                return [future.result() for future in running]
-            except BaseException:  # nothing goes on after an error
-                pool.shutdown(cancel_futures=True)
-                raise
+        running = [self._pool.submit(task, item) for item in items]
+        try:
+            return [future.result() for future in running]
+        except BaseException:  # nothing goes on after an error
+            for future in running:
+                future.cancel()
+            wait(running)
+            raise
 
     def exchange(
         self,
