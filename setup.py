@@ -26,7 +26,6 @@ from setuptools.command.build_ext import build_ext
 CORE = "pgwire_codec/_core"
 #: For POSIX systems only: psycopg2's wheels for Windows keep their libpq to themselves.
 CAPTURE = "pgwire_codec/capture"
-BENCH = "pgwire_codec/bench"
 
 SANITIZE = os.environ.get("PGWIRE_CODEC_SANITIZE", "")
 DEBUG = bool(SANITIZE or os.environ.get("PGWIRE_CODEC_DEBUG"))
@@ -53,7 +52,6 @@ HOT = {
     "pgwire_codec._core.wire.join",
     "pgwire_codec._core.wire.runs",
     "pgwire_codec._core.wire.scan",
-    "pgwire_codec.bench._limit",
     "pgwire_codec.capture.connection._frames",
     "pgwire_codec.capture.snapshot._copy_reader",
 }
@@ -87,7 +85,7 @@ def extension(source: Path) -> Extension:
 
 def extensions() -> list[Extension]:
     """Return the extensions, one for each Cython source, the largest first."""
-    folders = [CORE, BENCH] if sys.platform == "win32" else [CORE, BENCH, CAPTURE]
+    folders = [CORE] if sys.platform == "win32" else [CORE, CAPTURE]
     sources = [source for folder in folders for source in Path(folder).rglob("*.pyx")]
     return [
         extension(source) for source in sorted(sources, key=lambda s: (-s.stat().st_size, s.name))

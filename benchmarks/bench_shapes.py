@@ -7,9 +7,9 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 import pgwire_codec as pgc
 from benchmarks.datasets import SIZES
+from benchmarks.limit import skip_over
 from benchmarks.measure import measure
-from pgwire_codec.bench.run import skip_over
-from pgwire_codec.bench.shapes import Shape, shapes
+from benchmarks.shapes import Shape, shapes
 
 ROUNDS = 5
 NAMES = [each.name for each in shapes(100)]

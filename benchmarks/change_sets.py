@@ -11,11 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 import pgwire_codec as pgc
-from benchmarks import datasets
+from benchmarks import datasets, tables
 from benchmarks.datasets import SIZES, Size
-from pgwire_codec.bench import tables
-from pgwire_codec.bench.encode import encode_rows
-from pgwire_codec.bench.shapes import LSN, XID, bounds
+from benchmarks.encode import encode_rows
+from benchmarks.shapes import LSN, XID, bounds
 
 CACHE = Path(__file__).parent.parent / "build" / "benchmarks"
 

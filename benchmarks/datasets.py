@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pgwire_codec.bench import tables
-from pgwire_codec.bench.tables import (
+from benchmarks import tables
+from benchmarks.tables import (
     BOOL,
     BPCHAR,
     DATE,

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import pgwire_codec as pgc
+from benchmarks import tables
+from benchmarks.encode import encode_rows
 from benchmarks.spark_data import in_transactions, write_log
-from pgwire_codec.bench import tables
-from pgwire_codec.bench.encode import encode_rows
 from pgwire_codec.demo.data import ShopData
 
 _PIECE = 200_000  # rows of lineitem that are made at a time

@@ -63,7 +63,7 @@ FILES = {
     "memory that is new to the process, which the system clears first; smaller calls reuse memory.",
     "shapes": "messages to record batches for input of many shapes, with small transactions, many "
     "tables, tiny calls, or much that is known. Costs are nanoseconds of CPU time a change, call, "
-    "message or subtransaction. `pgwire-codec bench` measures the same.",
+    "message or subtransaction.",
     "targets": "the speed that was aimed at, and the speed measured.",
     "cost": "typed decode of all columns of lineitem in text form, in nanoseconds a row, by the "
     "number of rows.",
@@ -112,15 +112,11 @@ The run's other figures are in CSV files.
 ## Run the benchmarks
 
 ```sh
-pgwire-codec bench        # input of many shapes on your machine, in about a minute
 make bench                # all of the above, in a few minutes
 make bench SIZE=quick     # a fifth of the rows, in about a minute
 make bench-peers          # Rust and Go decoders; needs cargo and go
 make bench-versions BASE=main  # input of many shapes, on another revision and on this one
 ```
-
-`pgwire-codec bench` comes with the package. `--json FILE` writes its figures, and `--compare FILE
-FILE` compares two machines or versions.
 
 The data are made by tpchgen-cli (TPC-H's lineitem and orders) and by `benchmarks/datasets.py`, and
 kept in `build/benchmarks`. The JSON of the run is `build/benchmarks/results.json`.

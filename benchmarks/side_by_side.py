@@ -17,10 +17,10 @@ from statistics import median
 
 import pyarrow as pa
 
+from benchmarks import call_rounds
 from benchmarks.grid import Grid, number
-from pgwire_codec.bench import measure
-from pgwire_codec.bench.run import rounds_of, skip_over
-from pgwire_codec.bench.shapes import Shape, shapes
+from benchmarks.limit import rounds_of, skip_over
+from benchmarks.shapes import Shape, shapes
 
 HERE = Path(__file__).parents[1]
 CHANGES = 100_000
@@ -67,7 +67,7 @@ def _measured(version: Path, shape: Shape) -> list[float]:
     }
     # The current directory is the first that Python imports from.
     done = subprocess.run(
-        [sys.executable, "-c", Path(measure.__file__).read_text("utf-8")],
+        [sys.executable, "-c", Path(call_rounds.__file__).read_text("utf-8")],
         input=pickle.dumps(work),
         stdout=subprocess.PIPE,
         env={**os.environ, "PGWIRE_CODEC_IMPL": "cython"},

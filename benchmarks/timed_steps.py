@@ -11,8 +11,8 @@ import pyarrow as pa
 
 import pgwire_codec as pgc
 from benchmarks.change_sets import ChangeSet
+from benchmarks.limit import skip_columns
 from pgwire_codec._core import implementation as compiled
-from pgwire_codec.bench._limit import skip_columns
 from pgwire_codec.codec.message_array import Messages, to_message_arrays
 from pgwire_codec.reference import implementation as reference
 from pgwire_codec.types import TypeOptions, column_type

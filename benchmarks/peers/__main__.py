@@ -23,7 +23,7 @@ from benchmarks.grid import Grid
 from benchmarks.machine import machine
 from benchmarks.peers.programs import PROGRAMS, NotMeasuredError, Program
 from benchmarks.peers.record_batches import write_messages
-from pgwire_codec.bench.shapes import shapes
+from benchmarks.shapes import shapes
 
 _Input = tuple[str, str]  # form of values, rows of a transaction
 

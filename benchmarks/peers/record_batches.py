@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 import pgwire_codec as pgc
-from pgwire_codec.bench.measure import measure
+from benchmarks.call_rounds import measure
 
 
 def main(path: str, passes: str, size: str) -> None:

@@ -12,7 +12,6 @@ from pgwire_codec.cli.memory import allocator_of_command
 
 #: Commands and their short help. A command's module, of its name, is imported when it is called.
 _COMMANDS: Final = {
-    "bench": "Measure the decoder on this machine, in about a minute.",
     "capture": "Capture a replication slot of a running server into a durable log.",
     "check": "Check that a server is ready for a capture.",
     "compare": "Compare the tables of a mirror with those of the server, with Spark or without it.",

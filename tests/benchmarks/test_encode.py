@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.encode import encode_rows
 from pgwire_codec import reference
-from pgwire_codec.bench.encode import encode_rows
 from tests.support.arrow_columns import example_table
 
 TABLE, ROWS = example_table()

@@ -1,21 +1,18 @@
-"""The shapes of input decode to what their names say, and the command measures and compares."""
+"""The shapes of input decode to what their names say."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+import shutil
 from functools import cache
-from importlib.util import find_spec
 from itertools import islice
-from pathlib import Path
 
 import pytest
 
 import pgwire_codec as pgc
-from pgwire_codec.bench import run as harness
-from pgwire_codec.bench import shapes as bench_shapes
-from pgwire_codec.bench.shapes import Shape, shapes
-from tests.support.commands import run
+from benchmarks import shapes as bench_shapes
+from benchmarks.limit import skip_columns
+from benchmarks.shapes import Shape, shapes
+from pgwire_codec.codec.message_array import to_message_arrays
 from tests.support.implementations import Implementation
 
 # Making the shapes takes a second, for which one process is enough.
@@ -35,10 +32,6 @@ OF_CHANGES = [
     "streamed, 20 transactions open, blocks of 50",
     *(f"{number} tables in one call" for number in ("100", "1,000", "10,000")),
 ]
-compiled = pytest.mark.skipif(
-    pgc.IMPL != "cython" or find_spec("pgwire_codec.bench._limit") is None,
-    reason="compares the compiled core with the reference",
-)
 
 
 @cache
@@ -104,48 +97,8 @@ def test_rolled_back_subtransactions_leave_nothing(codec: Implementation) -> Non
     assert decoded(codec, shape) == (0, 0, 1)
 
 
-def check_command(folder: Path, *options: object) -> int:
-    """Measure with these options, compare the results with themselves; return their number."""
-    path = folder / "run.json"
-    done = run("bench", *options, "--rounds", 2, "--json", path)
-    assert done.exit_code == 0, done.output
-    written = json.loads(path.read_text("utf-8"))
-    assert written["machine"]["implementation"] in ("cython", "python")
-    costs = {each["shape"]: each["cost"] for each in written["results"]}
-    assert "lineitem text, transactions of 1, 10,000 rows a call" in costs
-    assert all(cost["pgwire_codec"] > 0 for cost in costs.values())
-    assert all(0 < cost["limit"] < cost["reference"] for cost in costs.values() if "limit" in cost)
-
-    compared = run("bench", "--compare", path, path)
-    assert compared.exit_code == 0
-    assert compared.stdout.count("1.00") == len(costs)
-    return len(costs)
-
-
-@compiled
-@pytest.mark.thorough
-def test_command_measures_and_compares(tmp_path: Path) -> None:
-    assert check_command(tmp_path, "--changes", 1_000) == len(list(shapes(1_000)))
-
-
-@pytest.mark.slow
-@compiled
-def test_command_measures_and_compares_a_few_shapes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Shapes of both steps, of which the slow decoders get 100 changes."""
-
-    def lineitem(count: int) -> Iterator[Shape]:
-        return islice(bench_shapes._lineitem(count), 2, 3)
-
-    monkeypatch.setattr(bench_shapes, "_MAKERS", (lineitem, bench_shapes._lists))
-    monkeypatch.setattr(harness, "_FEW", 100)
-    assert check_command(tmp_path, "--changes", 1_000) == 3
-
-
-def test_comparison_of_another_file_is_a_wrong_usage(tmp_path: Path) -> None:
-    path = tmp_path / "other.json"
-    path.write_text("{}", "utf-8")
-    done = run("bench", "--compare", str(path), str(path))
-    assert done.exit_code == 2
-    assert "is not a file that --json wrote" in done.output
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_the_limit_skips_all_bytes() -> None:
+    for shape in islice(made().values(), 3):
+        (array,) = to_message_arrays(shape.changes, pgc.Decoder.codec)
+        assert skip_columns(array.data, array.offsets) == array.offsets[-1] - array.offsets[0]

@@ -15,9 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 import pgwire_codec as pgc
-from pgwire_codec.bench import tables
-from pgwire_codec.bench.encode import encode_rows
-from pgwire_codec.bench.tables import Table
+from benchmarks import tables
+from benchmarks.encode import encode_rows
+from benchmarks.tables import Table
 from pgwire_codec.protocol.messages import LogicalMessage
 
 LSN: Final = 0x1_0000_0000
