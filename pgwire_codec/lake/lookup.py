@@ -6,6 +6,7 @@ the key columns are read and matched. Rows that are deleted already do not count
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -16,7 +17,8 @@ import pyarrow.compute as pc
 
 from pgwire_codec.errors import TableError
 from pgwire_codec.lake.comparison import Mask, Numbers
-from pgwire_codec.lake.key_index import KeyCache, KeyIndex
+from pgwire_codec.lake.key_cache import KeyCache
+from pgwire_codec.lake.key_index import KeyIndex
 from pgwire_codec.lake.table_files import DataFile, OpenFile, TableFiles, gather
 from pgwire_codec.lake.vectors import positions_of
 
@@ -136,10 +138,10 @@ class _Search:
     def _hits(self, file: DataFile) -> Iterator[tuple[Numbers, Numbers]]:
         """Yield the same, with rows that are deleted."""
         index = self._index
-        if len(index) <= _FEW_KEYS:
-            keys = _CACHE.get(self._target, file, self._schema, index)
-            if keys is not None:
-                yield index.match_sorted(keys)
+        if len(index) <= _FEW_KEYS and index.is_unique:
+            hits = _CACHE.match(self._target, file, self._schema, index)
+            if hits is not None:
+                yield hits
                 return
         with self._target.open(file) as opened:
             for number, start in enumerate(opened.starts.tolist()):
@@ -183,17 +185,14 @@ class _Filter:
         return self._may_match(statistics.min, statistics.max)
 
     def _may_match(self, lower: Any, upper: Any) -> bool:
-        if self._values is None or self._has_null or lower is None or upper is None:
-            return True
-        if isinstance(lower, str) != pa.types.is_string(self._values.type):
-            return True  # bounds of another type that the column had
         values = self._values
-        if isinstance(lower, str):
-            first = pc.greater_equal(values, lower)
-            return bool(pc.any(pc.and_(first, pc.less_equal(values, upper))).as_py())
-        numbers = values.to_numpy()
-        place = int(np.searchsorted(numbers, lower))
-        return place < len(numbers) and bool(numbers[place] <= upper)
+        if values is None or self._has_null or lower is None or upper is None:
+            return True
+        if isinstance(lower, str) != pa.types.is_string(values.type):
+            return True  # bounds of another type that the column had
+        # Texts of Python are in the order of their bytes in UTF-8, too.
+        place = bisect_left(range(len(values)), lower, key=lambda number: values[number].as_py())
+        return place < len(values) and bool(values[place].as_py() <= upper)
 
 
 def key_text(keys: pa.Table, number: int) -> str:

@@ -16,6 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from pgwire_codec.lake.cache_folder import cache_folder
+
 _LOGGER: Final = logging.getLogger(__name__)
 
 #: Archives that are kept, of 150 MB each: releases of Java and of Spark alternate.
@@ -37,7 +39,7 @@ def archive_options(home: Path, settings: Mapping[str, str]) -> str:
     """
     try:
         return _options(home, settings)
-    except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
+    except (OSError, subprocess.CalledProcessError) as error:
         _LOGGER.info("Java starts without an archive of Spark's classes: %s", error)
         return ""
 
@@ -84,9 +86,7 @@ def _place(home: Path, jars: list[Path]) -> Path:
     files = [home / "release", *jars]
     facts = repr([(str(path), path.stat().st_mtime_ns) for path in files])
     digest = hashlib.sha256(facts.encode()).hexdigest()[:16]
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(cache, "pgwire_codec", "java")
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = cache_folder("java")
     made = sorted(folder.glob("*.jsa"), key=lambda path: -path.stat().st_mtime)
     for old in made[_KEPT:]:
         old.unlink(missing_ok=True)
