@@ -294,6 +294,11 @@ class MirrorRun:
         """Follow the names of relations; return those of tables that are to be planned for it."""
         if self._scope is whole.scope:
             return self._unsure & self._rows.keys()
+        # Rows that were read from the status table are known up to where they say.
+        known = {
+            name: row if self._scope is None or name in self._unsure else self._lifted(row)
+            for name, row in self._rows.items()
+        }
         held = self._held = self._names.held_in(whole.scope)
         self._name_of = {version.relation.oid: name for name, version in held.items()}
         for name, row in self._rows.items():
@@ -307,8 +312,8 @@ class MirrorRun:
             if row.state == SET_ASIDE and row.relation_oid != version.relation.oid:
                 self._rows[name] = row = row.of_another_relation(version.relation.oid)
                 names.add(name)
-            is_known = row.relation_oid == version.relation.oid and row.complete_lsn is not None
-            is_known = is_known and (row.complete_lsn or 0) >= self._log.begin.lsn
+            lsn, is_same = known[name].complete_lsn, row.relation_oid == version.relation.oid
+            is_known = is_same and lsn is not None and lsn >= self._log.begin.lsn
             if row.state == GONE or (row.state in CURRENT and not is_known):
                 names.add(name)
         return names | (self._unsure & self._rows.keys())

@@ -16,6 +16,8 @@ from pgwire_codec import log
 from pgwire_codec.errors import PgwireError, TableError
 from pgwire_codec.lake import mirror_run, mirroring, table_turns
 from pgwire_codec.lake.folder import LocalFolder
+from pgwire_codec.lake.mirror_options import MirrorOptions
+from pgwire_codec.lake.runners.threads import Threads
 from pgwire_codec.lake.tables import delta
 from tests.lake.test_other_writers import TABLES, change, check, states
 from tests.support import build
@@ -294,3 +296,29 @@ def test_the_status_table_cannot_be_written_for_a_time(
     assert not left[0]
     check(local)
     assert states(local) == dict.fromkeys(TABLES, "ok")
+
+
+def test_quiet_tables_and_a_new_one_while_the_log_is_pruned(
+    local: MirrorOf, writer: Writer
+) -> None:
+    """A running mirror knows up to where tables without changes are complete."""
+    change(writer, 1)
+    options = MirrorOptions()
+    run = mirror_run.MirrorRun(local.log, ["*"], local.opened, options, Threads())
+    run.turn(0)
+    for number in (1, 2):
+        writer.commit(build.insert(1, str(number + 1), "0"))
+        writer.flush()
+        run.turn(number)
+    log.prune(local.log, writer.lsn)
+    assert log.Log(local.log).begin.lsn > 20  # the last commit of the others
+    writer.commit(relation(4, build.column("id", "int4", key=True)), build.insert(4, "1"))
+    writer.flush()
+    run.turn(3)
+    run.write_status(is_end=True)
+    assert states(local) == dict.fromkeys((*TABLES, "public.t4"), "ok")
+    writer.commit(build.insert(2, "5", "5"))
+    writer.flush()
+    local.run()
+    assert states(local) == dict.fromkeys((*TABLES, "public.t4"), "ok")
+    assert len(local.rows("public.t2")) == 2
