@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -15,8 +17,12 @@ import pytest
 from pgwire_codec.lake.table_turns import TableTurns
 from tests.support import build
 from tests.support.build import column
-from tests.support.lakehouse import delta_rows
+from tests.support.docs import PAGES, Page
+from tests.support.lakehouse import DELTA, delta_rows, has
 from tests.support.mirrors import ID, MirrorOf, Writer, relation
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 deltalake = pytest.importorskip("deltalake")
 
@@ -193,53 +199,198 @@ class TestRestore:
 
 ROW = pa.table({"id": pa.array([1000], pa.int32()), "v": pa.array([1], pa.int32())})
 
-OTHERS: dict[str, tuple[Callable[[Any], object], str | None]] = {
-    "append": (lambda t: deltalake.write_deltalake(t, ROW, mode="append"), "WRITE"),
-    "overwrite": (lambda t: deltalake.write_deltalake(t, ROW, mode="overwrite"), "WRITE"),
-    "optimize": (lambda t: t.optimize.compact(), None),
-    "z-order": (lambda t: t.optimize.z_order(["id"]), None),
-    "vacuum": (lambda t: t.vacuum(0, dry_run=False, enforce_retention_duration=False), None),
-    "checkpoint": (lambda t: t.create_checkpoint(), None),
-    "property": (
+
+def merge(target: Any) -> None:
+    """Insert a row that the table does not have."""
+    merger = target.merge(ROW, "t.id = s.id", source_alias="s", target_alias="t")
+    merger.when_matched_update_all().when_not_matched_insert_all().execute()
+
+
+def add_column(target: Any) -> None:
+    target.alter.add_columns([deltalake.Field("extra", deltalake.schema.PrimitiveType("integer"))])
+
+
+#: What delta-rs does to a table, with the state of the table afterwards, and the operation that the
+#: state's error names. Each is in the table of docs/howto/mirror.md.
+OTHERS: dict[str, tuple[Callable[[Any], object], str, str]] = {
+    "append": (lambda t: deltalake.write_deltalake(t, ROW, mode="append"), "modified", "WRITE"),
+    "overwrite": (
+        lambda t: deltalake.write_deltalake(t, ROW, mode="overwrite"),
+        "modified",
+        "WRITE",
+    ),
+    "delete": (lambda t: t.delete("id = -1"), "modified", "DELETE"),
+    "update": (lambda t: t.update({"v": "7"}, predicate="id = -1"), "modified", "UPDATE"),
+    "merge": (merge, "modified", "MERGE"),
+    "restore by version": (lambda t: t.restore(1), "ok", ""),
+    "restore by time": (
+        lambda t: t.restore(
+            datetime.fromtimestamp(t.history(2)[-1]["timestamp"] / 1e3, timezone.utc)
+        ),
+        "ok",
+        "",
+    ),
+    "optimize": (lambda t: t.optimize.compact(), "ok", ""),
+    "z-order": (lambda t: t.optimize.z_order(["id"]), "ok", ""),
+    "vacuum": (lambda t: t.vacuum(0, dry_run=False, enforce_retention_duration=False), "ok", ""),
+    "checkpoint": (lambda t: t.create_checkpoint(), "ok", ""),
+    "add column": (add_column, "ok", ""),
+    "set property": (
         lambda t: t.alter.set_table_properties({"delta.logRetentionDuration": "interval 9 days"}),
-        None,
+        "ok",
+        "",
+    ),
+    "add constraint": (
+        lambda t: t.alter.add_constraint({"c": "v > -5"}),
+        "set aside",
+        "checkConstraints",
+    ),
+    "change data feed": (
+        lambda t: t.alter.set_table_properties({"delta.enableChangeDataFeed": "true"}),
+        "set aside",
+        "changeDataFeed",
     ),
 }
+
+#: What removes the cause.
+REMEDIES: dict[str, Callable[[Any], object]] = {
+    "add constraint": lambda t: t.alter.drop_constraint("c"),
+    "change data feed": lambda t: t.alter.set_table_properties(
+        {"delta.enableChangeDataFeed": "false"}
+    ),
+}
+
+#: The same by statements of Spark, of which {t} is the table.
+SPARK: dict[str, tuple[str, str, str]] = {
+    "append": ("INSERT INTO {t} VALUES (1000, 1)", "modified", "WRITE"),
+    "overwrite": ("INSERT OVERWRITE {t} VALUES (1000, 1)", "modified", "WRITE"),
+    "delete": ("DELETE FROM {t} WHERE id = -1", "modified", "DELETE"),
+    "update": ("UPDATE {t} SET v = 7 WHERE id = -1", "modified", "UPDATE"),
+    "merge": (
+        "MERGE INTO {t} t USING (SELECT 1000 AS id, 1 AS v) s ON t.id = s.id"
+        " WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+        "modified",
+        "MERGE",
+    ),
+    "truncate": ("TRUNCATE TABLE {t}", "modified", "TRUNCATE"),
+    "restore by version": ("RESTORE {t} TO VERSION AS OF 1", "ok", ""),
+    "restore by time": ("RESTORE {t} TO TIMESTAMP AS OF '{time}'", "ok", ""),
+    "optimize": ("OPTIMIZE {t}", "ok", ""),
+    "z-order": ("OPTIMIZE {t} ZORDER BY (id)", "ok", ""),
+    "vacuum": ("VACUUM {t} RETAIN 0 HOURS", "ok", ""),
+    "reorg": ("REORG TABLE {t} APPLY (PURGE)", "ok", ""),
+    "add column": ("ALTER TABLE {t} ADD COLUMN extra int", "ok", ""),
+    "set property": (
+        "ALTER TABLE {t} SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 9 days')",
+        "ok",
+        "",
+    ),
+    "add constraint": (
+        "ALTER TABLE {t} ADD CONSTRAINT c CHECK (v > -5)",
+        "set aside",
+        "checkConstraints",
+    ),
+    "change data feed": (
+        "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
+        "set aside",
+        "changeDataFeed",
+    ),
+}
+
+
+def make_rows(made: MirrorOf, writer: Writer) -> None:
+    """Mirror three turns, of which the later ones mark rows in deletion vectors."""
+    for number in (1, 2, 3):
+        change(writer, number)
+        if number > 1:
+            writer.commit(build.update(1, build.row(str(1 - number), "3")))
+            writer.flush()
+        made.run("public.t1")
+
+
+def check_state(made: MirrorOf, writer: Writer, name: str, state: str, text: str) -> None:
+    """Check the state of a table after what another program did, and after two more turns.
+
+    Then do what the docs say about it.
+    """
+    for number in (4, 5):
+        if number == 5:  # what was seen once is known without its commit
+            target = table(made)
+            if state != "set aside":
+                target.create_checkpoint()
+                for commit in (made.lake / "public/t1/_delta_log").glob("*.json"):
+                    if int(commit.stem) < target.version():
+                        commit.unlink()
+        change(writer, number)
+        writer.commit(build.update(1, build.row("-1", str(number))))
+        writer.flush()
+        made.run("public.t1")
+        row = made.status()["public.t1"]
+        assert row["state"] == state, row["error"]
+        if state == "ok":
+            assert row["error"] is None
+            rows = [{"id": each["id"], "v": each["v"]} for each in made.rows("public.t1")]
+            assert rows == made.expected("public.t1")
+        else:
+            assert text in row["error"]
+            assert row["hint"]
+    if state == "modified":
+        assert "log add-table --table public.t1" in row["hint"]
+        # A truncate, as at the beginning of a copy, makes it right again.
+        writer.commit(build.truncate(1), build.insert(1, "5", "5"))
+        writer.flush()
+    elif state == "set aside":
+        REMEDIES[name](table(made))
+        made.resume("public.t1")
+    made.run("public.t1")
+    assert states(made) == {"public.t1": "ok"}
+    rows = [{"id": each["id"], "v": each["v"]} for each in made.rows("public.t1")]
+    assert rows == made.expected("public.t1")
 
 
 class TestOtherPrograms:
     """Rows that they change are no rows of the server's."""
 
     @pytest.mark.parametrize("name", OTHERS)
-    def test_each(self, local: MirrorOf, writer: Writer, name: str) -> None:
-        act, operation = OTHERS[name]
-        for number in (1, 2):
-            change(writer, number)
-            local.run(write_mode="copy-on-write")
+    def test_delta_rs(self, local: MirrorOf, writer: Writer, name: str) -> None:
+        act, state, operation = OTHERS[name]
+        make_rows(local, writer)
         act(table(local))
         version = table(local).version()
-        for number in (3, 4):
-            if number == 4:  # what was seen once is known without its commit
-                table(local).create_checkpoint()
-                for commit in (local.lake / "public/t1/_delta_log").glob("*.json"):
-                    if int(commit.stem) < table(local).version():
-                        commit.unlink()
-            change(writer, number)
-            local.run()
-            row = local.status()["public.t1"]
-            if operation is None:
-                assert (row["state"], row["error"]) == ("ok", None)
-                check(local)
-            else:
-                assert row["state"] == "modified"
-                assert row["error"].endswith(f"rows: {operation} in version {version}")
-                assert "log add-table --table public.t1" in row["hint"]
-        # A truncate, as at the beginning of a copy, makes it right again.
-        writer.commit(build.truncate(1), build.insert(1, "5", "5"))
-        writer.flush()
-        local.run()
-        assert states(local) == dict.fromkeys(TABLES, "ok")
-        assert local.rows("public.t1") == [{"id": 5, "v": 5}]
+        is_modified = state == "modified"
+        text = f"rows: {operation} in version {version}" if is_modified else operation
+        check_state(local, writer, name, state, text)
+
+    @pytest.mark.slow
+    @pytest.mark.thorough
+    @pytest.mark.parametrize("name", SPARK)
+    def test_spark(self, local: MirrorOf, writer: Writer, spark: SparkSession, name: str) -> None:
+        if not has(DELTA):
+            pytest.skip("needs Delta's jars, which Maven fetches for Spark 4.1 and 4.2")
+        spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+        statement, state, operation = SPARK[name]
+        make_rows(local, writer)
+        path = local.lake / "public" / "t1"
+        milliseconds = table(local).history(2)[-1]["timestamp"]
+        time = datetime.fromtimestamp(milliseconds / 1e3, timezone.utc)
+        target = f"delta.`{path}`"
+        # Spark's VACUUM does not know vectors that are in the commits.
+        fails = pytest.raises(Exception, match="MatchError") if name == "vacuum" else nullcontext()
+        with fails:
+            spark.sql(statement.format(t=target, time=time.isoformat(timespec="milliseconds")))
+        check_state(local, writer, name, state, operation)
+
+    def test_the_docs_have_each_operation(self) -> None:
+        page = Page(PAGES / "howto" / "mirror.md").text
+        rows = re.findall(r"^\| (.+?) \| (delta-rs|Spark|delta-rs, Spark) \| `(.+?)`", page, re.M)
+        for program, operations in (("delta-rs", OTHERS), ("Spark", SPARK)):
+            documented = {
+                name: state
+                for names, programs, state in rows
+                if program in programs
+                for name in names.split(", ")
+            }
+            assert documented == {name: row[1] for name, row in operations.items()}
 
     def test_between_plan_and_commit(
         self, local: MirrorOf, writer: Writer, monkeypatch: pytest.MonkeyPatch
