@@ -168,7 +168,7 @@ MONITOR_ERRORS: Final = _of_capture(
 MIRROR_ACTIVE: Final = _of_mirror("active", "gauge", "", "1 while the mirror runs, else 0.")
 MIRROR_BATCHES: Final = _of_mirror("batches", "counter", "{batch}", "Micro-batches applied.")
 MIRROR_LSN: Final = _of_mirror(
-    "lsn", "gauge", "{byte}", "Commit LSN up to which all tables in the state ok are whole."
+    "lsn", "gauge", "{byte}", "Commit LSN up to which all tables are complete that do not fail."
 )
 LOG_LSN: Final = _of_mirror(
     "log.lsn", "gauge", "{byte}", "Commit LSN of the last transaction in the log."
@@ -183,8 +183,8 @@ TABLE_STATE: Final = _of_mirror(
     "table.state",
     "gauge",
     "",
-    "1 for the table's present state: ok, incomplete, set aside, resuming, replaying or gone; 0 "
-    "for the others.",
+    "1 for the table's present state: ok, incomplete, modified, retrying, set aside, resuming, "
+    "replaying or gone; 0 for the others.",
     "table",
     "state",
 )
@@ -202,7 +202,7 @@ TABLE_DEAD_LETTERS: Final = _of_mirror(
     "table",
 )
 TABLE_LSN: Final = _of_mirror(
-    "table.lsn", "gauge", "{byte}", "Commit LSN up to which the table is whole.", "table"
+    "table.lsn", "gauge", "{byte}", "Commit LSN up to which the table is complete.", "table"
 )
 TABLE_LAG_BYTES: Final = _of_mirror(
     "table.lag.bytes",
