@@ -17,8 +17,8 @@ Examples:
   pgwire-codec status --json shop.toml
 
 The exit status is 0 if all is well; 3 if a part cannot be read now, such as a server that is down,
-or if a table is incomplete, modified, tried again or not up to date; 4 if the slot is lost or
-missing, or a table is set aside. The highest one counts.
+or if a table is incomplete, modified, tried again, or lacks changes that the log has had for a
+minute; 4 if the slot is lost or missing, or a table is set aside. The highest one counts.
 """
 
 
