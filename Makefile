@@ -13,6 +13,7 @@ PROMOTIONS ?= 20
 HOURS ?= 1
 MIRROR_KILLS ?= 30
 TRIALS ?= 1
+PAIR_SECONDS ?= 60
 BASE ?= main
 VERSION ?= next
 JOBS ?= 3
@@ -87,9 +88,9 @@ test-spark: venv ## run Spark's tests on another release: SPARK=3.5, 4.0, 4.1, 4
 test-postgresql: venv ## run the tests of capturing on another major: MAJOR=12 to 19
 	./tools/test-postgresql $(BIN)/python $(MAJOR)
 
-crash: venv ## kill captures and mirrors, restart servers, promote standbys (RUNS=100 RESTARTS=20 PROMOTIONS=20 MIRROR_KILLS=30 TRIALS=1)
+crash: venv ## kill captures and mirrors, restart servers, promote standbys (RUNS=100 RESTARTS=20 PROMOTIONS=20 MIRROR_KILLS=30 TRIALS=1 PAIR_SECONDS=60)
 	$(BIN)/python -m tests.crash --kills $(RUNS) --restarts $(RESTARTS) --promotions $(PROMOTIONS) \
-		--mirror-kills $(MIRROR_KILLS) --trials $(TRIALS)
+		--mirror-kills $(MIRROR_KILLS) --trials $(TRIALS) --pairs $(PAIR_SECONDS)
 
 soak: venv ## run capture and mirror under load and faults, compare them, record memory (HOURS=1 SEED=…)
 	$(BIN)/python -m tests.soak --hours $(HOURS) $(if $(SEED),--seed $(SEED))

@@ -19,6 +19,8 @@ from pgwire_codec.demo.server import EmbeddedServer
 from tests.crash.harness import Interruption, Outcome, run
 from tests.crash.mirror_kills import MirrorOutcome
 from tests.crash.mirror_kills import run as mirror_run
+from tests.crash.mirror_pairs import PAIRS, PairOutcome
+from tests.crash.mirror_pairs import run as pair_run
 from tests.crash.promotions import run as promotions_run
 from tests.crash.trial import TrialOutcome
 from tests.crash.trial import run as trial_run
@@ -31,7 +33,7 @@ _MIRROR_KILLS = 6  # of the mirror of one log, one after the other
 _TRIAL_KILLS = (48, 20)  # of the capture, and of the mirror
 
 #: A run in a folder, with a seed.
-_Run = Callable[[Path, int], Outcome | MirrorOutcome | TrialOutcome]
+_Run = Callable[[Path, int], Outcome | MirrorOutcome | TrialOutcome | PairOutcome]
 
 
 def main() -> int:
@@ -41,15 +43,18 @@ def main() -> int:
     parser.add_argument("--promotions", type=int, default=0, help="promotions of a standby")
     parser.add_argument("--mirror-kills", type=int, default=0, help="kills of a mirror's driver")
     parser.add_argument("--trials", type=int, default=0, help="runs of 28 tables, 48 and 20 kills")
+    parser.add_argument("--pairs", type=float, default=0, help="seconds of each pair of mirrors")
+    parser.add_argument("--pair", action="append", default=[], help="local,spark: not all pairs")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30), help="of the first")
     asked = parser.parse_args()
     kinds: list[Interruption] = ["kill"] * asked.kills
     kinds += [("fast", "immediate")[number % 2] for number in range(asked.restarts)]
+    pairs = [pair for pair in PAIRS if not asked.pair or ",".join(pair) in asked.pair]
     failed = []
     totals: Counter[str] = Counter()
     started = time.monotonic()
     with ExitStack() as stack:
-        servers = _Servers(stack)
+        servers = _Servers(stack, asked.pairs)
         runs: list[tuple[str, _Run]] = [
             *((kind, partial(servers.interrupt, kind)) for kind in kinds),
             *(
@@ -61,6 +66,12 @@ def main() -> int:
                 for kills in _chains(asked.mirror_kills, _MIRROR_KILLS)
             ),
             *[("trial", servers.try_all)] * asked.trials,
+            *(
+                (f"{'+'.join(pair)}{' history' * history}", partial(servers.pair, pair, history))
+                for history in (False, True)
+                for pair in pairs
+                if asked.pairs
+            ),
         ]
         for number, (kind, one) in enumerate(runs):
             seed = asked.seed + number
@@ -98,8 +109,9 @@ def _chains(count: int, length: int) -> Iterator[int]:
 class _Servers:
     """Servers of each major, started when they are needed."""
 
-    def __init__(self, stack: ExitStack) -> None:
+    def __init__(self, stack: ExitStack, pair_seconds: float) -> None:
         self._stack = stack
+        self._pair_seconds = pair_seconds
         self._started: dict[int, EmbeddedServer] = {}
 
     def interrupt(self, kind: Interruption, folder: Path, seed: int) -> Outcome:
@@ -113,6 +125,10 @@ class _Servers:
     def try_all(self, folder: Path, seed: int) -> TrialOutcome:
         with database(self._of(seed)) as made:
             return trial_run(made, folder, seed, *_TRIAL_KILLS)
+
+    def pair(self, kinds: tuple[str, str], history: bool, folder: Path, seed: int) -> PairOutcome:
+        with database(self._of(seed)) as made:
+            return pair_run(made, folder, seed, kinds, self._pair_seconds, history)
 
     def _of(self, seed: int) -> EmbeddedServer:
         major = _major(seed)

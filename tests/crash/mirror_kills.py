@@ -1,4 +1,8 @@
-"""One run: a mirror that is killed under a workload, and the checks of its lake."""
+"""One run: a mirror that is killed under a workload, and the checks of its lake.
+
+In most runs, a second mirror writes the same tables meanwhile, which are restored to earlier
+versions between two kills.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +22,8 @@ from pgwire_codec.log import LsnFile, Retention, retain
 from tests.crash.harness import COMMAND, random_options
 from tests.crash.lake_checks import Lake
 from tests.crash.mirror_workload import SETUP, MirrorWorkload
+from tests.crash.restores import restore, wait_for_changes
+from tests.soak.services import Service
 from tests.support.log_captures import capture_into, running
 from tests.support.processes import kill_tree
 from tests.support.servers import Database
@@ -24,6 +31,9 @@ from tests.support.servers import Database
 _SEGMENT_BYTES = 50_000
 
 _LIMIT = 1200.0  # seconds for a first micro-batch, or for the end of a process
+
+_SECOND = 0.7  # part of the runs that have a second mirror
+_RESTORED = ("keyed", "bag", "moved", "journal")  # others are replaced by new tables of their names
 
 #: Spark's error on a machine that is so busy that a Python process takes 10 s to start.
 _TOO_BUSY = "Python worker failed to connect back"
@@ -43,6 +53,8 @@ class MirrorOutcome:
 
     mirror_kills: int
     without_checkpoint: int  # kills after which the mirror begins without it
+    second: int  # 1 if a second mirror was there
+    restores: int  # of tables, to earlier versions
     pruned: int  # segments of the log
     transactions: int
     commits: int  # of the lake's tables, with changes
@@ -53,32 +65,46 @@ class MirrorOutcome:
 def run(made: Database, folder: Path, seed: int, kills: int) -> MirrorOutcome:
     """Kill the mirror so many times, with all that is random from the seed.
 
-    After the first of three kills, the checkpoint is removed. After the third one, the log is
-    pruned up to the LSN that the mirror has recorded.
+    After the first of three kills, the checkpoint is removed. After the second one, a table is
+    restored if there is a second mirror. After the third one, the log is pruned up to the LSN that
+    the mirrors have recorded.
     """
-    chance, pruned, forgotten = random.Random(seed), 0, 0
+    chance, pruned, forgotten, restores = random.Random(seed), 0, 0, 0
     made.execute(*SETUP)
     options = random_options(chance) | {"segments": SegmentOptions(segment_bytes=_SEGMENT_BYTES)}
+    has_second = chance.random() < _SECOND
     capture = capture_into(made, folder / "log", snapshot=True, **options)
     mirror = Mirror(folder, chance)
-    with running(capture) as failed:
+    with running(capture) as failed, ExitStack() as stack:
         while capture.status.state != "streaming":
             assert not failed, failed
             time.sleep(0.05)
+        if has_second:
+            second = Service("second", mirror.second(), folder, print)
+            stack.callback(second.end)
         with MirrorWorkload(made, seed) as workload:
             for number in range(kills):
                 mirror.run_and_kill()
                 if number % 3 == 0:
                     forgotten += mirror.forget()
+                if number % 3 == 1 and has_second:
+                    table = restore(mirror.lake, folder / "log", chance, _RESTORED)
+                    if table is not None:
+                        wait_for_changes(table, _LIMIT, second.check)
+                        restores += 1
                 if number % 3 == 2:
                     pruned += mirror.prune()
+        if has_second:
+            second.stop(_LIMIT)
     assert not failed, failed
     capture.run(until_lsn="now")
     faults = [*mirror.finish(), *mirror.compare(made.dsn)]
-    lake = Lake(mirror.lake)
+    lake = Lake(mirror.lake, has_second=has_second)
     return MirrorOutcome(
         mirror_kills=kills,
         without_checkpoint=forgotten,
+        second=int(has_second),
+        restores=restores,
         pruned=pruned,
         transactions=workload.committed,
         commits=sum(map(len, lake.applied.values())),
@@ -93,6 +119,7 @@ class Mirror:
     def __init__(self, folder: Path, chance: random.Random) -> None:
         self.lake = folder / "lake"
         self.checkpoint = folder / "checkpoint"
+        self._second = folder / "second"  # there with a second mirror
         self._log = folder / "log"
         self._printed = folder / "printed"
         self._chance = chance
@@ -138,11 +165,18 @@ class Mirror:
         return existed
 
     def prune(self) -> int:
-        """Remove segments that the mirror has; return their number."""
-        recorded = self.checkpoint / "lsn"
-        if not recorded.exists():  # it was killed before its first micro-batch
+        """Remove segments that the mirrors have; return their number."""
+        folders = [self.checkpoint, *self._second.parent.glob(self._second.name)]
+        recorded = [folder / "lsn" for folder in folders]
+        if not all(file.exists() for file in recorded):  # killed before its first micro-batch
             return 0
-        return len(retain(self._log, Retention(consumers=(LsnFile(recorded),))))
+        return len(retain(self._log, Retention(consumers=tuple(map(LsnFile, recorded)))))
+
+    def second(self) -> list[str]:
+        """Return the command of another mirror into the same lake, without Spark."""
+        self._second.mkdir()
+        checkpoint = ["--checkpoint", str(self._second)]
+        return self._command("mirror", "--runner", "local", "--every", "0.3 seconds", *checkpoint)
 
     def finish(self) -> list[str]:
         """Apply what is left in the log; return the fault if that fails."""

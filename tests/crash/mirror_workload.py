@@ -28,15 +28,17 @@ _FIRST_OF_MANY = 100_000
 class MirrorWorkload:
     """Changes by one session, until the ``with`` block ends.
 
-    ``committed`` counts its transactions.
+    ``committed`` counts its transactions. ``replaces``: also tables by others of their names.
     """
 
-    def __init__(self, made: Database, seed: int) -> None:
+    def __init__(self, made: Database, seed: int, *, replaces: bool = True) -> None:
         self.committed = 0
         self._made = made
         self._random = Random(seed)
         self._changes = mirrored_server.Changes(made, seed)
+        self._replaces = replaces
         self._columns: list[tuple[str, str]] = []
+        self._narrow: list[tuple[str, str]] = []  # columns of a type that can become wider
         self._number = 0
         self._tables = 0
         self._stopping = threading.Event()
@@ -62,8 +64,9 @@ class MirrorWorkload:
                 self._execute(f"INSERT INTO journal VALUES ('x', {self.committed % 100})")
                 if self._random.random() < 0.15:
                     kinds: list[Any] = [self._add, self._drop, self._identity, self._many]
-                    kinds += [self._create, self._replace]
-                    self._random.choices(kinds, [4, 2, 1, 2, 1, 0.5])[0]()
+                    kinds += [self._widen, self._create, self._replace]
+                    weights = [4, 2, 1, 2, 2, 1, 0.5 * self._replaces]
+                    self._random.choices(kinds, weights)[0]()
         except Exception as error:  # noqa: BLE001  (raised by the workload)
             self._failed = error
 
@@ -85,6 +88,8 @@ class MirrorWorkload:
         table, number = self._random.choice(list(TABLES)), self._next()
         kind = self._random.choice(["int", "text", "numeric(8, 3)", "timestamptz", "int[]"])
         self._columns.append((table, f"c{number}"))
+        if kind == "int":
+            self._narrow.append((table, f"c{number}"))
         value = {"timestamptz": "now()", "int[]": "'{1,NULL}'"}.get(kind, f"'{number}'")
         self._execute(
             f"ALTER TABLE {table} ADD COLUMN c{number} {kind}",
@@ -95,7 +100,16 @@ class MirrorWorkload:
         if self._columns:
             place = self._random.randrange(len(self._columns))
             table, column = self._columns.pop(place)
+            self._narrow = [each for each in self._narrow if each != (table, column)]
             self._execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+
+    def _widen(self) -> None:
+        if self._narrow:
+            table, column = self._narrow.pop()
+            self._execute(
+                f"ALTER TABLE {table} ALTER COLUMN {column} TYPE bigint",
+                f"UPDATE {table} SET {column} = {1 << 40} WHERE length(v::text) = 1",
+            )
 
     def _identity(self) -> None:
         identity = self._random.choice(["USING INDEX code", "DEFAULT", "FULL"])
@@ -123,4 +137,5 @@ class MirrorWorkload:
     def _replace(self) -> None:
         """Replace a table by another one of the same name."""
         self._columns = [each for each in self._columns if each[0] != "pairs"]
+        self._narrow = [each for each in self._narrow if each[0] != "pairs"]
         self._execute("DROP TABLE pairs", f"CREATE TABLE pairs ({TABLES['pairs']}, other uuid)")

@@ -120,7 +120,7 @@ def run(
         capture.stop(_LIMIT)
         faults = [*commands.finish(), *writers.faults]
         lake = folder / "lake"
-        status = {row["table"]: row for row in _target_rows(lake / "_mirror")}
+        status = {row["table"]: row for row in target_rows(lake / "_mirror")}
         names = {_spelled(table): table for table in tables}
         faults += [f"{name}: no status" for name in names.keys() - status.keys()]
         current = {name: row for name, row in status.items() if name in names}
@@ -329,7 +329,7 @@ def _differences(made: Database, table: str, path: Path, status: dict[str, Any])
         f" ON t.oid = a.atttypid WHERE a.attrelid = '{table}'::regclass AND a.attnum > 0"
         f" AND NOT a.attisdropped{published} ORDER BY a.attnum"
     )
-    rows = _target_rows(path)
+    rows = target_rows(path)
     present = set(rows[0]) if rows else set()
     compared = [column for column in columns if column[0] not in lacking]
     if rows and (unknown := [name for name, _, _ in compared if name not in present]):
@@ -342,9 +342,9 @@ def _differences(made: Database, table: str, path: Path, status: dict[str, Any])
     selected = ", ".join(_expression(*column) for column in compared)
     names = [name for name, _, _ in compared]
     server = Counter(
-        tuple(map(_normal, row)) for row in made.query(f"SELECT {selected} FROM {table}")
+        tuple(map(normal, row)) for row in made.query(f"SELECT {selected} FROM {table}")
     )
-    target = Counter(tuple(_normal(row.get(name)) for name in names) for row in rows)
+    target = Counter(tuple(normal(row.get(name)) for name in names) for row in rows)
     for row, count in list((server - target).items())[:3]:
         yield f"{state}, lacks {count} of {names} {str(row)[:300]}"
     for row, count in list((target - server).items())[:3]:
@@ -360,20 +360,21 @@ def _expression(name: str, kind: str, modifier: int) -> str:
     return f'CASE WHEN "{name}" IS NOT NULL THEN format(\'%s\', "{name}") END'
 
 
-def _normal(value: Any) -> Any:
+def normal(value: Any) -> Any:
     """Return a value that is equal if it is the same, NaN and -0.0 included."""
     if isinstance(value, float):
         return repr(value)
     if isinstance(value, (memoryview, bytes)):
         return bytes(value)
     if isinstance(value, list):
-        return tuple(map(_normal, value))
+        return tuple(map(normal, value))
     if isinstance(value, datetime) and value.tzinfo is not None:
         return value.astimezone(timezone.utc)
     return value
 
 
-def _target_rows(path: Path) -> list[dict[str, Any]]:
+def target_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a Delta table; none if it does not exist."""
     if not (path / "_delta_log").exists():
         return []
     query = QueryBuilder().register("t", DeltaTable(str(path)))

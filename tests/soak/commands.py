@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.crash.harness import COMMAND
-from tests.soak.faults import MIN_FREE
+from tests.soak.plan import MIN_FREE
 from tests.support.proxy import Proxy
 from tests.support.servers import Database
 
@@ -53,10 +53,15 @@ class Commands:
             *(["--binary"] if self.options["binary"] else []),
         ]
 
-    def mirror(self) -> list[str]:
+    @property
+    def lake(self) -> Path:
+        """Folder of the mirror's tables."""
+        return self.folder / "lake"
+
+    def mirror(self, checkpoint: str = "checkpoint") -> list[str]:
         return [
             *self._of_lake("mirror"),
-            *("--checkpoint", str(self.folder / "checkpoint")),
+            *("--checkpoint", str(self.folder / checkpoint)),
             *("--conf", "spark.driver.memory=1g"),
             # Touched at the start, so that the memory shows what grows beside the heap. A leak in
             # the heap ends the process.
@@ -69,5 +74,5 @@ class Commands:
     def _of_lake(self, name: str) -> list[str]:
         return [
             *(sys.executable, "-c", COMMAND, name, "--json", "--log", str(self.log)),
-            *("--to", f"delta:{self.folder / 'lake'}"),
+            *("--to", f"delta:{self.lake}"),
         ]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from tests.soak.plan import Plan
+from tests.crash.restores import restore, wait_for_changes
+from tests.soak.commands import Commands
+from tests.soak.plan import MIN_FREE, Plan
 from tests.soak.schema_changes import SchemaChanges
 from tests.soak.services import Service
 from tests.support.proxy import Proxy
@@ -15,8 +18,10 @@ from tests.support.servers import Database
 from tests.support.small_disk import SmallDisk
 from tests.support.standbys import Cluster
 
-#: Free bytes below which the capture waits.
-MIN_FREE = 32 << 20
+#: Seconds in which a mirror notices a restore, and is at the log's end again.
+_MIRROR_SECONDS = 600.0
+
+_RESTORED = ("accounts", "notes", "pgbench_tellers")
 
 
 @dataclass
@@ -29,6 +34,7 @@ class Faults:
     made: Database
     proxies: list[Proxy]
     schema: SchemaChanges
+    commands: Commands
     capture: Service
     mirror: Service | None
     disk: SmallDisk | None
@@ -47,6 +53,8 @@ class Faults:
             "network reset": self._reset,
             "network cut": self._cut,
             "schema change": self.schema.apply,
+            "second mirror": self._mirror_twice,
+            "restore": self._restore,
         }
         return by_kind[kind]()
 
@@ -116,3 +124,23 @@ class Faults:
         for proxy in self.proxies:
             proxy.cutting.clear()
         return held
+
+    def _mirror_twice(self) -> str:
+        """Run a mirror into the same lake, again and again."""
+        end, count = time.monotonic() + self.plan.hold(), 0
+        while count == 0 or time.monotonic() < end:
+            command = [*self.commands.mirror("second"), "--once", "--runner", "local"]
+            done = subprocess.run(command, capture_output=True, text=True)
+            assert done.returncode == 0, f"status {done.returncode}: {done.stderr}"
+            count += 1
+        return f"{count} times"
+
+    def _restore(self) -> str:
+        """Restore a table, and wait until the mirror has applied the changes since then."""
+        assert self.mirror is not None
+        table = restore(self.commands.lake, self.commands.log, self.chance, _RESTORED)
+        if table is None:
+            return "nothing, since the log lacks the changes"
+        begun = time.monotonic()
+        wait_for_changes(table, _MIRROR_SECONDS, self.mirror.check)
+        return f"of {table.name}, changes applied again after {time.monotonic() - begun:.1f} s"

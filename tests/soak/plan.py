@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
+#: Free bytes below which the capture waits.
+MIN_FREE = 32 << 20
+
 #: Faults that end a process.
 KILLS = ("kill capture", "kill mirror", "full disk")
 #: Faults that a process has to survive.
@@ -18,7 +21,11 @@ OTHERS = (
     "network cut",
     "schema change",
     "schema change",
+    "second mirror",
+    "restore",
 )
+#: Those that need a mirror.
+MIRROR_FAULTS = {"kill mirror", "second mirror", "restore"}
 #: Those that need a small disk.
 DISK_FAULTS = {"full disk", "nearly full disk"}
 #: Part of the soak in which processes are killed. After it, the memory of those that are left is

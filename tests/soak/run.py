@@ -16,7 +16,7 @@ from tests.soak.commands import Commands
 from tests.soak.faults import Faults
 from tests.soak.load import Load, create_tables
 from tests.soak.log_follower import LogFollower
-from tests.soak.plan import DISK_FAULTS, Plan
+from tests.soak.plan import DISK_FAULTS, MIRROR_FAULTS, Plan
 from tests.soak.recorder import Recorder
 from tests.soak.schema_changes import SchemaChanges
 from tests.soak.services import Service
@@ -83,7 +83,7 @@ class Soak:
         self._seed = seed
         self._say = say
         if not has_mirror:
-            without = (*without, "kill mirror")
+            without = (*without, *MIRROR_FAULTS)
         self._has_mirror = has_mirror
         self._plan = Plan(Random(f"{seed} plan"), seconds, without)
         self._has_disk = not set(without) >= DISK_FAULTS
@@ -165,7 +165,7 @@ class Soak:
         schema = SchemaChanges(self._made.dsn, chance)
         faults = Faults(
             chance, self._plan, self._pair, self._made, self._proxies, schema,
-            self._services["capture"], mirror, self._disk,
+            self.commands, self._services["capture"], mirror, self._disk,
         )  # fmt: skip
         begun = time.monotonic()
         is_first = True
