@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -17,6 +18,8 @@ from typing import Any
 import pytest
 
 from pgwire_codec.cli.memory import settings_of_workers
+from pgwire_codec.lake import mirroring
+from pgwire_codec.lake.folder import LocalFolder
 from pgwire_codec.log import Log
 from pgwire_codec.log.consumers import parse_consumer
 from tests.support import build
@@ -76,6 +79,35 @@ def test_without_spark(tmp_path: Path) -> None:
     assert rows(tmp_path, "t1") == [{"id": 1}, {"id": 2}]
 
 
+def test_a_table_that_is_tried_again_in_vain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until --once gives up: the exit status, and what to do."""
+    pytest.importorskip("deltalake")
+    writer = Writer(tmp_path)
+    writer.commit(relation(1, ID), build.insert(1, "1"), relation(2, ID), build.insert(2, "1"))
+    writer.flush()
+    method = LocalFolder.writer
+
+    def fail(self: LocalFolder, path: str) -> Any:
+        if self.uri.endswith("t1"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return method(self, path)
+
+    monkeypatch.setattr(LocalFolder, "writer", fail)
+    monkeypatch.setattr(mirroring, "_PATIENCE_SECONDS", 0.0)
+    result = run("mirror", "--runner", "local", "--log", tmp_path / "log", "--to",
+                 f"delta:{tmp_path / 'lake'}", "--once")  # fmt: skip
+    assert result.exit_code == 4
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    states = {line["table"]: (line["state"], line["error"]) for line in lines}
+    assert states["public.t2"] == ("ok", None)
+    assert states["public.t1"][0] == "retrying"
+    assert "Input/output error" in states["public.t1"][1]
+    assert "Error: 1 table set aside or not complete: public.t1" in result.stderr
+    assert "hint: Their errors are in the table _mirror of the target." in result.stderr
+
+
 @pytest.mark.slow
 def test_a_value_that_the_column_cannot_hold(tmp_path: Path) -> None:
     """The line has the value, its column and key, and the option for such values."""
@@ -88,7 +120,7 @@ def test_a_value_that_the_column_cannot_hold(tmp_path: Path) -> None:
     for fact in ("infinity", "due", "id", "7"):
         assert fact in line["error"]
     assert "--unrepresentable" in line["hint"]
-    assert "Error: 1 table set aside: public.t1" in errors
+    assert "Error: 1 table set aside or not complete: public.t1" in errors
     options = ("--runner", "local", "--resume", "public.t1", "--unrepresentable", "null")
     status, [line], _ = mirrored(tmp_path, *options)
     assert (status, line["state"], line["hint"]) == (0, "ok", None)
@@ -117,7 +149,10 @@ def test_tables_are_mirrored_set_aside_and_resumed(tmp_path: Path) -> None:
     writer.flush()
     status, lines, errors = mirrored(tmp_path, "--on-schema-change", "fail")
     assert status == 4
-    assert "Error: 1 table set aside: public.t1\nhint: Their errors are in the" in errors
+    assert (
+        "Error: 1 table set aside or not complete: public.t1\nhint: Their errors are in the"
+        in errors
+    )
     assert [each["error"] for each in lines] == [
         "the table's columns changed: add column v string",
         None,

@@ -6,12 +6,21 @@ import json
 import shlex
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pgwire_codec.cli import PERMANENT, RETRY
 from pgwire_codec.lake.lakehouse import Lake
-from pgwire_codec.lake.status import RESUMING, SET_ASIDE, TableStatus
+from pgwire_codec.lake.status import (
+    GONE,
+    INCOMPLETE,
+    MODIFIED,
+    RESUMING,
+    RETRYING,
+    SET_ASIDE,
+    TableStatus,
+)
 from tests.support import build
 from tests.support.commands import run
 from tests.support.mirrors import ID, Writer, relation
@@ -99,6 +108,35 @@ def test_tables_that_lack_changes_have_a_command(path: Path) -> None:
     wrong = run(*shlex.split(first))
     assert wrong.exit_code == PERMANENT
     assert "table public.t 1 is not set aside" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("fields", "exit_code"),
+    [
+        ({}, 0),
+        ({"state": GONE, "complete_lsn": 10}, 0),
+        ({"state": INCOMPLETE, "incomplete": ("v since 0/A",)}, RETRY),
+        ({"state": MODIFIED, "error": "another program has changed rows"}, RETRY),
+        ({"state": RETRYING, "error": "no answer", "complete_lsn": 10}, RETRY),
+        ({"state": RESUMING, "complete_lsn": 10}, RETRY),
+        ({"complete_lsn": 10}, RETRY),  # without the last transaction, which is from long ago
+        ({"complete_lsn": None}, 0),
+        ({"state": SET_ASIDE, "error": "wrong"}, PERMANENT),
+        ({"dead_letters": 1}, PERMANENT),
+    ],
+    ids=str,
+)
+def test_exit_statuses_of_a_table(path: Path, fields: dict[str, Any], exit_code: int) -> None:
+    head, _, tail = FILE.partition("[capture]")
+    path.write_text(head + tail[tail.index("[mirror]") :])
+    row = status_of("public.t1", **({"complete_lsn": 20} | fields))
+    ok = status_of("public.t2", complete_lsn=20)
+    assert Lake.parse(f"{path.parent}/lake").status().write([row, ok])
+    result = run("status", path)
+    assert result.exit_code == exit_code
+    assert row.state in result.stdout
+    assert (row.error or "") in result.stdout
+    assert json.loads(run("status", "--json", path).stdout)["exit_status"] == exit_code
 
 
 def test_resume_needs_a_mirror(path: Path) -> None:

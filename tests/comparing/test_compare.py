@@ -113,6 +113,19 @@ def test_a_target_behind_another_identity(shop: Shop, statements: list[str]) -> 
     assert (other.state, other.differing) == ("behind", 0)
 
 
+def test_another_program_is_the_cause(shop: Shop) -> None:
+    """The mirror has noticed what it did."""
+    shop.follow()
+    shop.damage("typed", "UPDATE {} SET t = 'wrong' WHERE id = 8")
+    shop.mirror.run()
+    typed = shop.compare_captured(tables="public.typed")["typed"]
+    assert (typed.state, typed.differing) == ("differs", 1)
+    assert typed.error is not None
+    assert typed.error.startswith("another program has changed rows: ")
+    assert typed.hint is not None
+    assert "log add-table --table public.typed" in typed.hint
+
+
 def test_columns_that_one_side_has(shop: Shop) -> None:
     shop.follow()
     shop.made.execute(
