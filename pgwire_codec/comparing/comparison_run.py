@@ -126,7 +126,7 @@ class ComparisonRun:
             check.give_up()
         rows = self._lake.status().read()
         results = [
-            _with_cause(check.result, rows.get(check.table))
+            _with_cause(check.result, check.others, rows.get(check.table))
             for check in self._checks.values()
             if check.result is not None
         ]
@@ -327,11 +327,15 @@ def _drop_changed(read: dict[str, Reading], server: ServerState) -> None:
         read.pop(name, None)
 
 
-def _with_cause(result: TableComparison, row: TableStatus | None) -> TableComparison:
+def _with_cause(
+    result: TableComparison, others: tuple[str, ...], row: TableStatus | None
+) -> TableComparison:
     """Return a result, of a table that differs with what other programs did to it."""
-    if row is None or row.state != status.MODIFIED or result.state != DIFFERS:
+    if not others or result.state != DIFFERS:
         return result
-    return replace(result, error=row.error, hint=row.hint)
+    row = row or TableStatus(result.table, 0)
+    modified = row.current(row.incomplete_columns, others)
+    return replace(result, error=modified.error, hint=modified.hint)
 
 
 @contextmanager

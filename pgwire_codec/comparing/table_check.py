@@ -93,6 +93,11 @@ class TableCheck:
         self._last: Reading | None = None
         self._unsettled = 0
 
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Commits of other programs that changed the target's rows."""
+        return () if self._last is None else self._last.target.others
+
     def agree(self, reading: Reading) -> None:
         """Record a reading without differences. Without a target, the table is not equal yet."""
         self._last = reading

@@ -16,7 +16,7 @@ from pgwire_codec.lake.row_columns import CHANGE, DELETED
 from pgwire_codec.lake.row_types import row_schema
 from pgwire_codec.lake.status import TableStatus
 from pgwire_codec.lake.table_files import TableFiles, grouped
-from pgwire_codec.lake.table_state import TableRecord
+from pgwire_codec.lake.table_state import TableState
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.protocol.quoting import qualified_name
 
@@ -39,6 +39,8 @@ class TargetRows:
     schema: pa.Schema
     #: True if one of them is true in rows that were deleted.
     keeps_deleted: bool
+    #: Commits of other programs that changed rows, oldest first.
+    others: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
@@ -71,6 +73,8 @@ class TargetTable:
     masked: frozenset[str]
     #: True if it has rows that were deleted.
     keeps_deleted: bool
+    #: Commits of other programs that changed rows, oldest first.
+    others: tuple[str, ...] = ()
 
     @property
     def columns(self) -> Mapping[str, pa.DataType]:
@@ -97,7 +101,7 @@ def open_version(lake: Lake, relation: Relation, status: TableStatus | None) -> 
     Raises ``TableError`` for a history.
     """
     target = lake.open(relation)
-    record = TableRecord.from_text(target.name, target.record)
+    record = TableState.from_target(target).record
     row_columns = record.row_columns or ()
     if CHANGE in row_columns or lake.has_histories_only:
         raise TableError(
@@ -122,4 +126,5 @@ def open_version(lake: Lake, relation: Relation, status: TableStatus | None) -> 
         position.relation,
         frozenset(map(masked_column, record.masks or ())),
         DELETED in row_columns and DELETED in schema.names,
+        record.others,
     )

@@ -113,11 +113,13 @@ def test_a_target_behind_another_identity(shop: Shop, statements: list[str]) -> 
     assert (other.state, other.differing) == ("behind", 0)
 
 
-def test_another_program_is_the_cause(shop: Shop) -> None:
-    """The mirror has noticed what it did."""
+@pytest.mark.parametrize("is_noticed", [False, True])
+def test_another_program_is_the_cause(shop: Shop, is_noticed: bool) -> None:
+    """Also before the mirror has noticed what it did."""
     shop.follow()
     shop.damage("typed", "UPDATE {} SET t = 'wrong' WHERE id = 8")
-    shop.mirror.run()
+    if is_noticed:
+        shop.mirror.run()
     typed = shop.compare_captured(tables="public.typed")["typed"]
     assert (typed.state, typed.differing) == ("differs", 1)
     assert typed.error is not None
