@@ -31,7 +31,7 @@ class MirroredBatch:
     """Result of a turn."""
 
     batch: int  # number of the turn
-    #: Commit LSN up to which all tables are whole that are not set aside.
+    #: Commit LSN up to which all tables are complete that do not fail.
     until: int
     changed: tuple[TableStatus, ...]  # tables with changes, or with an error
     all_tables: Callable[[], tuple[TableStatus, ...]] = field(repr=False)

@@ -80,7 +80,7 @@ def keep_up(lake: Lake, runner: Runner, relation: Relation) -> None:
             record = TableState.from_target(target).record.to_text()
             rewrite(target, runner, chosen=chosen, record=record)
     except CommitConflict as conflict:
-        LOGGER.info("files are not written again: %s", conflict)
+        LOGGER.info("files are not written again: %s", conflict.primary)
     except Exception as error:
         found = error_of(error, lake.path(relation))
         if ends_all(found):

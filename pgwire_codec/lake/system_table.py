@@ -80,8 +80,8 @@ class SystemTable:
             yield
         except Exception as error:
             found = error_of(error, self._name)
-            if ends_all(found) or may_pass(found):
-                raise found from error
             if isinstance(found, CommitConflict):
                 raise
+            if ends_all(found) or may_pass(found):
+                raise found from error
             raise kind(found.primary, hint=self._hint) from error

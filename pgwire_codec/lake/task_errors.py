@@ -71,7 +71,7 @@ def ends_all(error: Exception) -> bool:
 def may_pass(error: Exception) -> bool:
     """Return whether an error of a table may pass by itself."""
     return (
-        isinstance(error, TableError)
+        isinstance(error, (TableError, CommitConflict))
         and error.is_transient
         and not isinstance(error, DamagedFileError)
     )

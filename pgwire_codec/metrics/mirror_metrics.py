@@ -32,7 +32,7 @@ class MirrorWatch:
     batches : int
         Micro-batches applied.
     until : int or None
-        Commit LSN up to which all tables are whole that are not set aside.
+        Commit LSN up to which all tables are complete that do not fail.
     tables : mapping of str to TableStatus
         Status of each table.
     changes, errors : Counter

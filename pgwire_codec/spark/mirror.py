@@ -63,7 +63,7 @@ def mirror(
     by the whole row. Rows of a table without replica identity are appended.
 
     A table that fails is set aside with its error, and the others go on. :func:`resume_table`
-    continues it.
+    continues it. After an error that may pass, it is tried again by itself.
 
     Parameters
     ----------

@@ -19,6 +19,7 @@ from pgwire_codec.lake.folder import LocalFolder
 from pgwire_codec.lake.mirror_options import MirrorOptions
 from pgwire_codec.lake.runners.threads import Threads
 from pgwire_codec.lake.tables import delta
+from pgwire_codec.lake.tables.target import CommitConflict
 from tests.lake.test_other_writers import TABLES, change, check, states
 from tests.support import build
 from tests.support.mirrors import MirrorOf, Writer, relation
@@ -99,6 +100,33 @@ def test_an_error_after_the_commit(
         check(local)
     else:
         assert [len(local.rows(name)) for name in TABLES] == [9, 3, 9]
+
+
+def test_conflicts_of_many_turns(
+    local: MirrorOf, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More often than a turn tries again: the table comes back by itself."""
+    change(writer, 1)
+    local.run()
+    change(writer, 2)
+    commit, left = delta.DeltaTarget.commit, [50]
+    seen: list[tuple[str, str | None]] = []
+
+    def fail(self: delta.DeltaTarget, of: Any) -> None:
+        if left[0] and self.name.endswith("t1"):
+            left[0] -= 1
+            raise CommitConflict("another mirror wrote changes")
+        commit(self, of)
+
+    monkeypatch.setattr(delta.DeltaTarget, "commit", fail)
+
+    def report(batch: Any) -> None:
+        seen.extend((row.state, row.hint) for row in batch.changed if row.table == "public.t1")
+
+    local.run(report=report)
+    assert [state for state, _ in seen] == ["retrying", "retrying", "ok"]
+    assert (seen[0][1] or "").startswith("A mirror tries the table again by itself.")
+    check(local)
 
 
 @pytest.mark.parametrize("name", ["read", "create", "writer"])

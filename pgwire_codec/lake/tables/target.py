@@ -28,8 +28,17 @@ WRITE_MODES: Final[tuple[WriteMode, ...]] = ("merge-on-read", "copy-on-write")
 _ATTEMPTS: Final = 20
 
 
+_TOO_OFTEN: Final = (
+    "A mirror tries the table again by itself. If the error stays, have other programs write to it "
+    "less often."
+)
+
+
 class CommitConflict(PgwireError):
     """Another commit has changed what this one was decided on: it has to be decided again."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, hint=_TOO_OFTEN, is_transient=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +110,9 @@ def attempts(name: str) -> Iterator[int]:
     """Yield the numbers of a commit's attempts, then raise ``TableError``."""
     yield from range(_ATTEMPTS)
     raise TableError(
-        f"{name}: {_ATTEMPTS} commits of other writers came before this one", is_transient=True
+        f"{name}: {_ATTEMPTS} commits of other writers came before this one",
+        hint=_TOO_OFTEN,
+        is_transient=True,
     )
 
 

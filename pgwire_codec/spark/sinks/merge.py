@@ -144,7 +144,8 @@ def merge_into(
     finally:
         rows.unpersist()
     raise TableError(
-        f"{opened.name} was changed by other writers during each of {_ATTEMPTS} merges: {conflict}",
+        f"{opened.name} was changed by other writers during each of {_ATTEMPTS} merges: "
+        f"{conflict.primary}",
         is_transient=True,
     ) from conflict
 
