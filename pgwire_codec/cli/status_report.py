@@ -43,7 +43,7 @@ _Part = TypeVar("_Part")
 
 _LOST: Final = "lost"  # pg_replication_slots.wal_status
 
-#: Seconds after the log's last commit from which on a table without it is behind.
+#: Seconds after the log's last commit from which on a table without it lags.
 _BEHIND_SECONDS: Final = 60.0
 
 

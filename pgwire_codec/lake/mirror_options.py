@@ -60,7 +60,7 @@ class MirrorOptions:
     unrepresentable: str = "raise"
     on_error: str = "raise"
     max_bytes: int | None = None
-    #: Whether tables of another log are replaced by those of this one.
+    #: True if tables of another log are replaced by those of this one.
     replace: bool = False
     #: Time for which the recorded LSN waits for a table that fails, as text or in seconds.
     hold: str | float = HOLD_SECONDS

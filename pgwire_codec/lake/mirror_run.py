@@ -326,7 +326,7 @@ class MirrorRun:
         if changed is None:
             changed = frozenset(self._name_of)
         names = {self._name_of[oid] for oid in changed if oid in self._name_of}
-        # What was a partition only can be a table of its own now.
+        # A partition can have become a table of its own.
         new = self._new(self._held, whole) if names - self._rows.keys() else set()
         return new | {name for name in names if name in self._rows and self._is_applied(name)}
 

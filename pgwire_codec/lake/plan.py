@@ -30,7 +30,7 @@ from pgwire_codec.protocol.lsn import format_lsn
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.transactions.carry import RelationVersion
 
-#: What to do about a table of another log.
+#: Hint about a table of another log.
 ANOTHER_LOG: Final = (
     "Mirror into another folder. Or replace the tables by those of this log with --replace "
     "(`replace=True`): it needs a log that begins with a snapshot."
@@ -43,7 +43,7 @@ class Quiet:
 
     log_id: str
     relation_oid: int
-    commit_lsn: int | None  # of the last change before it; None if there is none
+    commit_lsn: int | None  # of the last change before it, if there is one
     until: int
 
 

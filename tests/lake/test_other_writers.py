@@ -210,7 +210,7 @@ def add_column(target: Any) -> None:
     target.alter.add_columns([deltalake.Field("extra", deltalake.schema.PrimitiveType("integer"))])
 
 
-#: What delta-rs does to a table, with the state of the table afterwards, and the operation that the
+#: Operations of delta-rs, with the state of the table afterwards, and the operation that the
 #: state's error names. Each is in the table of docs/howto/mirror.md.
 OTHERS: dict[str, tuple[Callable[[Any], object], str, str]] = {
     "append": (lambda t: deltalake.write_deltalake(t, ROW, mode="append"), "modified", "WRITE"),
@@ -252,7 +252,7 @@ OTHERS: dict[str, tuple[Callable[[Any], object], str, str]] = {
     ),
 }
 
-#: What removes the cause.
+#: Actions that remove the cause.
 REMEDIES: dict[str, Callable[[Any], object]] = {
     "add constraint": lambda t: t.alter.drop_constraint("c"),
     "change data feed": lambda t: t.alter.set_table_properties(
@@ -349,7 +349,7 @@ def check_state(made: MirrorOf, writer: Writer, name: str, state: str, text: str
 
 
 class TestOtherPrograms:
-    """Rows that they change are no rows of the server's."""
+    """Rows that they change differ from the server's."""
 
     @pytest.mark.parametrize("name", OTHERS)
     def test_delta_rs(self, local: MirrorOf, writer: Writer, name: str) -> None:

@@ -1,7 +1,7 @@
 """Commits of a Delta table by other programs than a stream: restores, and other changes of rows.
 
 A restore takes rows back, and leaves the versions of the actions ``txn`` as they are. So each
-commit of a stream records its own number, too. What follows the last one is of others.
+commit of a stream records its own number, too. Later commits are of others.
 """
 
 from __future__ import annotations
