@@ -32,7 +32,6 @@ Examples:
   pgwire-codec log prune --before 16/B374D848 shop.log
   pgwire-codec log prune --keep 7d --consumer file:/lake/checkpoint/lsn shop.log
   pgwire-codec log compact shop.log
-  pgwire-codec log copy shop.log s3://bucket/shop.log
   pgwire-codec log add-table --table public.orders --dsn "host=db dbname=shop" shop.log
   pgwire-codec log dead-letters shop.log
 """
@@ -187,27 +186,6 @@ def compact(
     count = sum(len(each.replaced) for each in found)
     verb = "would join" if dry_run else "joined"
     click.echo(f"{verb} {format_count(count, 'segment')} into {len(found):,}")
-
-
-@log.command()
-@_DIRECTORY
-@click.argument("target", metavar="TARGET")
-@_AS_JSON
-def copy(directory: str, target: str, as_json: bool) -> None:
-    """Copy the complete segments that TARGET does not have.
-
-    The copy is a log for reading only. Repeat the command to update it. Segments that were joined
-    since replace those in the copy.
-    """
-    from pgwire_codec.log import copy
-
-    copied = copy(directory, target)
-    if as_json:
-        click.echo(json.dumps({"copied": copied}))
-    else:
-        for name in copied:
-            click.echo(name)
-        click.echo(f"copied {format_count(len(copied), 'segment')}")
 
 
 @contextmanager

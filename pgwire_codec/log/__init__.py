@@ -26,7 +26,6 @@ except ImportError as error:
 from pgwire_codec.log.bounds import Manifest
 from pgwire_codec.log.compaction import JoinedFiles, compact
 from pgwire_codec.log.consumers import Consumer, LsnFile, SparkCheckpoint
-from pgwire_codec.log.copying import copy
 from pgwire_codec.log.dead_letters import dead_letters
 from pgwire_codec.log.index_check import Damage
 from pgwire_codec.log.log_changes import LogChanges
@@ -87,7 +86,6 @@ __all__ = [
     "WriteTimes",
     "WriterStatistics",
     "compact",
-    "copy",
     "dead_letters",
     "prune",
     "retain",

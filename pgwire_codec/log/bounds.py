@@ -47,8 +47,8 @@ class Manifest:
     """Content of ``manifest.json``.
 
     A log's segments follow one another without a gap. The manifest records the first ordinal, each
-    sidecar the ordinal of the next segment, and the watermark (in a copy, the manifest) the end. A
-    missing segment is therefore always detected.
+    sidecar the ordinal of the next segment, and the watermark the end. A missing segment is
+    therefore always detected.
 
     Attributes
     ----------
@@ -56,8 +56,6 @@ class Manifest:
         Random identifier of the log, repeated in all its files.
     first_ordinal : int
         Ordinal of the first segment's first message. Pruning increases it.
-    end_ordinal : int or None
-        Ordinal after the last message of a copy. None for a log with a watermark.
     compactions : int
         Number that a compaction increases before it removes files. A reader that finds another
         number after it has listed the files lists them again.
@@ -65,7 +63,6 @@ class Manifest:
 
     log_id: str
     first_ordinal: Count
-    end_ordinal: Count | None = None
     compactions: Count = 0
 
 

@@ -85,7 +85,7 @@ def compact(
     Parameters
     ----------
     uri : str or path
-        A log; not a copy of one.
+        Location of the log.
     segment_bytes : int
         Size of a file, in bytes, up to which segments are joined.
     compression : {"lz4", "zstd"} or None
@@ -111,8 +111,8 @@ def compact(
     OptionError
         For an invalid option.
     LogError
-        When another process compacts the log, a file is damaged or missing, the log is a copy, or
-        its disk has too little room. Segments that were joined before remain so.
+        When another process compacts the log, a file is damaged or missing, or its disk has too
+        little room. Segments that were joined before remain so.
     """
     SegmentOptions(compression, segment_bytes)  # which checks them
     check_min_free_bytes(min_free_bytes)
@@ -121,11 +121,6 @@ def compact(
         read_directory(store)  # which raises an error for a log that has lost it
         raise not_a_log(store)
     store = open_existing(uri, filesystem, MANIFEST)
-    if read_manifest(store).end_ordinal is not None:
-        raise LogError(
-            f"{store.name} is a copy of a log",
-            hint="Compact the log itself, and copy it again. The copy gets the joined segments.",
-        )
     if dry_run:
         found = read_directory(store)
         sealed = SealedSegments(store, found)

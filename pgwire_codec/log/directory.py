@@ -59,7 +59,7 @@ class Directory:
     manifest : Manifest or None
         None if nothing was ever flushed.
     watermark : Watermark or None
-        None in a copy, and if nothing was ever flushed.
+        None if nothing was ever flushed.
     sealed : list of str
         Segments that have a sidecar, by ordinal; names without suffix.
     growing : str or None
@@ -101,9 +101,7 @@ class Directory:
     @property
     def end_ordinal(self) -> int:
         """Ordinal after the last one that the log is known to have had; it may have more."""
-        if self.watermark is not None:
-            return self.watermark.end_ordinal
-        return 0 if self.manifest is None else self.manifest.end_ordinal or 0
+        return 0 if self.watermark is None else self.watermark.end_ordinal
 
 
 def read_directory(store: Store, known: Directory | None = None) -> Directory:
@@ -291,9 +289,8 @@ def _check_identity(store: Store, found: Directory, *, has_segments: bool) -> No
         if has_segments or (watermark is not None and watermark.end_ordinal > 0):
             _miss(store, found, MANIFEST)
     elif watermark is None:
-        if manifest.end_ordinal is None:
-            _miss(store, found, WATERMARK)
-    elif watermark.log_id != manifest.log_id or manifest.end_ordinal is not None:
+        _miss(store, found, WATERMARK)
+    elif watermark.log_id != manifest.log_id:
         found.problems[WATERMARK] = _other_log(store, WATERMARK)
 
 
@@ -313,18 +310,12 @@ def _classify(
 ) -> None:
     """Classify the files of one segment."""
     ordinal, end_ordinal = first_ordinal_of(segment), end_ordinal_of(segment)
-    manifest, watermark = found.manifest, found.watermark
+    watermark = found.watermark
     files = [segment + suffix for suffix in sorted(suffixes, reverse=True)]
     if ordinal < found.first_ordinal:
         found.leftover += files
     elif joined.replace(ordinal, end_ordinal):
         found.replaced += files
-    elif (
-        manifest is not None
-        and manifest.end_ordinal is not None
-        and (ordinal >= manifest.end_ordinal)
-    ):
-        pass  # it is being copied
     elif len(suffixes) == 2:
         found.sealed.append(segment)
     elif watermark is not None and segment == watermark.segment:

@@ -9,7 +9,7 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from pgwire_codec.log.bounds import MANIFEST, WATERMARK
+from pgwire_codec.log.bounds import WATERMARK
 from pgwire_codec.log.local_store import LocalStore
 from pgwire_codec.log.store import open_store
 
@@ -111,8 +111,7 @@ class LogWatch:
 
     def _read(self) -> bytes | None:
         """Return the content of the file that each flush changes."""
-        found = self._store.read(WATERMARK)
-        return self._store.read(MANIFEST) if found is None else found  # in a copy of a log
+        return self._store.read(WATERMARK)
 
     def _await_change(self, changes: Any, seconds: float, stopped: Event) -> None:
         step = _STEPS[monotonic() - self._last_growth > _QUIET_SECONDS]

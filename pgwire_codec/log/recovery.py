@@ -68,14 +68,9 @@ def recover(store: Store, part_bytes: int) -> RecoveredLog:
     """Seal what is durable, and remove what is not.
 
     The caller holds the log's lock. Raises ``LogError`` when something durable is damaged or
-    missing, and for a copy.
+    missing.
     """
     found, last, scope, rows = _read(store)
-    if found.manifest is not None and found.manifest.end_ordinal is not None:
-        raise LogError(
-            f"{store.name} is a copy of a log",
-            hint="A copy is not written to. Write to the log itself, or to an empty directory.",
-        )
     watermark = found.watermark
     end = found.first_ordinal if last is None else last.end_ordinal
     state = LogState() if last is None else last.state()

@@ -6,7 +6,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from pgwire_codec.errors import LogError
 from pgwire_codec.log.bounds import Manifest, Watermark
 from pgwire_codec.log.directory import Directory, check_end, not_a_log, read_directory
 from pgwire_codec.log.growing_reader import GrowingReader
@@ -58,7 +57,7 @@ class SegmentSequence:
         self._states = PartStates()
         self._versions: tuple[object, object, tuple[RelationVersion, ...]] = (None, None, ())
         self._versions_by_oid: dict[int, list[RelationVersion]] | None = None
-        self._watermark: Watermark | None
+        self._watermark: Watermark
         self._user_types: tuple[UserType, ...] | None
         self.refresh()
 
@@ -68,6 +67,7 @@ class SegmentSequence:
         if found.sealed is not self._directory.sealed:
             self._take_segments(found)
         self._directory = found
+        assert found.watermark is not None, "a log has one"
         self._watermark = found.watermark
         self._user_types = None
 
@@ -91,11 +91,7 @@ class SegmentSequence:
     @property
     def source(self) -> LogSource:
         """The replication slot and its server, at the start of the last session."""
-        if self._watermark is not None:
-            return self._watermark.source
-        if not self._names:
-            raise LogError(f"{self._store.name} is a copy of a log without segments")
-        return self.segment(len(self) - 1).header.source
+        return self._watermark.source
 
     def __len__(self) -> int:
         """Return the number of segments."""
@@ -150,12 +146,12 @@ class SegmentSequence:
     @property
     def confirm_lsn(self) -> int:
         """LSN that may be confirmed: everything that ends at or before it is in the log."""
-        return 0 if self._watermark is None else self._watermark.confirm_lsn
+        return self._watermark.confirm_lsn
 
     @property
     def growing_bytes(self) -> int:
         """Size of the growing segment's file, as far as it may be read; 0 without one."""
-        return self._watermark.bytes if self._growing is not None and self._watermark else 0
+        return 0 if self._growing is None else self._watermark.bytes
 
     @property
     def delivered_lsn(self) -> int:
@@ -174,7 +170,7 @@ class SegmentSequence:
     @property
     def end(self) -> LogPosition:
         """Position after the last message that can be read."""
-        if self._growing is not None and self._watermark is not None:
+        if self._growing is not None:
             return LogPosition(self._watermark.end_ordinal, self._watermark.delivered_lsn)
         if not self._names:
             found = LogPosition(self._directory.first_ordinal)
@@ -252,7 +248,6 @@ class SegmentSequence:
 
     def _grow(self) -> Segment:
         """Return the growing segment, as far as it may be read."""
-        assert self._watermark is not None
         assert self._growing is not None
         if self._reader is None:
             scope = self.scope_before(len(self._sealed))

@@ -82,8 +82,8 @@ class LogWriter:
     Raises
     ------
     LogError
-        When another process writes the log, the log has another source, it is a copy, or one of
-        its files is damaged or missing. Nothing is changed then.
+        When another process writes the log, the log has another source, or one of its files is
+        damaged or missing. Nothing is changed then.
 
     Notes
     -----

@@ -13,6 +13,7 @@ import pytest
 from pgwire_codec import log
 from pgwire_codec.errors import CaptureError
 from tests.support.log_captures import capture_into, flush_lsn
+from tests.support.log_copies import copy_log
 from tests.support.servers import Database
 
 pytestmark = [pytest.mark.slow, pytest.mark.since(14, "binary")]
@@ -111,7 +112,7 @@ def test_both_forms_have_the_same_values(typed: Database, tmp_path: Path) -> Non
     for batch in log.Log(folder).read("public.t", types="text"):
         for row in batch.to_pylist():
             assert tuple(row[name] for name in COLUMNS) == expected
-    log.copy(folder, tmp_path / "copy")
+    copy_log(folder, tmp_path / "copy")
     [first, *_] = log.Log(tmp_path / "copy").read("public.t")
     assert first.to_arrow().schema == batches[0].to_arrow().schema
     assert log.verify(folder).is_sound

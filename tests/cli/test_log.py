@@ -168,15 +168,6 @@ def test_compact_for_programs(folder: Path) -> None:
     assert joined["bytes"] == (folder / joined["file"]).stat().st_size
 
 
-def test_compact_of_a_copy(folder: Path, tmp_path: Path) -> None:
-    run("copy", folder, tmp_path / "copy")
-    result = run("compact", tmp_path / "copy")
-    assert result.exit_code == 4
-    assert "is a copy of a log" in result.stderr
-    assert "hint: Compact the log itself" in result.stderr
-    assert run("compact", "--segment-bytes", "0", folder).exit_code == 2
-
-
 @pytest.mark.parametrize(
     ("text", "value"),
     [("7d", 604_800), ("12h", 43_200), ("1.5 min", 90), ("90s", 90)],

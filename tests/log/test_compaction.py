@@ -249,52 +249,6 @@ def test_messages_that_do_not_decode(tmp_path: Path) -> None:
     assert [each.reason for each in log.verify(tmp_path).damage]
 
 
-def test_copies(directory: Path, tmp_path: Path) -> None:
-    """A copy gets the joined segments, in place of those that it has."""
-    log.copy(directory, tmp_path / "copy")
-    with pytest.raises(log.LogError, match="is a copy of a log — hint: Compact the log itself"):
-        log.compact(tmp_path / "copy")
-    sizes = [each.bytes for each in log.Log(directory).segments]
-    for factor in (3, 6):
-        joined = log.compact(directory, segment_bytes=factor * max(sizes))
-        before = contents(log.Log(directory))
-        old = log.Log(tmp_path / "copy").plan()
-        copied = log.copy(directory, tmp_path / "copy")
-        assert copied == [each.file for each in joined]
-        assert names(tmp_path / "copy") == names(directory)
-        check_same(log.Log(tmp_path / "copy"), before)
-        found = rows([[batch for each in old.partitions for batch in each.decode()]])
-        assert found == before[1]
-        assert log.verify(tmp_path / "copy").damage == ()
-        indexes = [
-            sorted(path.name for path in each.glob("*.index"))
-            for each in (directory, tmp_path / "copy")
-        ]
-        assert indexes[0] == indexes[1]
-        assert log.copy(directory, tmp_path / "copy") == []
-
-
-def test_a_copy_that_has_a_part_of_a_joined_segment(tmp_path: Path) -> None:
-    count = len(CAPTURE.messages)
-    with log.LogWriter(tmp_path / "log", SOURCE) as writer:
-        for start, stop in zip([0, *cut(count, 6)], [*cut(count, 6), count], strict=True):
-            append(writer, CAPTURE.messages[start:stop], CAPTURE.lsns[start:stop])
-            writer.seal()
-            if start == cut(count, 6)[2]:
-                log.copy(tmp_path / "log", tmp_path / "copy")
-                log.copy(tmp_path / "log", tmp_path / "pruned")
-    lsn = log.Log(tmp_path / "pruned").end.lsn
-    assert log.prune(tmp_path / "pruned", lsn)
-    [joined] = log.compact(tmp_path / "log")
-    assert log.copy(tmp_path / "log", tmp_path / "copy") == [joined.file]
-    check_same(log.Log(tmp_path / "copy"), contents(log.Log(tmp_path / "log")))
-    assert log.verify(tmp_path / "copy").damage == ()
-    with pytest.raises(log.LogError, match="is inside of segment") as raised:
-        log.copy(tmp_path / "log", tmp_path / "pruned")
-    assert raised.value.hint == "Copy to an empty directory."
-    assert log.verify(tmp_path / "pruned").damage == ()
-
-
 def test_an_object_store(tmp_path: Path) -> None:
     """Each flush writes a segment there."""
     filesystem = no_appends(tmp_path)

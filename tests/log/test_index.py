@@ -20,6 +20,7 @@ from tests.log.test_relations import histories, table
 from tests.support import corpus
 from tests.support.build import T, insert, transaction, wire
 from tests.support.examples import in_turn
+from tests.support.log_copies import copy_log
 from tests.support.logs import SOURCE, append, commit_lsns, memory, write, write_flushed
 from tests.transactions.test_splits import DENSE, rows, serial
 
@@ -204,7 +205,7 @@ def test_a_reader_that_knows_the_log_from_before_it_was_pruned(directory: Path) 
 
 def test_pruning_and_copying(directory: Path, tmp_path: Path) -> None:
     lsns = commit_lsns(CAPTURE)
-    log.copy(directory, tmp_path / "copy")
+    copy_log(directory, tmp_path / "copy")
     assert [path.name for path in index_files(tmp_path / "copy")] == [
         path.name for path in index_files(directory)
     ]
@@ -216,7 +217,7 @@ def test_pruning_and_copying(directory: Path, tmp_path: Path) -> None:
         found = rows([list(log.Log(directory).read(after=lsn))])
         assert found == [row for row in whole if row[0] > lsn]
         assert log.verify(directory).damage == ()
-        log.copy(directory, tmp_path / f"copy{lsn}")
+        copy_log(directory, tmp_path / f"copy{lsn}")
         assert rows([list(log.Log(tmp_path / f"copy{lsn}").read(after=lsn))]) == found
     assert remaining[0] == 3
     assert remaining[-1] < 3

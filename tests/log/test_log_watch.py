@@ -84,18 +84,6 @@ def test_an_object_store_is_polled(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             assert watch.wait(1)
 
 
-def test_a_copy_grows(how: str, writer: log.LogWriter, tmp_path: Path) -> None:
-    writer.seal()
-    copy = tmp_path / "copy"
-    log.copy(tmp_path, copy)
-    with LogWatch(copy) as watch:
-        assert not watch.wait(0)
-        flush(writer)
-        writer.seal()
-        log.copy(tmp_path, copy)
-        assert watch.wait(1)
-
-
 def test_pauses_grow_while_nothing_is_found(
     writer: log.LogWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ import pgwire_codec as pgc
 from pgwire_codec import log
 from tests.log.test_relations import check as check_relations
 from tests.support import corpus
+from tests.support.log_copies import copy_log
 from tests.support.logs import SOURCE, append, commit_lsns
 from tests.transactions.test_splits import restarts, rows, serial
 
@@ -95,7 +96,7 @@ def test_continuing(old: Path, version: int) -> None:
 def test_pruning_and_copying(old: Path, tmp_path: Path) -> None:
     continue_log(old)
     whole = without_lsns(serial(CAPTURE)[0])
-    log.copy(old, tmp_path / "copy")
+    copy_log(old, tmp_path / "copy")
     for lsn in commit_lsns(CAPTURE)[::5]:
         log.prune(old, lsn)
         found = rows([list(log.Log(old).read(after=lsn))])

@@ -13,6 +13,7 @@ from pgwire_codec.log.type_record import TypeRecord
 from pgwire_codec.types import TypeRegistry, UserType
 from tests.support import build, spark_logs
 from tests.support.build import column
+from tests.support.log_copies import copy_log
 
 MOOD = UserType(20_001, "mood", "enum")
 MOODS = UserType(20_000, "_mood", "array", 20_001)
@@ -48,7 +49,7 @@ def test_readers_use_them(folder: Path, tmp_path: Path) -> None:
     [unknown] = log.Log(folder).read()
     assert unknown.to_arrow().schema.field("m").type == pa.binary()
     record(folder).add([MOOD, MOODS])
-    log.copy(folder, tmp_path / "copy")
+    copy_log(folder, tmp_path / "copy")
     for each in (log.Log(folder), log.Log(tmp_path / "copy")):
         for [batch] in (list(each.read()), list(next(each.changes()))):
             assert batch.to_arrow(["m", "ms"]).select(["m", "ms"]).to_pylist() == [
