@@ -72,6 +72,7 @@ lint: venv ## check style, format, types and imports
 	$(BIN)/mypy --strict pgwire_codec tests/crash tests/soak
 	$(BIN)/lint-imports
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint --max-line-length 100 pgwire_codec
+	$(BIN)/python tools/ratchet.py
 	$(if $(filter yes,$(WORKFLOWS)),./tools/actionlint $(BIN)/python)
 	./tools/lint-deploy $(BIN)/python
 
