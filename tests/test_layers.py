@@ -12,7 +12,7 @@ IMPORT = re.compile(r"^\s*(?:from|cimport|import) pgwire_codec\.(\w+)", re.MULTI
 
 #: Packages below the compiled core, and the reference, which decodes deferred rows for it.
 BELOW_THE_CORE = {"_core", "arrow", "codec", "errors", "options", "protocol", "reference", "types"}
-ALLOWED = {"_core": BELOW_THE_CORE, "bench": set(), "capture": BELOW_THE_CORE | {"capture"}}
+ALLOWED = {"_core": BELOW_THE_CORE, "capture": BELOW_THE_CORE | {"capture"}}
 
 FILES = [path for path in PACKAGE.rglob("*") if path.suffix in (".pyx", ".pxd", ".pxi")]
 
