@@ -32,10 +32,8 @@ class RowHashes(NamedTuple):
 class ComparedColumns:
     """Columns of the server, and the hashes of rows. Picklable."""
 
-    #: Types in which the columns are compared.
-    types: Mapping[str, pa.DataType]
-    #: Columns that identify a row; all of them without a key.
-    keys: tuple[str, ...]
+    types: Mapping[str, pa.DataType]  # types in which the columns are compared
+    keys: tuple[str, ...]  # columns that identify a row; all of them without a key
     has_keys: bool
 
     @classmethod

@@ -54,8 +54,7 @@ WAIT: Final = 60.0
 JOBS: Final = 4
 MAX_ROWS: Final = 10
 
-#: Bytes of rows, of buckets that differ, that one task counts.
-_PART_BYTES: Final = 32 << 20
+_PART_BYTES: Final = 32 << 20  # bytes of rows, of buckets that differ, that one task counts
 
 _POLL_SECONDS: Final = 0.5
 

@@ -48,10 +48,8 @@ _NO_KEYS: Final = np.zeros(0, np.uint64)
 class ChangedRows:
     """Rows of a table that a range of the log changes."""
 
-    #: Commit LSN of the last transaction that changes some; 0 without one.
-    last_lsn: int
-    #: Hashes of their keys, before and after; None if all rows may change.
-    keys: Hashes | None
+    last_lsn: int  # commit LSN of the last transaction that changes some; 0 without one
+    keys: Hashes | None  # hashes of their keys, before and after; None if all rows may change
 
     def explain(self, keys: Hashes) -> Mask:
         """Return which keys are those of changed rows."""
@@ -106,8 +104,7 @@ class _ChangedKeys:
 
     relation_oid: int
     columns: ComparedColumns | None
-    #: Of the keys; None if all rows may change.
-    schema: TableSchema | None
+    schema: TableSchema | None  # of the keys; None if all rows may change
     options: DecoderOptions
 
     def __call__(self, partition: LogPartition) -> ChangedRows:
@@ -153,10 +150,7 @@ class _ChangedKeys:
 
 
 def _key_schema(
-    versions: Sequence[RelationVersion],
-    columns: ComparedColumns,
-    log: Log,
-    options: DecoderOptions,
+    versions: Sequence[RelationVersion], columns: ComparedColumns, log: Log, options: DecoderOptions
 ) -> TableSchema:
     schema = table_schema(
         versions[-1],

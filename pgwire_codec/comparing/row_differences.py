@@ -31,8 +31,7 @@ SideRows = ServerRows | TargetRows
 #: A batch or a table.
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 
-#: Number of buckets.
-BUCKETS: Final = 1024
+BUCKETS: Final = 1024  # number of buckets
 
 #: Columns before those that are compared: hashes of the key and of the row, and how many such rows
 #: more the server has.
@@ -113,12 +112,10 @@ class KeyChoice:
 class Differences:
     """Distinct rows that one side has more often."""
 
-    #: Hashes of their keys, ascending, each once.
-    keys: Hashes
+    keys: Hashes  # hashes of their keys, ascending, each once
     #: The first of them by key: the columns KEY, ROW and NET, then the compared columns.
     rows: pa.Table
-    #: Likewise, of chosen keys.
-    chosen: pa.Table
+    chosen: pa.Table  # likewise, of chosen keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +161,8 @@ class RowCount:
     """Task that counts the rows of a part on both sides. Picklable."""
 
     columns: ComparedColumns
-    #: Keys whose rows are returned beside those of all keys.
-    choice: KeyChoice
-    #: Number of keys with rows to return.
-    max_keys: int
+    choice: KeyChoice  # keys whose rows are returned beside those of all keys
+    max_keys: int  # number of keys with rows to return
 
     def __call__(self, _: BucketKey, pieces: Sequence[pa.RecordBatch]) -> Differences:
         rows = _distinct(pa.Table.from_batches(pieces))

@@ -61,16 +61,13 @@ class ServerState:
     rows and columns are meant; otherwise, the log's tables, and all of their rows.
     """
 
-    #: Name of the snapshot.
-    snapshot: str
-    #: Everything that the snapshot sees was committed before this LSN.
-    lsn: int
+    snapshot: str  # name of the snapshot
+    lsn: int  # everything that the snapshot sees was committed before this LSN
     #: True if no transaction was writing. Otherwise, one whose commit is in the WAL already may be
     #: invisible.
     is_quiet: bool
     tables: dict[str, PublishedTable]
-    #: OIDs of partitions that are published as one of these tables.
-    partitions: set[int]
+    partitions: set[int]  # OIDs of partitions that are published as one of these tables
 
     def __init__(
         self,
@@ -155,13 +152,11 @@ class ServerState:
 class ServerRows:
     """Rows of some ranges of a table in one snapshot. Picklable."""
 
-    #: Sign of the number of these rows in differences.
-    sign: ClassVar[int] = 1
+    sign: ClassVar[int] = 1  # sign of the number of these rows in differences
 
     dsn: str = field(repr=False)  # it may contain a password
     snapshot: str
-    #: Of one table, at least one.
-    ranges: tuple[TableRange, ...]
+    ranges: tuple[TableRange, ...]  # of one table, at least one
     options: DecoderOptions
     schema: TableSchema
 

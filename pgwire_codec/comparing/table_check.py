@@ -45,15 +45,12 @@ _CHANGING_HINT: Final = "Compare again when fewer rows change."
 class Reading:
     """Rows of a table in one snapshot of the server, beside those of a version of the target."""
 
-    #: LSN of the snapshot.
-    lsn: int
+    lsn: int  # LSN of the snapshot
     target: TargetTable
     columns: ComparedColumns
-    #: The rows of both sides.
-    parts: Sequence[SideRows]
+    parts: Sequence[SideRows]  # the rows of both sides
     balance: Balance
-    #: Columns that cannot be compared, with the reasons.
-    uncompared: Mapping[str, str]
+    uncompared: Mapping[str, str]  # columns that cannot be compared, with the reasons
     differences: Differences | None = None
 
     @property

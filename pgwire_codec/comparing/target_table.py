@@ -20,8 +20,7 @@ from pgwire_codec.lake.table_state import TableState
 from pgwire_codec.protocol.messages import Relation
 from pgwire_codec.protocol.quoting import qualified_name
 
-#: Bytes of files that one task reads.
-_TASK_BYTES: Final = 32 << 20
+_TASK_BYTES: Final = 32 << 20  # bytes of files that one task reads
 
 #: Rows of a batch: what is computed from them fits a processor's cache.
 _BATCH_ROWS: Final = 1 << 16
@@ -31,16 +30,11 @@ _BATCH_ROWS: Final = 1 << 16
 class TargetRows:
     """Rows of some files of a table. Picklable."""
 
-    #: Sign of the number of these rows in differences.
-    sign: ClassVar[int] = -1
+    sign: ClassVar[int] = -1  # sign of the number of these rows in differences
 
     files: TableFiles
-    #: Columns to read, at least one.
-    schema: pa.Schema
-    #: True if one of them is true in rows that were deleted.
-    keeps_deleted: bool
-    #: Commits of other programs that changed rows, oldest first.
-    others: tuple[str, ...] = ()
+    schema: pa.Schema  # columns to read, at least one
+    keeps_deleted: bool  # True if one of them is true in rows that were deleted
 
     @property
     def size(self) -> int:
@@ -61,20 +55,14 @@ class TargetRows:
 class TargetTable:
     """A version of a table of the lake."""
 
-    #: None if the table does not exist.
-    version: int | None
+    version: int | None  # None if the table does not exist
     schema: pa.Schema
     files: TableFiles
-    #: Commit LSN up to which it has all transactions.
-    applied: int
-    #: OID of the relation whose rows it has, if that is known.
-    relation: int | None
-    #: Columns that have a mask.
-    masked: frozenset[str]
-    #: True if it has rows that were deleted.
-    keeps_deleted: bool
-    #: Commits of other programs that changed rows, oldest first.
-    others: tuple[str, ...] = ()
+    applied: int  # commit LSN up to which it has all transactions
+    relation: int | None  # OID of the relation whose rows it has, if that is known
+    masked: frozenset[str]  # columns that have a mask
+    keeps_deleted: bool  # True if it has rows that were deleted
+    others: tuple[str, ...] = ()  # commits of other programs that changed rows, oldest first
 
     @property
     def columns(self) -> Mapping[str, pa.DataType]:

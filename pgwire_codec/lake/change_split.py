@@ -18,8 +18,7 @@ from pgwire_codec.lake.key_codes import match_codes
 from pgwire_codec.lake.row_counts import split_updates
 from pgwire_codec.lake.row_hashes import row_hashes
 
-#: Bytes of rows of a bucket that go to another task at once.
-_PIECE_BYTES: Final = 4 << 20
+_PIECE_BYTES: Final = 4 << 20  # bytes of rows of a bucket that go to another task at once
 
 
 def bucket_numbers(columns: Sequence[pa.Array], count: int) -> Numbers:

@@ -28,8 +28,7 @@ _SAMPLE_ROWS: Final = 1 << 13
 #: Columns that have bounds. A commit has them for each of its files.
 _MOST_BOUNDS: Final = 32
 
-#: Characters of a text in bounds.
-_TEXT: Final = 32
+_TEXT: Final = 32  # characters of a text in bounds
 
 #: Bytes of texts, on average, from which on they are cut before they are compared.
 _LONG_TEXT: Final = 4 * _TEXT
@@ -37,14 +36,11 @@ _LONG_TEXT: Final = 4 * _TEXT
 #: Bytes of a value whose column gets neither statistics nor a dictionary: both copy it.
 _LARGE_VALUE: Final = 1 << 20
 
-#: Column of the time of a row's commit, in histories.
-COMMIT_TIME: Final = "_commit_time"
+COMMIT_TIME: Final = "_commit_time"  # column of the time of a row's commit, in histories
 
-#: Files of different dates that a task has open at a time.
-_OPEN_FILES: Final = 4
+_OPEN_FILES: Final = 4  # files of different dates that a task has open at a time
 
-#: Microseconds of a day.
-_DAY: Final = 86_400_000_000
+_DAY: Final = 86_400_000_000  # microseconds of a day
 
 _LAST: Final = chr(0x10FFFF)
 _SURROGATES: Final = range(0xD800, 0xE000)
@@ -152,8 +148,7 @@ def _upper_text(text: str) -> str | None:
 class FileLayout:
     """Paths of a table's new data files, for the tasks that write them."""
 
-    #: First characters of the paths, which are unique between these and the ending.
-    prefix: str = ""
+    prefix: str = ""  # first characters of the paths, which are unique between these and the ending
     ending: str = ".parquet"
     #: True if each file has rows of one date: that of the commit in UTC, which the path contains.
     by_date: bool = False

@@ -32,8 +32,7 @@ from pgwire_codec.protocol.quoting import qualified_name
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Name of the status table, or of its namespace.
-STATUS_NAME: Final = "_mirror"
+STATUS_NAME: Final = "_mirror"  # name of the status table, or of its namespace
 
 #: Name of the table of dead letters; for Iceberg, it is in the namespace of the status table.
 LETTERS_NAME: Final = "_dead_letters"
@@ -83,8 +82,7 @@ class Lake:
         kind, location = parse_target(target)
         if kind == ICEBERG and spark is None:
             raise OptionError(
-                f"{target} is in a catalog of Spark",
-                hint="Use the Spark runner: --runner spark.",
+                f"{target} is in a catalog of Spark", hint="Use the Spark runner: --runner spark."
             )
         if kind == ICEBERG:
             check_session(spark)

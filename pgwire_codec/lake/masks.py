@@ -25,8 +25,7 @@ KEEP: Final = "keep"
 DROP: Final = "drop"
 HASH: Final = "hash"
 
-#: The mask by a constant is ``constant:TEXT``.
-CONSTANT: Final = "constant:"
+CONSTANT: Final = "constant:"  # the mask by a constant is ``constant:TEXT``
 
 _KEY_BYTES: Final = 16
 

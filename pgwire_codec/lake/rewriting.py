@@ -28,15 +28,13 @@ from pgwire_codec.protocol.messages import Relation
 if TYPE_CHECKING:
     from pyroaring import BitMap64
 
-#: Bytes of files that become one.
-_FILE_BYTES: Final = 128 << 20
+_FILE_BYTES: Final = 128 << 20  # bytes of files that become one
 
 #: Bytes of a file that is written again with others, and number of them from which on they are.
 _SMALL_BYTES: Final = 16 << 20
 _SMALL_FILES: Final = 50
 
-#: Share of a file's rows that may be deleted.
-_DELETED: Final = 0.2
+_DELETED: Final = 0.2  # share of a file's rows that may be deleted
 
 
 @dataclass(frozen=True)

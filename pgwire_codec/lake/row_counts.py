@@ -19,8 +19,7 @@ from pgwire_codec.lake.change_columns import ChangeColumns
 from pgwire_codec.lake.comparison import Mask, Numbers, differs, mask_of
 from pgwire_codec.lake.unsent_values import missing_values, with_old_values
 
-#: Column of the hashes of rows.
-ROW_HASH: Final = "row_hash"
+ROW_HASH: Final = "row_hash"  # column of the hashes of rows
 
 
 def split_updates(batch: pa.RecordBatch, columns: ChangeColumns) -> pa.RecordBatch:

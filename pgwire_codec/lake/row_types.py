@@ -42,8 +42,7 @@ _SQL: Final = {
     pa.timestamp("us"): "timestamp_ntz",
 }
 
-#: Name of a list's elements, as in Parquet and Spark.
-_ELEMENT: Final = "element"
+_ELEMENT: Final = "element"  # name of a list's elements, as in Parquet and Spark
 
 
 def sql_name(kind: pa.DataType) -> str:

@@ -39,8 +39,7 @@ CURRENT: Final = (OK, INCOMPLETE, MODIFIED)
 #: States that a user has set, until the mirror has done the work.
 REQUESTED: Final = (RESUMING, REPLAYING)
 
-#: Between the name of a column and an LSN.
-_SINCE: Final = " since "
+_SINCE: Final = " since "  # between the name of a column and an LSN
 
 _ERROR_LENGTH: Final = 2000
 

@@ -46,10 +46,8 @@ class TableRecord:
     row_columns: tuple[str, ...] | None = None
     #: Commit LSN since which a column is there that is null in earlier rows.
     incomplete: dict[str, int] = field(default_factory=dict)
-    #: Commit LSN of the version of the relation whose columns the table has.
-    columns_lsn: int = 0
-    #: Commits of other programs that changed rows, oldest first.
-    others: tuple[str, ...] = ()
+    columns_lsn: int = 0  # commit LSN of the version of the relation whose columns the table has
+    others: tuple[str, ...] = ()  # commits of other programs that changed rows, oldest first
 
     def to_text(self) -> str:
         """Return it as JSON."""

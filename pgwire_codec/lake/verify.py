@@ -268,11 +268,7 @@ def _check_log(files: TableFiles, names: list[str], found: _Findings) -> DeltaSt
 
 def _copy(state: DeltaState) -> DeltaState:
     return DeltaState(
-        state.version,
-        state.protocol,
-        state.metadata,
-        dict(state.files),
-        dict(state.transactions),
+        state.version, state.protocol, state.metadata, dict(state.files), dict(state.transactions)
     )
 
 

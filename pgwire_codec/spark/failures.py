@@ -21,8 +21,7 @@ _THROWN: Final = re.compile(r"^: (.*)", re.MULTILINE)
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _RAISED: Final = re.compile(r"^(?:Caused by: )?(\w[\w.]*(?:: .*)?)$", re.MULTILINE)
 
-#: Error of this package.
-_OURS: Final = re.compile(r"pgwire_codec\.errors\.\w+: (.*)")
+_OURS: Final = re.compile(r"pgwire_codec\.errors\.\w+: (.*)")  # error of this package
 
 #: Texts of the operating system for a disk that is full. Every engine's errors contain them.
 _FULL: Final = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT))

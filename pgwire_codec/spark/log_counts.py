@@ -15,10 +15,8 @@ class LogCounts:
     No transaction is open there: changes before it would be committed after it.
     """
 
-    #: First ordinal of the segment.
-    segment: int
-    #: Changes, committed or not, by the table's name.
-    counts: dict[str, int]
+    segment: int  # first ordinal of the segment
+    counts: dict[str, int]  # changes, committed or not, by the table's name
 
     @classmethod
     def of(cls, log: Log) -> LogCounts | None:

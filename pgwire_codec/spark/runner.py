@@ -29,8 +29,7 @@ _SMALL_BYTES: Final = 64 << 20
 _TASK_BYTES: Final = 32 << 20
 _MOST_TASKS: Final = 4096
 
-#: In place of the key of a piece, for facts.
-_FACTS: Final = BucketKey(0, -1)
+_FACTS: Final = BucketKey(0, -1)  # in place of the key of a piece, for facts
 
 
 class SparkRunner:

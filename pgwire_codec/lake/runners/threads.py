@@ -19,8 +19,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 F = TypeVar("F")
 
-#: Bytes of pieces in memory; others are in temporary files.
-_MOST_BYTES: Final = 128 << 20
+_MOST_BYTES: Final = 128 << 20  # bytes of pieces in memory; others are in temporary files
 
 
 class Threads:

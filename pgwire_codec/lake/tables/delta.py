@@ -61,8 +61,7 @@ if TYPE_CHECKING:
 
 _LOGGER: Final = logging.getLogger("pgwire_codec.mirror")
 
-#: Tag of a file with its checksums.
-_CHECKSUM: Final = "pgwire_codec.crc32"
+_CHECKSUM: Final = "pgwire_codec.crc32"  # tag of a file with its checksums
 
 #: Columns of which writers and most readers of a table use bounds.
 _BOUNDED: Final = "delta.dataSkippingStatsColumns"

@@ -78,8 +78,7 @@ def to_text(value: Mapping[str, Any]) -> str:
 class DeltaState:
     """State of a table at a version."""
 
-    #: Number of the last commit; -1 if the table does not exist.
-    version: int = -1
+    version: int = -1  # number of the last commit; -1 if the table does not exist
     #: The newest actions ``protocol`` and ``metaData``.
     protocol: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)

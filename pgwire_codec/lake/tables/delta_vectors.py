@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 #: Bytes of a vector that are repeated in each commit of its file.
 _INLINE_BYTES: Final = 1 << 10
 
-#: First byte of a file of vectors.
-_FILE_VERSION: Final = b"\x01"
+_FILE_VERSION: Final = b"\x01"  # first byte of a file of vectors
 
 _UUID_DIGITS: Final = 20
 

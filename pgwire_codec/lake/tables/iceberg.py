@@ -76,8 +76,7 @@ _SNAPSHOT_AGE: Final = "history.expire.max-snapshot-age-ms"
 #: Commits after which snapshots are removed that are older than the table keeps them.
 _EXPIRY_COMMITS: Final = 100
 
-#: Footers of new data files that are read at the same time.
-_READERS: Final = 8
+_READERS: Final = 8  # footers of new data files that are read at the same time
 
 #: Errors after which the table's newest state decides whether the commit is written again.
 _RACES: Final = frozenset({"CommitFailedException", "CommitStateUnknownException"})

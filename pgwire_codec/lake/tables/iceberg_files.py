@@ -32,15 +32,13 @@ if TYPE_CHECKING:
 
 _MAGIC: Final = b"PFA1"
 
-#: Flags of a footer that is not compressed.
-_FLAGS: Final = bytes(4)
+_FLAGS: Final = bytes(4)  # flags of a footer that is not compressed
 
 #: Field IDs of the position of a row in its file, and of the file's location.
 _ROW_POSITION: Final = 2147483645
 _FILE_LOCATION: Final = 2147483546
 
-#: Files that are written at the same time.
-_WRITERS: Final = 8
+_WRITERS: Final = 8  # files that are written at the same time
 
 _DELETES_HINT: Final = (
     "Have Iceberg write the table's files again: CALL CATALOG.system.rewrite_data_files with the "
@@ -52,10 +50,8 @@ _DELETES_HINT: Final = (
 class ScannedFile:
     """A data file of a snapshot."""
 
-    #: Number of its scan task.
-    task: int
-    #: Its location, as other files refer to it.
-    location: str
+    task: int  # number of its scan task
+    location: str  # its location, as other files refer to it
     file: DataFile
 
 

@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 from pgwire_codec.lake.data_files import Bounds
 from pgwire_codec.lake.tables.iceberg_schema import field_id
 
-#: Columns with bounds, as Iceberg itself has by default.
-_MOST_BOUNDS: Final = 100
+_MOST_BOUNDS: Final = 100  # columns with bounds, as Iceberg itself has by default
 
 _INT: Final = struct.Struct("<i")
 _LONG: Final = struct.Struct("<q")

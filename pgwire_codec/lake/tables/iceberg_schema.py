@@ -52,10 +52,8 @@ class PutColumn:
 
     name: str
     kind: pa.DataType
-    #: True if another column with the name is deleted, whose place it gets.
-    replaces: bool = False
-    #: Name of the column before it.
-    after: str | None = None
+    replaces: bool = False  # True if another column with the name is deleted, whose place it gets
+    after: str | None = None  # name of the column before it
     #: True if all files are to be written again, for the values of the other column.
     needs_files: bool = False
 
@@ -77,10 +75,8 @@ SchemaChange: TypeAlias = PutColumn | DeleteColumn | RenameColumn | WidenColumn
 class Columns:
     """Columns of a table."""
 
-    #: With field IDs.
-    schema: pa.Schema
-    #: Highest field ID that the table has had.
-    last_id: int
+    schema: pa.Schema  # with field IDs
+    last_id: int  # highest field ID that the table has had
 
     @property
     def field_ids(self) -> dict[str, int]:

@@ -16,15 +16,13 @@ from pgwire_codec.lake.tables.iceberg_schema import Columns, from_json, plain_sc
 from pgwire_codec.lake.tables.target import Basis
 from pgwire_codec.protocol.lsn import format_lsn, parse_lsn
 
-#: First format version that has deletion vectors.
-_VECTORS: Final = 3
+_VECTORS: Final = 3  # first format version that has deletion vectors
 
 #: Property of a table that decides how a merge deletes rows.
 _WRITE_MODE: Final = "write.merge.mode"
 
 
-#: Operations of snapshots that leave the rows as they are.
-_KEEPS_ROWS: Final = "replace"
+_KEEPS_ROWS: Final = "replace"  # operations of snapshots that leave the rows as they are
 
 
 @dataclass(frozen=True, slots=True)

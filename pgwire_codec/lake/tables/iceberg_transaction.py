@@ -46,14 +46,12 @@ class FileChanges:
     """Changes of a table's files by a snapshot."""
 
     operation: Operation
-    #: New data files and vectors, as Iceberg parses them.
-    added: Sequence[str] = ()
+    added: Sequence[str] = ()  # new data files and vectors, as Iceberg parses them
     vectors: Sequence[str] = ()
     #: Scan tasks of the files that are removed, and of those that lose their vector.
     removed: Collection[Any] = ()
     unmarked: Collection[Any] = ()
-    #: ID of the snapshot that these changes were decided on.
-    base: int | None = None
+    base: int | None = None  # ID of the snapshot that these changes were decided on
 
 
 class IcebergTransaction:

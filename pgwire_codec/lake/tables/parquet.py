@@ -36,8 +36,7 @@ COMMITS: Final = "_pgwire_codec"
 #: Directory of staged files. Their names have no ending by which patterns find Parquet files.
 _STAGED: Final = f"{COMMITS}/staged"
 
-#: File with all rows of a table that is replaced as a whole.
-_ROWS: Final = "rows.parquet"
+_ROWS: Final = "rows.parquet"  # file with all rows of a table that is replaced as a whole
 
 _COMMIT: Final = re.compile(r"(\d{12})\.json")
 _STAGED_FILE: Final = re.compile(r"(\d{12})-(?:(\d{4}-\d\d-\d\d)-)?([0-9a-f-]{36})")

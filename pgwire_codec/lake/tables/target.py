@@ -45,27 +45,21 @@ class CommitConflict(PgwireError):
 class Commit:
     """Changes of a table by a commit."""
 
-    #: The part of the stream that the table has then.
-    position: Position
+    position: Position  # the part of the stream that the table has then
     added: Sequence[NewFile] = ()
     #: Positions of rows to delete, by the file's path: rows that are not deleted yet.
     deleted: Mapping[str, BitMap64] = field(default_factory=dict)
-    #: Paths of files that are removed, because others have their rows.
-    removed: Collection[str] = ()
-    #: True if all files that the table had are removed.
-    replaces: bool = False
+    removed: Collection[str] = ()  # paths of files that are removed, because others have their rows
+    replaces: bool = False  # True if all files that the table had are removed
     #: Columns of a new table, or those that the table has from now on.
     schema: pa.Schema | None = None
-    #: Steps by which the columns of a table become those.
-    steps: Sequence[ColumnStep] = ()
-    #: True if the table has the same rows as before, in other files.
-    keeps_rows: bool = False
+    steps: Sequence[ColumnStep] = ()  # steps by which the columns of a table become those
+    keeps_rows: bool = False  # True if the table has the same rows as before, in other files
     #: Numbers of rows, for the table's history.
     counts: Mapping[str, int] = field(default_factory=dict)
     #: Text of the facts that the table records from now on; None to keep those that it has.
     record: str | None = None
-    #: Position that the table must have; None if any will do.
-    base: Position | None = None
+    base: Position | None = None  # position that the table must have; None if any will do
 
     def check_base(self, name: str, position: Position) -> None:
         """Raise ``CommitConflict`` if a table has another position than this was decided on."""
@@ -84,8 +78,7 @@ class Basis:
 
     columns: object
     position: Position
-    #: By path, what another commit of a file changes.
-    files: Mapping[str, object]
+    files: Mapping[str, object]  # by path, what another commit of a file changes
     #: Commits of other programs, of which a commit's ``record`` has those that were known.
     others: Sequence[str] = ()
 
@@ -119,11 +112,9 @@ def attempts(name: str) -> Iterator[int]:
 class Target(Protocol):
     """Table of a lakehouse, for one stream of changes."""
 
-    #: Name for messages.
-    name: str
+    name: str  # name for messages
 
-    #: True if rows can be deleted; otherwise, the table can only be appended to.
-    deletes: bool
+    deletes: bool  # True if rows can be deleted; otherwise, the table can only be appended to
 
     @property
     def marks(self) -> bool:

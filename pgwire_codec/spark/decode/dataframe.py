@@ -16,13 +16,7 @@ from pgwire_codec.errors import DecodeError, TableError
 from pgwire_codec.lake.row_types import ROW_TYPES
 from pgwire_codec.options import DecoderOptions
 from pgwire_codec.spark.arrow_types import spark_schema
-from pgwire_codec.spark.decode.survey import (
-    PART,
-    SurveyedPart,
-    check_ordinals,
-    parts_of,
-    survey,
-)
+from pgwire_codec.spark.decode.survey import PART, SurveyedPart, check_ordinals, parts_of, survey
 from pgwire_codec.spark.tasks import Batches, map_in_arrow
 from pgwire_codec.transactions.plan import PartPlan, Plan, plan
 from pgwire_codec.types import TypeRegistry, default_registry

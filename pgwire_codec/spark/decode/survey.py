@@ -20,8 +20,7 @@ from pgwire_codec.transactions.summary import Summary
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-#: Name of the column with the number of a message's part.
-PART: Final = "_pgwire_part"
+PART: Final = "_pgwire_part"  # name of the column with the number of a message's part
 
 #: Number of ordinals of each part that are reported, to cut new parts by.
 _SAMPLES: Final = 64
@@ -38,10 +37,8 @@ class SurveyedPart:
     first: int
     last: int
     count: int
-    #: True if ordinals are strictly ascending.
-    is_sorted: bool
-    #: Some of the ordinals.
-    sample: list[int]
+    is_sorted: bool  # True if ordinals are strictly ascending
+    sample: list[int]  # some of the ordinals
     summary: Summary | DecodeError | None
 
 

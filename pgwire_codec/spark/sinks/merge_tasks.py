@@ -39,14 +39,11 @@ if TYPE_CHECKING:
 
 Numbers = npt.NDArray[np.int64]
 
-#: Changes that one task merges.
-BUCKET_ROWS: Final = 1 << 17
+BUCKET_ROWS: Final = 1 << 17  # changes that one task merges
 
-#: Bucket of an error, which is that of no changes.
-_ERROR: Final = -1
+_ERROR: Final = -1  # bucket of an error, which is that of no changes
 
-#: OID in place of an unknown relation.
-_UNKNOWN: Final = -1
+_UNKNOWN: Final = -1  # OID in place of an unknown relation
 
 #: Types of the metadata that a merge needs.
 _METADATA: Final = {
@@ -91,10 +88,8 @@ class ChangeForm:
 class MergeFacts:
     """Facts about the changes of a relation."""
 
-    #: OID, if that is known.
-    relation: int | None
-    #: Commit LSN up to which the target has its changes; -1 for none.
-    after: int
+    relation: int | None  # OID, if that is known
+    after: int  # commit LSN up to which the target has its changes; -1 for none
     newest: Place
     truncated: Place | None = None
     #: Number of changes that the target does not have, and whether these are inserts.
@@ -216,17 +211,12 @@ class MergeWork:
 
     form: ChangeForm
     facts: MergeFacts
-    #: True if the changes replace all rows of the target.
-    replaces: bool
-    #: Files in which rows are looked up: none if all are replaced.
-    target: TableFiles
-    #: Columns of new data files.
-    file_schema: pa.Schema
+    replaces: bool  # True if the changes replace all rows of the target
+    target: TableFiles  # files in which rows are looked up: none if all are replaced
+    file_schema: pa.Schema  # columns of new data files
     layout: FileLayout
-    #: Columns that only the table has, which keep their values.
-    kept: pa.Schema
-    #: Number of tasks that merge the changes.
-    buckets: int
+    kept: pa.Schema  # columns that only the table has, which keep their values
+    buckets: int  # number of tasks that merge the changes
 
     def append(self, rows: DataFrame) -> list[MergeOutcome]:
         """Append the rows of inserts."""
