@@ -21,7 +21,7 @@ from pgwire_codec.errors import DecodeError, Rejected
 from pgwire_codec.lake.comparison import Mask, mask_of
 from pgwire_codec.lake.row_hashes import Hashes
 from pgwire_codec.lake.runners.runner import Runner
-from pgwire_codec.lake.unsent_values import missing_values
+from pgwire_codec.lake.unsent_values import missing_values, replaced
 from pgwire_codec.log import Log, LogSource
 from pgwire_codec.log.partition import LogPartition
 from pgwire_codec.log.relation_history import RelationHistory
@@ -109,22 +109,23 @@ class _ChangedKeys:
 
     def __call__(self, partition: LogPartition) -> ChangedRows:
         letters: list[Rejected] = []
-        last, keys, is_known = 0, [_NO_KEYS], True
+        parts: list[ChangedRows] = []
+        is_known = self.schema is not None
         for batch in partition.decode(self.options, letters):
             if batch.relation.oid != self.relation_oid:
                 continue
-            last = max(last, int(batch.commit_lsn.max()))
-            if self.schema is None or (batch.op == ord("T")).any():
-                is_known = False
-            elif is_known:
+            keys = None
+            is_known &= not (batch.op == ord("T")).any()
+            if self.schema is not None and is_known:
                 try:
-                    keys += self._keys(batch, self.schema)
+                    keys = np.concatenate([*self._keys(batch, self.schema)])
                 except DecodeError as error:
                     raise partition.placed(error, batch) from None
+            parts.append(ChangedRows(int(batch.commit_lsn.max()), keys))
         for letter in letters:  # of another relation, it does not matter here
             if letter.relation_oid in (None, self.relation_oid):
                 raise partition.error(letter)
-        return ChangedRows(last, np.unique(np.concatenate(keys)) if is_known else None)
+        return ChangedRows.join(parts)
 
     def _keys(self, batch: ChangeBatch, schema: TableSchema) -> Iterator[Hashes]:
         """Yield the hashes of the old and new keys."""
@@ -138,10 +139,7 @@ class _ChangedKeys:
             unsent = missing_values(rows.column(schema.metadata["_unchanged"]), list(keys))
             for number, name in enumerate(keys):
                 if number in unsent:  # the old row has it
-                    places = np.arange(len(rows))
-                    places[unsent[number]] += len(rows)
-                    both = pa.concat_arrays([keys[name], old_keys[name]])
-                    keys[name] = both.take(pa.array(places))
+                    keys[name] = replaced(keys[name], old_keys[name], unsent[number])
             has_old = pa.array(np.flatnonzero(mask_of(old_rows.is_valid())))
             yield self.columns.key_hashes(
                 {name: column.take(has_old) for name, column in old_keys.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,6 +15,22 @@ ROW_METADATA: Final = (
 )  # fmt: skip
 
 _REQUIRED: Final = ("_op", "_commit_lsn", "_seq", "_unchanged")
+
+
+def check_names(names: Iterable[str], hint: Callable[[str], str]) -> None:
+    """Raise ``TableError`` for columns that have the same name in a lakehouse.
+
+    ``hint`` returns the advice about one of them.
+    """
+    of_name: dict[str, list[str]] = {}
+    for name in names:
+        of_name.setdefault(name.lower(), []).append(name)
+    for same in of_name.values():
+        if len(same) > 1:
+            raise TableError(
+                f"columns {', '.join(same)} differ in case only, which lakehouses do not support",
+                hint=hint(same[-1]),
+            )
 
 
 @dataclass(frozen=True, slots=True)

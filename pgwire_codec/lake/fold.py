@@ -15,7 +15,7 @@ from pgwire_codec.lake.key_chains import CHAIN, resolve_chains
 from pgwire_codec.lake.key_codes import group_codes
 from pgwire_codec.lake.key_states import fold as fold_states
 from pgwire_codec.lake.row_counts import ROW_HASH, count_rows
-from pgwire_codec.lake.unsent_values import missing_values
+from pgwire_codec.lake.unsent_values import missing_values, replaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +148,7 @@ def key_events(batch: pa.RecordBatch, columns: ChangeColumns) -> pa.RecordBatch:
             name = f"c{number}"
             old = pc.struct_field(before, name)
             if number in unsent:  # a long key is sent in the old tuple only
-                rows = np.arange(len(batch))
-                rows[unsent[number]] += len(batch)
-                data[name] = pa.concat_arrays([data[name], old]).take(pa.array(rows))
+                data[name] = replaced(data[name], old, unsent[number])
             old_keys[number] = old
             rows = np.flatnonzero(has_before)
             if len(rows):

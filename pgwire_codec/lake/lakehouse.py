@@ -22,12 +22,11 @@ from pgwire_codec.lake.tables.iceberg import IcebergTarget
 from pgwire_codec.lake.tables.iceberg_catalog import CatalogTable, check_session
 from pgwire_codec.lake.tables.parquet import ParquetTarget
 from pgwire_codec.lake.tables.parquet import commit_path as parquet_commit
-from pgwire_codec.lake.tables.sql import quoted
 from pgwire_codec.lake.tables.target import WRITE_MODES, Target, WriteMode
 from pgwire_codec.log.dead_letters import DEAD_LETTERS
 from pgwire_codec.log.environment import environment_options
 from pgwire_codec.protocol.messages import Relation
-from pgwire_codec.protocol.quoting import qualified_name
+from pgwire_codec.protocol.quoting import qualified_name, quote_spark_identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -166,7 +165,7 @@ class Lake:
         if self.format != ICEBERG:
             return "/".join([self.location, *names])
         encoded = (name.replace(".", "~2E") for name in names)
-        return ".".join(map(quoted, [*self.location.split("."), *encoded]))
+        return ".".join(map(quote_spark_identifier, [*self.location.split("."), *encoded]))
 
 
 def parse_target(target: str) -> tuple[str, str]:

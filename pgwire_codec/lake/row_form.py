@@ -12,7 +12,7 @@ from pgwire_codec.changes.batch import ChangeBatch
 from pgwire_codec.changes.identity import check_identity, key_columns
 from pgwire_codec.changes.table_schema import TableSchema, cast_array, table_schema, to_record_batch
 from pgwire_codec.errors import TableError
-from pgwire_codec.lake.change_columns import ChangeColumns
+from pgwire_codec.lake.change_columns import ChangeColumns, check_names
 from pgwire_codec.lake.masks import DROP, apply_masks
 from pgwire_codec.lake.row_columns import DELETED, RowColumns
 from pgwire_codec.lake.row_types import row_schema
@@ -97,17 +97,13 @@ class RowForm:
 
     def check_names(self) -> None:
         """Raise ``TableError`` for columns that have the same name in a lakehouse."""
-        of_name: dict[str, list[str]] = {}
-        for name in self.columns.names:
-            of_name.setdefault(name.lower(), []).append(name)
-        for names in of_name.values():
-            if len(names) > 1:
-                raise TableError(
-                    f"columns {', '.join(names)} differ in case only, which lakehouses do not "
-                    "support",
-                    hint=f"Leave all but one of them out, as by --mask {self.table}.{names[-1]}"
-                    "=drop, and resume the table.",
-                )
+        check_names(
+            self.columns.names,
+            lambda name: (
+                f"Leave all but one of them out, as by --mask {self.table}.{name}=drop, "
+                "and resume the table."
+            ),
+        )
 
     @property
     def change_columns(self) -> ChangeColumns:

@@ -50,6 +50,13 @@ def unchanged_names(
     )
 
 
+def replaced(values: pa.Array, others: pa.Array, rows: Numbers) -> pa.Array:
+    """Return values, with those of another array of the same length in some rows."""
+    places = np.arange(len(values))
+    places[rows] += len(values)
+    return pa.concat_arrays([values, others]).take(pa.array(places))
+
+
 def with_old_values(
     data: dict[str, pa.Array], columns: ChangeColumns, missing: dict[int, Numbers]
 ) -> tuple[dict[str, pa.Array], dict[int, Numbers]]:
@@ -67,9 +74,7 @@ def with_old_values(
             name = f"c{number}"
             old = pc.struct_field(data["_before"], name)
             has_old = mask_of(old.is_valid())[rows]
-            source = np.arange(len(old))
-            source[rows[has_old]] += len(old)
-            data[name] = pa.concat_arrays([data[name], old]).take(pa.array(source))
+            data[name] = replaced(data[name], old, rows[has_old])
             rows = rows[~has_old]
         if len(rows):
             lacking[number] = rows

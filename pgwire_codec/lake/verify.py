@@ -31,7 +31,7 @@ from pgwire_codec.lake.tables.delta_log import (
 )
 from pgwire_codec.lake.tables.iceberg import IcebergTarget
 from pgwire_codec.lake.tables.parquet import COMMITS, parse_commit_record
-from pgwire_codec.lake.tables.sql import quoted
+from pgwire_codec.protocol.quoting import quote_spark_identifier
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -186,10 +186,10 @@ def _iceberg_checks(lake: Lake) -> list[_Check]:
     spaces = [names]
     tables = []
     for space in spaces:  # to which those inside are added
-        inside = ".".join(map(quoted, [catalog, *space]))
+        inside = ".".join(map(quote_spark_identifier, [catalog, *space]))
         spaces += [row[0].split(".") for row in spark.sql(f"SHOW NAMESPACES IN {inside}").collect()]
         for row in spark.sql(f"SHOW TABLES IN {inside}").collect() if space else ():
-            tables.append(f"{inside}.{quoted(row['tableName'])}")
+            tables.append(f"{inside}.{quote_spark_identifier(row['tableName'])}")
     return [partial(_check_iceberg, spark, table) for table in tables]
 
 

@@ -65,6 +65,11 @@ def split_identifiers(text: str) -> list[str]:
     ]
 
 
+def quote_spark_identifier(name: str) -> str:
+    """Return a name in backticks, as in Spark's SQL."""
+    return _quoted(name, "`")
+
+
 def quote_literal(value: str) -> str:
     """Return a string in single quotes, whose only escape is the doubled quote."""
     return _quoted(value, "'")

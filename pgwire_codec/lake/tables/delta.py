@@ -43,7 +43,6 @@ from pgwire_codec.lake.tables.delta_log import (
 from pgwire_codec.lake.tables.delta_others import follow, provenance_of, version_id
 from pgwire_codec.lake.tables.delta_schema import from_json, to_json
 from pgwire_codec.lake.tables.delta_vectors import stored_vector, write_vectors
-from pgwire_codec.lake.tables.sql import quoted
 from pgwire_codec.lake.tables.target import (
     Basis,
     Commit,
@@ -52,6 +51,7 @@ from pgwire_codec.lake.tables.target import (
     attempts,
     create_commit,
 )
+from pgwire_codec.protocol.quoting import quote_spark_identifier
 
 if TYPE_CHECKING:
     import deltalake
@@ -316,7 +316,10 @@ class DeltaTarget:
             columns = {} if schema is None else {"schemaString": to_json(schema)}
             return {**former, **columns, "configuration": former["configuration"] | recorded}
         assert schema is not None, "a new table has columns"
-        properties = {**recorded, _BOUNDED: ",".join(map(quoted, bounded_columns(schema)))}
+        properties = {
+            **recorded,
+            _BOUNDED: ",".join(map(quote_spark_identifier, bounded_columns(schema))),
+        }
         if self.marks:
             properties[ENABLE_VECTORS] = "true"
         if self._kept_seconds is not None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from pgwire_codec.errors import OptionError, TableError
-from pgwire_codec.lake.tables.sql import quoted
+from pgwire_codec.protocol.quoting import quote_spark_identifier
 
 _CATALOG: Final = "spark.sql.catalog."
 
@@ -23,7 +23,7 @@ class CatalogTable:
 
     def __init__(self, parts: Sequence[str]) -> None:
         self._parts = list(parts)
-        self.sql = ".".join(map(quoted, parts))
+        self.sql = ".".join(map(quote_spark_identifier, parts))
 
     @classmethod
     def parse(cls, spark: Any, name: str) -> CatalogTable:
@@ -73,7 +73,7 @@ class CatalogTable:
         """Create the namespaces; return Iceberg's builder of the table, with its schema."""
         util = spark._jvm.org.apache.iceberg.spark.Spark3Util
         for end in range(2, len(self._parts)):
-            namespace = ".".join(map(quoted, self._parts[:end]))
+            namespace = ".".join(map(quote_spark_identifier, self._parts[:end]))
             spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
         with _active(spark):
             place = util.catalogAndIdentifier(spark._jsparkSession, self.sql)

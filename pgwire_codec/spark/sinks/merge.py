@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from pgwire_codec.errors import OptionError, TableError
-from pgwire_codec.lake.change_columns import ChangeColumns
+from pgwire_codec.lake.change_columns import ChangeColumns, check_names
 from pgwire_codec.lake.lakehouse import DELTA, ICEBERG, parse_target
 from pgwire_codec.lake.position import Position
 from pgwire_codec.lake.rewriting import commit_of, discard
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 
 #: Merges that lose their race against other writers before an error is raised.
 _ATTEMPTS: Final = 5
+
+_ONE_NAME: Final = (
+    "Set spark.sql.caseSensitive to true, and rename all but one of them "
+    "(DataFrame.withColumnRenamed), or leave them out."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +137,7 @@ def merge_into(
     """
     columns = columns_of(changes, keys)
     opened = _open(changes.sparkSession, target, app_id, storage_options)
-    _check_names(columns)
+    check_names(columns.table, lambda _: _ONE_NAME)
     rows = numbered(changes, columns).persist()
     try:
         for _ in range(_ATTEMPTS):
@@ -252,20 +257,6 @@ def _open(
             "iceberg:CATALOG.NAMESPACE.TABLE, where CATALOG is one of Spark's.",
         )
     return DeltaTarget(location, app_id, storage_options)
-
-
-def _check_names(columns: ChangeColumns) -> None:
-    """Raise ``TableError`` for columns that have the same name in a lakehouse."""
-    of_name: dict[str, list[str]] = {}
-    for name in columns.table:
-        of_name.setdefault(name.lower(), []).append(name)
-    for names in of_name.values():
-        if len(names) > 1:
-            raise TableError(
-                f"columns {', '.join(names)} differ in case only, which lakehouses do not support",
-                hint="Set spark.sql.caseSensitive to true, and rename all but one of them "
-                "(DataFrame.withColumnRenamed), or leave them out.",
-            )
 
 
 def _check_columns(target: Target, columns: ChangeColumns) -> None:
