@@ -74,7 +74,7 @@ def _last_events(events: pa.RecordBatch, columns: ChangeColumns) -> NetRows:
     The roots are not needed then.
     """
     codes = group_codes([events.column(name) for name in columns.key_numbers])
-    lsn, seq = _places(events)
+    lsn, seq = places_of(events)
     rows = np.arange(len(events))
     if _falls(lsn, seq):
         rows = np.lexsort((seq, lsn))
@@ -101,7 +101,7 @@ def count_events(events: pa.RecordBatch, columns: ChangeColumns) -> NetCounts:
     """Return the rows that events of :func:`split_updates`, in any order, add and remove."""
     names = columns.numbers
     codes = group_codes([events.column(name) for name in names])
-    lsn, seq = _places(events)
+    lsn, seq = places_of(events)
     order = np.lexsort((mask_of(events.column("removed")), -seq, -lsn, codes))
     events = events.append_column(ROW_HASH, pa.array(codes)).take(pa.array(order))
     counted = list(count_rows([events], [], names))
@@ -119,7 +119,7 @@ def count_events(events: pa.RecordBatch, columns: ChangeColumns) -> NetCounts:
     )
 
 
-def _places(batch: pa.RecordBatch) -> tuple[Numbers, Numbers]:
+def places_of(batch: pa.RecordBatch) -> tuple[Numbers, Numbers]:
     """Return commit LSN and number of changes: their places in the total order."""
     return batch.column("_commit_lsn").to_numpy(), batch.column("_seq").to_numpy()
 
@@ -173,7 +173,7 @@ def key_events(batch: pa.RecordBatch, columns: ChangeColumns) -> pa.RecordBatch:
 def _by_key(events: pa.RecordBatch, columns: ChangeColumns) -> pa.RecordBatch:
     """Return events with those of a key one after another, in order."""
     codes = group_codes([events.column(name) for name in columns.key_numbers])
-    lsn, seq = _places(events)
+    lsn, seq = places_of(events)
     if _falls(lsn, seq):
         order = np.lexsort((seq, lsn, codes))
     else:

@@ -25,7 +25,6 @@ DELETED: Final = "_is_deleted"
 #: Commit LSN of the transaction that changed a row last, bigint, and its time, timestamp.
 COMMIT_COLUMNS: Final = ("_commit_lsn", "_commit_time")
 
-
 #: Kind of a change: insert, update_preimage, update_postimage, delete or truncate.
 CHANGE: Final = "_change"
 

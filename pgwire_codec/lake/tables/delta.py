@@ -316,10 +316,8 @@ class DeltaTarget:
             columns = {} if schema is None else {"schemaString": to_json(schema)}
             return {**former, **columns, "configuration": former["configuration"] | recorded}
         assert schema is not None, "a new table has columns"
-        properties = {
-            **recorded,
-            _BOUNDED: ",".join(map(quote_spark_identifier, bounded_columns(schema))),
-        }
+        names = ",".join(map(quote_spark_identifier, bounded_columns(schema)))
+        properties = {**recorded, _BOUNDED: names}
         if self.marks:
             properties[ENABLE_VECTORS] = "true"
         if self._kept_seconds is not None:

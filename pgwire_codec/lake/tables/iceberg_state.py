@@ -21,7 +21,6 @@ _VECTORS: Final = 3  # first format version that has deletion vectors
 #: Property of a table that decides how a merge deletes rows.
 _WRITE_MODE: Final = "write.merge.mode"
 
-
 _KEEPS_ROWS: Final = "replace"  # operations of snapshots that leave the rows as they are
 
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 WriteMode = Literal["merge-on-read", "copy-on-write"]
 WRITE_MODES: Final[tuple[WriteMode, ...]] = ("merge-on-read", "copy-on-write")
 
-
 #: Commits that lose their race one after the other before the table is given up.
 _ATTEMPTS: Final = 20
 

@@ -10,16 +10,15 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from pgwire_codec.changes.metadata import RELATION_OID
 from pgwire_codec.changes.table_schema import cast_array
 from pgwire_codec.lake.change_columns import ChangeColumns
 from pgwire_codec.lake.change_split import ChangeSplit, moved_keys
-from pgwire_codec.lake.comparison import Mask
+from pgwire_codec.lake.comparison import Mask, Numbers
 from pgwire_codec.lake.data_files import FileLayout, write_data_files
-from pgwire_codec.lake.fold import key_events
+from pgwire_codec.lake.fold import key_events, places_of
 from pgwire_codec.lake.merge import TableMerge, merge_events
 from pgwire_codec.lake.position import Position
 from pgwire_codec.lake.table_files import TableFiles
@@ -36,8 +35,6 @@ from pgwire_codec.spark.tasks import (
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-Numbers = npt.NDArray[np.int64]
 
 BUCKET_ROWS: Final = 1 << 17  # changes that one task merges
 
@@ -109,7 +106,7 @@ class MergeFacts:
 
     def select(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return those changes that the target does not have, after the last truncate."""
-        lsn, seq = _places(batch)
+        lsn, seq = places_of(batch)
         chosen: Mask = (lsn > self.after) & (batch.column("_op").to_numpy(False) != "T")
         if self.truncated is not None:
             last_lsn, last_seq = self.truncated
@@ -158,7 +155,7 @@ def _joined(parts: Iterable[Iterable[MergeFacts]]) -> list[MergeFacts]:
 
 def _facts(batch: pa.RecordBatch, form: ChangeForm, position: Position) -> Iterator[MergeFacts]:
     """Yield the facts about the changes of each relation in a batch."""
-    lsn, seq = _places(batch)
+    lsn, seq = places_of(batch)
     op = batch.column("_op").to_numpy(zero_copy_only=False)
     oids = _relations(batch)
     for oid in np.unique(oids).tolist():
@@ -174,10 +171,6 @@ def _facts(batch: pa.RecordBatch, form: ChangeForm, position: Position) -> Itera
         if form.has_old_keys:
             facts.moved = _moved(batch, form, new[op[new] == "U"])
         yield facts
-
-
-def _places(batch: pa.RecordBatch) -> tuple[Numbers, Numbers]:
-    return batch.column("_commit_lsn").to_numpy(), batch.column("_seq").to_numpy()
 
 
 def _relations(batch: pa.RecordBatch) -> Numbers:
