@@ -28,6 +28,7 @@ from pgwire_codec.lake.table_files import DataFile, TableFiles
 from pgwire_codec.lake.tables.column_steps import AddColumn, ColumnStep
 from pgwire_codec.lake.tables.delta_features import ENABLE_VECTORS, check_features, needed_protocol
 from pgwire_codec.lake.tables.delta_log import (
+    FILE_RETENTION,
     LAST_CHECKPOINT,
     Action,
     Checkpoint,
@@ -66,8 +67,7 @@ _CHECKSUM: Final = "pgwire_codec.crc32"  # tag of a file with its checksums
 #: Columns of which writers and most readers of a table use bounds.
 _BOUNDED: Final = "delta.dataSkippingStatsColumns"
 
-#: Times for which a table keeps files that were removed, and commits.
-_FILE_RETENTION: Final = "delta.deletedFileRetentionDuration"
+#: Property with the time for which a table keeps commits.
 _LOG_RETENTION: Final = "delta.logRetentionDuration"
 
 #: Commits since the last checkpoint, and their bytes, after which the next one is written.
@@ -325,7 +325,7 @@ class DeltaTarget:
             # Checkpoints have the removed files for longer than these are kept.
             properties |= {
                 self._kept_name: str(kept),
-                _FILE_RETENTION: f"interval {2 * kept} seconds",
+                FILE_RETENTION: f"interval {2 * kept} seconds",
                 _LOG_RETENTION: f"interval {kept} seconds",
             }
         return {

@@ -46,6 +46,10 @@ _CHUNK_BYTES: Final = 16 << 20
 
 _CHECKPOINT_COLUMNS: Final = ("protocol", "metaData", "txn", "add")
 
+#: Property with the time for which files are kept that were removed, and times that are understood.
+FILE_RETENTION: Final = "delta.deletedFileRetentionDuration"
+_INTERVAL: Final = re.compile(r"interval \d+ (second|minute|hour|day|week)s?")
+
 #: Age of a file that no commit has. A turn, which writes files before its commit, takes minutes;
 #: other programs have a week, as of their own VACUUM.
 _UNUSED_SECONDS: Final = 86_400.0
@@ -262,8 +266,12 @@ def unused_files(
     A vector of such a version counts as a file. The newest checkpoint has the files that were
     removed in the time for which the table keeps them: of these, the mirror's own remain for
     ``kept_seconds`` only. A file that neither it nor the state has is old, or of a commit that did
-    not come.
+    not come. If that time is in other units than up to weeks, only temporary files are returned.
     """
+    abandoned = [*folder.abandoned(""), *folder.abandoned(LOG)]
+    retention = state.metadata["configuration"].get(FILE_RETENTION)
+    if retention is not None and not _INTERVAL.fullmatch(retention):
+        return abandoned
     used, removed = set(_paths(state.files.values())), dict[str, float]()
     for path in checkpoint.paths:
         with reading(folder, path, "checkpoint"):
@@ -285,7 +293,7 @@ def unused_files(
             else now - written > _kept_seconds(name)
         )
     ]
-    return [*folder.abandoned(""), *folder.abandoned(LOG), *unused]
+    return [*abandoned, *unused]
 
 
 def _kept_seconds(name: str) -> float:
