@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pgwire_codec.changes.metadata import metadata_names
+from pgwire_codec.errors import TableError
 from pgwire_codec.lake.change_columns import ChangeColumns
-from pgwire_codec.lake.fold import key_events
-from pgwire_codec.spark.tasks import Batches, map_in_arrow
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 def columns_of(changes: DataFrame, keys: Sequence[str] | None) -> ChangeColumns:
@@ -45,19 +44,36 @@ def numbered(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
     return renamed.withColumn("_before", functions.col("_before").cast(members))
 
 
-def events_by_key(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
-    """Return numbered changes by key; see :func:`~pgwire_codec.lake.fold.key_events`."""
-    from pyspark.sql.types import StructType
+def new_key(columns: ChangeColumns, number: int) -> Column:
+    """Return a key column after a change. A long key may be sent in the old tuple only."""
+    from pyspark.sql import functions
 
-    # Of the old tuple, only the values are needed after this.
-    before = ["_before"] if any(map(columns.in_before, columns.values)) else []
-    schema = StructType()
-    for name in (*columns.numbers, "_op", "_unchanged", *before, *columns.row_metadata):
-        schema.add(name, changes.schema[name].dataType)
-    schema.add("moved", "boolean").add("leaving", "boolean")
-    names = schema.names
+    sent = functions.col(f"c{number}")
+    if not columns.in_before(number):
+        return sent
+    is_unchanged = functions.array_contains("_unchanged", columns.table[number])
+    return functions.when(is_unchanged, functions.col("_before")[f"c{number}"]).otherwise(sent)
 
-    def run(batches: Batches) -> Batches:
-        return (key_events(batch, columns).select(names) for batch in batches)
 
-    return map_in_arrow(changes, run, schema)
+def old_key(columns: ChangeColumns, number: int) -> Column:
+    """Return a key column before a change."""
+    from pyspark.sql import functions
+
+    updated = functions.col("_op") == "U"
+    if not columns.before:
+        # The server refuses updates without a replica identity, so _before was left out.
+        no_before = stop(
+            "update without _before: changes of the key cannot be detected",
+            hint='Decode with `before="key"`.',
+        )
+        return functions.when(updated, no_before).otherwise(new_key(columns, number))
+    before = functions.col("_before")
+    has_before = updated & before.isNotNull()
+    return functions.when(has_before, before[f"c{number}"]).otherwise(new_key(columns, number))
+
+
+def stop(message: str, hint: str) -> Column:
+    """Return an expression that raises an error."""
+    from pyspark.sql import functions
+
+    return functions.raise_error(functions.lit(str(TableError(message, hint=hint))))

@@ -23,7 +23,7 @@ from pgwire_codec.lake.change_columns import ChangeColumns
 from pgwire_codec.lake.key_chains import CHAIN, resolve_chains
 from pgwire_codec.lake.key_states import ARROW_PLACE, fold
 from pgwire_codec.lake.row_counts import ROW_HASH, count_rows, split_updates
-from pgwire_codec.spark.reduction.change_columns import columns_of, events_by_key, numbered
+from pgwire_codec.spark.reduction.change_columns import columns_of, new_key, numbered, old_key
 from pgwire_codec.spark.tasks import Batches, map_in_arrow
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _last_states(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
             yield from chains.to_batches(_BATCH_ROWS)
 
     keys = [f"c{number}" for number in columns.keys]
-    events = events_by_key(changes, columns)
+    events = _events(changes, columns)
     by_key = events.repartition(*keys).sortWithinPartitions(*keys, "_commit_lsn", "_seq")
     lives = map_in_arrow(by_key, fold_keys, _lives_schema(events, columns))
     states = lives.where("is_last AND NOT far").drop(*CHAIN)
@@ -136,6 +136,36 @@ def _last_states(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
         chains = lives.where("far OR left IS NOT NULL").repartition(1)
         states = states.union(map_in_arrow(chains, resolve, states.schema))
     return states.where("NOT gone")
+
+
+def _events(changes: DataFrame, columns: ChangeColumns) -> DataFrame:
+    """Return the changes by key: a change of a row's key counts for both keys."""
+    from pyspark.sql import functions
+
+    col = functions.col
+    old = [old_key(columns, number).alias(f"o{number}") for number in columns.keys]
+    new = [new_key(columns, number).alias(f"n{number}") for number in columns.keys]
+    same = functions.lit(True)
+    for number in columns.keys:
+        same &= col(f"o{number}").eqNullSafe(col(f"n{number}"))
+    both = functions.when(col("moved"), functions.array(*map(functions.lit, (False, True))))
+    event = functions.explode(both.otherwise(functions.array(functions.lit(False))))
+    keys = {
+        number: functions.when(col("leaving"), col(f"o{number}"))
+        .otherwise(col(f"n{number}"))
+        .alias(f"c{number}")
+        for number in columns.keys
+    }
+    selected = [keys.get(number, f"c{number}") for number in range(len(columns.table))]
+    # Of the old tuple, only the values are needed after this.
+    has_values = any(map(columns.in_before, columns.values))
+    metadata = ["_op", "_unchanged", *(["_before"] if has_values else []), *columns.row_metadata]
+    return (
+        changes.select("*", *old, *new)
+        .withColumn("moved", (col("_op") == "U") & ~same)
+        .withColumn("leaving", event)
+        .select(*selected, *metadata, "moved", "leaving")
+    )
 
 
 def _lives_schema(events: DataFrame, columns: ChangeColumns) -> StructType:

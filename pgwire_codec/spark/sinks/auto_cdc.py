@@ -5,21 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from pgwire_codec.changes.metadata import RELATION_OID
-from pgwire_codec.errors import OptionError, TableError
+from pgwire_codec.errors import OptionError
 from pgwire_codec.lake.change_columns import ChangeColumns
-from pgwire_codec.lake.comparison import mask_of
-from pgwire_codec.lake.fold import key_events
-from pgwire_codec.lake.unsent_values import missing_values, with_old_values
-from pgwire_codec.spark.reduction.change_columns import columns_of, numbered
-from pgwire_codec.spark.tasks import Batches, map_in_arrow
+from pgwire_codec.spark.reduction.change_columns import columns_of, new_key, numbered, old_key, stop
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 def auto_cdc_rows(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
@@ -77,50 +69,65 @@ def auto_cdc_rows(changes: DataFrame, keys: Sequence[str]) -> DataFrame:
             except_column_list=["_op", "_commit_lsn", "_seq"],
         )
     """
-    from pyspark.sql.types import StructType
+    from pyspark.sql import functions
 
     if keys is None:
         raise OptionError(
             "keys must be a list of at least one column, not None",
             hint="AUTO CDC finds rows by their key.",
         )
+    col = functions.col
     columns = columns_of(changes, keys)
-    rows = numbered(changes, columns)
-    metadata = ["_op", "_commit_lsn", "_seq", *({RELATION_OID} & columns.metadata.keys())]
-    schema = StructType()
-    for name in (*columns.numbers, *metadata):
-        schema.add(name, rows.schema[name].dataType)
-    names = schema.names
+    places = ["_commit_lsn", "_seq", *({RELATION_OID} & columns.metadata.keys())]
+    truncated = stop(
+        "AUTO CDC cannot apply a truncate",
+        hint="Apply it to the target by a full refresh, or use merge_into.",
+    )
+    op = functions.when(col("_op") == "T", truncated).when(col("_op") == "D", "D").otherwise("U")
+    row = numbered(changes, columns).select(
+        op.alias("op"),
+        (col("_op") == "U").alias("updated"),
+        *places,
+        functions.struct(*(new_key(columns, n).alias(f"c{n}") for n in columns.keys)).alias("key"),
+        functions.struct(*(old_key(columns, n).alias(f"c{n}") for n in columns.keys)).alias("old"),
+        functions.struct(
+            *(_sent(number, columns).alias(f"c{number}") for number in columns.values),
+            functions.lit(None).alias(""),  # so that it is a struct if there are keys only
+        ).alias("values"),
+    )
+    whole = functions.struct("op", "key", "values")
+    gone = functions.struct(
+        functions.lit("D").alias("op"),
+        col("old").alias("key"),
+        functions.lit(None).cast(row.schema["values"].dataType).alias("values"),
+    )
+    moved = col("updated") & ~col("old").eqNullSafe(col("key"))
+    rows = functions.when(moved, functions.array(gone, whole)).otherwise(functions.array(whole))
+    table = [
+        f"row.{'key' if number in columns.keys else 'values'}.c{number}"
+        for number in range(len(columns.table))
+    ]
+    names = [columns.metadata[name] for name in ("_op", *places)]
+    return (
+        row.select(*places, functions.explode(rows).alias("row"))
+        .select(*table, "row.op", *places)
+        .toDF(*columns.table, *names)
+    )
 
-    def run(batches: Batches) -> Batches:
-        return (_upserts_and_deletes(batch, columns).select(names) for batch in batches)
 
-    selected = map_in_arrow(rows, run, schema)
-    return selected.toDF(*columns.table, *(columns.metadata[name] for name in metadata))
+def _sent(number: int, columns: ChangeColumns) -> Column:
+    """Return a value that was sent, or that is in ``_before``; raise an error for others."""
+    from pyspark.sql import functions
 
-
-def _upserts_and_deletes(changes: pa.RecordBatch, columns: ChangeColumns) -> pa.RecordBatch:
-    """Return numbered changes as upserts and deletes, of old keys, too. Raises ``TableError``."""
-    if pc.any(pc.equal(changes.column("_op"), "T")).as_py():
-        raise TableError(
-            "AUTO CDC cannot apply a truncate",
-            hint="Apply it to the target by a full refresh, or use merge_into.",
-        )
-    events = key_events(changes, columns)
-    data = dict(zip(events.schema.names, events.columns, strict=True))
-    missing = missing_values(data["_unchanged"], columns.table)
-    data, lacking = with_old_values(data, columns, missing)
-    leaving = mask_of(data["leaving"])
-    for number, rows in lacking.items():
-        if not leaving[rows].all():
-            raise TableError(
-                f"column {columns.table[number]} was not sent (it is unchanged TOAST) and is not "
-                "in _before: AUTO CDC would overwrite it with NULL",
-                hint="Set REPLICA IDENTITY FULL, with which the server sends old rows, or use "
-                "merge_into.",
-            )
-    kept = pa.array(np.arange(len(events)), mask=leaving)
-    data |= {f"c{number}": data[f"c{number}"].take(kept) for number in columns.values}
-    is_delete = pc.or_(data["leaving"], pc.equal(data["_op"], "D"))
-    data["_op"] = pc.if_else(is_delete, "D", "U")
-    return pa.RecordBatch.from_pydict(data)
+    name = columns.table[number]
+    lost = stop(
+        f"column {name} was not sent (it is unchanged TOAST) and is not in _before: AUTO CDC "
+        "would overwrite it with NULL",
+        hint="Set REPLICA IDENTITY FULL, with which the server sends old rows, or use merge_into.",
+    )
+    old = functions.when(functions.col("_op") == "U", lost)
+    if columns.in_before(number):
+        # A value in TOAST storage is never NULL: a NULL was not sent.
+        old = functions.coalesce(functions.col("_before")[f"c{number}"], old)
+    is_unchanged = functions.array_contains("_unchanged", name)
+    return functions.when(is_unchanged, old).otherwise(functions.col(f"c{number}"))
