@@ -36,6 +36,7 @@ EXEMPT = {
     ("Retention", "keep"): "of Retention's own arguments",
     ("Retention", "max_bytes"): "of Retention's own arguments",
     ("Retention", "consumers"): "of Retention's own arguments",
+    ("old_key", "before"): "a mirror decodes with it",
     ("key_events", "before"): "a mirror decodes with it",
     ("MirrorOptions", "on_error"): "the option onError of Spark's mirror",
     ("_no_old_row", "before"): "the argument of decode_changes, whose DataFrame this is",
