@@ -40,6 +40,7 @@ BUDGETS: Final[dict[str, dict[str, int]]] = {
         "tests/test_layers.py": 5,
         "tests/test_notebook.py": 10,
         "tests/test_prose.py": 15,
+        "tests/test_ratchet.py": 5,
         "tests/test_readme.py": 5,
         "tests/test_workflows.py": 5,
         "tests/transactions": 80,

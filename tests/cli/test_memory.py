@@ -50,7 +50,7 @@ finally:
         ("capture", None, "system"),
         ("mirror", None, "system"),
         ("capture", "jemalloc", "jemalloc"),
-        ("bench", None, None),
+        ("check", None, None),
     ],
 )
 def test_commands_that_run_for_long(command: str, named: str | None, expected: str | None) -> None:
@@ -74,7 +74,7 @@ def test_commands_that_run_for_long(command: str, named: str | None, expected: s
         ("capture", None, "1"),
         ("mirror", None, "1"),
         ("capture", "33554432", "0"),
-        ("bench", None, "0"),
+        ("check", None, "0"),
     ],
 )
 def test_large_blocks_are_returned(command: str, named: str | None, expected: str) -> None:
